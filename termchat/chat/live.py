@@ -1,0 +1,68 @@
+"""The newest step, and a short memory of timing: what the panels draw."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from termchat.decoding.records import Finished, Prefill, Token
+
+
+class Live:
+    """What the panels show. All times are the engine's own; a field is None until it is known.
+
+    `token` is the step shown, `preview` the same step under the knobs as they stand while nothing runs (None when they are
+    the ones it was drawn with). `decode_us` and `sample_us` hold the last steps of the running or last reply.
+    """
+
+    MEMORY = 240
+
+    def __init__(self) -> None:
+        self.token: Token | None = None
+        self.preview: Token | None = None
+        self.preview_recomputed = False
+        self.prefill: Prefill | None = None
+        self.finished: Finished | None = None
+        self.ttft_ms: float | None = None
+        self.prefill_done = 0
+        self.prefill_total = 0
+        self.decode_us: deque[int] = deque(maxlen=self.MEMORY)
+        self.sample_us: deque[int] = deque(maxlen=self.MEMORY)
+
+    @property
+    def shown(self) -> Token | None:
+        """The step to draw: the preview where there is one."""
+        return self.preview or self.token
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Decode rate over the remembered steps after the first, sampling included."""
+        steps = [d + s for d, s in zip(self.decode_us, self.sample_us, strict=True)][1:]
+        return len(steps) / (sum(steps) / 1e6) if steps and sum(steps) else None
+
+    @property
+    def prefill_per_second(self) -> float | None:
+        """New prompt tokens per second."""
+        if self.prefill is None or self.prefill.ms <= 0:
+            return None
+        new = self.prefill.tokens - self.prefill.reused
+        return new / (self.prefill.ms / 1e3) if new > 1 else None
+
+    @property
+    def sampling_share(self) -> float | None:
+        """Part of a step's time that went into sampling and observing, 0 to 1, over the remembered steps."""
+        total = sum(self.decode_us) + sum(self.sample_us)
+        return sum(self.sample_us) / total if total else None
+
+    def begin(self) -> None:
+        """A new reply: what belongs to the last one goes, its newest token stays until there is another."""
+        self.preview = None
+        self.prefill = self.finished = self.ttft_ms = None
+        self.prefill_done = self.prefill_total = 0
+        self.decode_us.clear()
+        self.sample_us.clear()
+
+    def add(self, token: Token) -> None:
+        """The newest token of the running reply."""
+        self.token, self.preview = token, None
+        self.decode_us.append(token.decode_us)
+        self.sample_us.append(token.sample_us)

@@ -1,0 +1,94 @@
+"""What a step can meet: one family of conditions, and the text that a stop sequence holds back."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Action = Literal["stop", "pause"]
+
+
+class Stop(msgspec.Struct, frozen=True, tag_field="condition", tag="stop"):
+    """The reply's text holds `text`; it and what follows are never shown."""
+
+    text: str
+    action: Action = "stop"
+
+
+class Length(msgspec.Struct, frozen=True, tag_field="condition", tag="length"):
+    """The reply has `tokens` tokens."""
+
+    tokens: int
+    action: Action = "stop"
+
+
+Condition = Stop | Length
+
+
+class TextGate:
+    """Bytes of tokens in, text that may be shown out.
+
+    Two things hold text back: a character whose bytes are not all there yet, and text that may still become a stop
+    sequence. Nothing that belongs to a stop sequence ever leaves the gate.
+    """
+
+    def __init__(self, stops: Iterable[str] = ()) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._stops: tuple[str, ...] = tuple(stops)
+        self._held = ""
+        self.stopped_by: str | None = None
+
+    @property
+    def held(self) -> str:
+        """The text withheld at this moment; half characters are not part of it until `finish`."""
+        return self._held
+
+    def set_stops(self, stops: Iterable[str]) -> None:
+        """Other stop sequences from the next token on; what they no longer hold comes out with it."""
+        self._stops = tuple(stops)
+
+    def push(self, data: bytes) -> str:
+        """The text that this token lets out; "" while it is held. After a stop nothing comes out any more."""
+        return self._gate(self._decoder.decode(data))
+
+    def finish(self) -> str:
+        """The text still to be shown when no further token comes; half a character shows as U+FFFD."""
+        shown = self._gate(self._decoder.decode(b"", final=True))
+        if self.stopped_by is None:
+            shown, self._held = shown + self._held, ""
+        return shown
+
+    def resume(self, data: bytes) -> None:
+        """Takes the bytes of a reply that goes on: nothing in them is a stop any more, and no text comes out of them.
+
+        Only an unfinished character, or an end that may still become a stop sequence, is held for the next token.
+        """
+        text = self._decoder.decode(data)
+        self._held = text[len(text) - self._open_tail(text) :]
+
+    def _gate(self, text: str) -> str:
+        if self.stopped_by is not None:
+            self._held += text
+            return ""
+        text = self._held + text
+        found = min(((text.find(stop), -len(stop), stop) for stop in self._stops if stop in text), default=None)
+        if found is not None:
+            start, _, self.stopped_by = found
+            self._held = text[start:]
+            return text[:start]
+        tail = self._open_tail(text)
+        self._held = text[len(text) - tail :]
+        return text[: len(text) - tail]
+
+    def _open_tail(self, text: str) -> int:
+        """Length of the longest end of `text` with which a stop sequence could begin."""
+        longest = 0
+        for stop in self._stops:
+            for size in range(min(len(stop) - 1, len(text)), longest, -1):
+                if text.endswith(stop[:size]):
+                    longest = size
+                    break
+        return longest

@@ -1,0 +1,170 @@
+"""The record stream: one format for the pipe, `run --json`, the store and transcripts.
+
+Numbers, once and for all: `logit` is the model's own; `logprob` the natural log of the model's softmax at temperature 1,
+before any sampler; `rank` 0 is the highest raw logit; `entropy` is of that distribution, in bits; `p_end` its mass on end
+tokens. `probability` is after the whole chain, what the draw was made from (1.0 when greedy, 0.0 when cut). `noise` is the
+dice's fixed number for the token at this step. Times are `_ms` (milliseconds) or `_us` (microseconds).
+
+On the pipe and in the store records are msgpack arrays (field order is the format: add at the end, with a default); as
+JSON they are objects, see `to_json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Literal
+
+import msgspec
+
+from termchat.decoding.conditions import Condition
+from termchat.decoding.samplers import SamplerSettings
+
+FORMAT = 1
+"""Version of the record stream."""
+
+Reason = Literal["end", "length", "stop", "rule", "user", "context"]
+
+
+class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
+    """Which model made the records. `sha256` is of the file's header and size, not of the whole file."""
+
+    name: str
+    path: str
+    sha256: str
+    architecture: str
+    quantization: str
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
+    """A reply begins. `prompt_ids` is all that stands before its first drawn token."""
+
+    version: int
+    termchat: str
+    llama_cpp: str
+    model: ModelIdentity
+    prompt_ids: list[int]
+    raw: bool
+    seed: int
+    dice: int
+    threads: int
+    threads_batch: int
+    ubatch: int
+    kv_type: str
+    exact: bool
+
+
+class Settings(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
+    """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from."""
+
+    number: int
+    samplers: SamplerSettings
+    conditions: tuple[Condition, ...]
+    origin: dict[str, str]
+    threads: int = 0
+
+
+class Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
+    """The prompt is in the cache: `tokens` in all, `reused` of them were there, `shapes` are the batches decoded."""
+
+    tokens: int
+    reused: int
+    shapes: list[int]
+    ms: float
+
+
+class Stage(msgspec.Struct, frozen=True, array_like=True):
+    """A stage of the chain and how many tokens had a finite logit after it."""
+
+    name: str
+    survivors: int
+
+
+class Candidate(msgspec.Struct, frozen=True, array_like=True):
+    """One of the highest raw logits of a step, and what the chain made of it."""
+
+    id: int
+    text: str
+    logit: float
+    logprob: float
+    probability: float
+    noise: float
+    removed_by: str | None
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
+    """One step of the loop: what the model said, what the chain left, what was drawn.
+
+    `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
+    UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
+    one.
+    """
+
+    step: int
+    position: int
+    id: int
+    bytes: bytes
+    text: str
+    logit: float
+    logprob: float
+    rank: int
+    probability: float
+    entropy: float
+    p_end: float
+    settings: int
+    forced: bool
+    stages: list[Stage]
+    candidates: list[Candidate]
+    state: dict[str, float]
+    decode_us: int
+    sample_us: int
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
+    """The reply is over. `held` was withheld by a stop sequence (`stop`), or was not shown yet (`user`)."""
+
+    reason: Reason
+    detail: str
+    held: str
+    tokens: int
+    ttft_ms: float | None
+    prefill_ms: float
+    decode_ms: float
+    tokens_per_second: float | None
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """Something went wrong: what, and what to do about it."""
+
+    kind: str
+    message: str
+    hint: str = ""
+
+
+Record = Start | Settings | Prefill | Token | Finished | Failed
+
+RECORD_NAMES: dict[type, str] = {
+    record: str(record.__struct_config__.tag) for record in (Start, Settings, Prefill, Token, Finished, Failed)
+}
+
+
+def to_dict(value: Any) -> Any:
+    """A record as plain values: structs become dicts by field name, bytes become base64 text."""
+    if isinstance(value, msgspec.Struct):
+        named: dict[str, Any] = {}
+        if type(value) in RECORD_NAMES:
+            named["record"] = RECORD_NAMES[type(value)]
+        elif value.__struct_config__.tag is not None:
+            named[str(value.__struct_config__.tag_field)] = value.__struct_config__.tag
+        named |= {name: to_dict(getattr(value, name)) for name in value.__struct_fields__}
+        return named
+    if isinstance(value, (list, tuple)):
+        return [to_dict(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return value
+
+
+def to_json(record: Record) -> str:
+    """One line of JSON, without the newline; everything outside ASCII is escaped."""
+    return json.dumps(to_dict(record), ensure_ascii=True, separators=(",", ":"))

@@ -1,0 +1,297 @@
+"""Every knob of the decoding loop, declared once.
+
+The fields of `Tuning` carry their `Knob` as an annotation; command line flags, the chain panel, the config file and all
+checks are made from `KNOBS`. Names and defaults are llama.cpp's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from termchat.decoding.conditions import Condition, Length, Stop
+
+STAGES = (
+    "logit_bias",
+    "grammar",
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typical_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+    "mirostat",
+    "adaptive_p",
+    "dice",
+)
+"""Every stage a chain may have, in the order it is applied."""
+
+
+Value = float | int | None | tuple[str, ...]
+"""What a knob can hold: a number, a list of texts, or None (a fresh seed)."""
+
+
+class KnobError(ValueError):
+    """A value a knob refuses. The message names the knob, the range and the value."""
+
+
+class Knob(msgspec.Struct, frozen=True, kw_only=True):
+    """One knob: what it is called, what it takes and how it moves.
+
+    `low` and `high` are hard limits; `bar` is the value that fills the panel's bar; `off` is the value at which the
+    knob changes nothing; `step` and `coarse` are the moves of one key press.
+    """
+
+    kind: Literal["float", "int", "texts", "seed"]
+    help: str
+    key: str
+    label: str
+    stage: str | None = None
+    name: str = ""
+    default: Value = None
+    low: float = 0
+    high: float = 0
+    step: float = 0
+    coarse: float = 0
+    bar: float = 0
+    off: Value = None
+    logarithmic: bool = False
+
+    def check(self, value: object) -> Value:
+        """The value in the knob's own type.
+
+        Raises:
+            KnobError: it is of another kind or outside the range.
+        """
+        if self.kind == "texts":
+            return self._texts(value)
+        if self.kind == "seed" and value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
+        if not math.isfinite(value) or not self.low <= value <= self.high:
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {value}")
+        if self.kind == "float":
+            return float(value)
+        if value != int(value):
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {value}")
+        return int(value)
+
+    def parse(self, text: str) -> Value:
+        """The value a person typed; `off` and, for the seed, `fresh` are understood.
+
+        Raises:
+            KnobError: see `check`.
+        """
+        word = text.strip()
+        if self.kind == "texts":
+            return self.check([unescape(word)] if word else [])
+        if self.kind == "seed" and word.lower() in ("", "fresh", "off", "random"):
+            return None
+        if word.lower() == "off" and self.off is not None:
+            return self.off
+        try:
+            number = int(word) if self.kind in ("int", "seed") else float(word)
+        except ValueError:
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {text!r}") from None
+        return self.check(number)
+
+    def moved(self, value: Value, steps: int, *, coarse: bool = False) -> Value:
+        """The value after some key presses, kept in range; numbers only."""
+        if not isinstance(value, (int, float)):
+            return value
+        if self.logarithmic and not coarse:
+            size = max(self.step, self.step * 10 ** math.floor(math.log10(max(abs(value), 1))) / 10)
+        else:
+            size = self.coarse if coarse else self.step
+        moved = min(max(value + steps * size, self.low), self.high)
+        return round(moved) if self.kind in ("int", "seed") else round(moved, 4)
+
+    def fraction(self, value: Value) -> float:
+        """How full the panel's bar is, 0 to 1."""
+        if not isinstance(value, (int, float)) or self.bar <= self.low:
+            return 0.0
+        if self.logarithmic:
+            share = math.log1p(max(value - self.low, 0)) / math.log1p(self.bar - self.low)
+        else:
+            share = (value - self.low) / (self.bar - self.low)
+        return min(max(share, 0.0), 1.0)
+
+    def show(self, value: Value) -> str:
+        """The value as the panel and the transcript write it."""
+        if self.kind == "texts":
+            return " ".join(f'"{escape(text)}"' for text in value) if value else "off"  # type: ignore[union-attr]
+        if value is None:
+            return "fresh"
+        if self.off is not None and value == self.off and self.name != "temperature":
+            return "off"
+        if isinstance(value, float):
+            return f"{value:.4f}".rstrip("0").ljust(len(str(int(value))) + 2, "0") if value % 1 else f"{value:.1f}"
+        return str(value)
+
+    def _texts(self, value: object) -> tuple[str, ...]:
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, Iterable):
+            raise KnobError(f"{self.name} must be a list of texts, not {value!r}")
+        found = []
+        for text in texts:
+            if not isinstance(text, str) or not text:
+                raise KnobError(f"{self.name} must hold texts that are not empty, not {text!r}")
+            found.append(text)
+        return tuple(dict.fromkeys(found))
+
+    def _wanted(self) -> str:
+        number = "a whole number" if self.kind in ("int", "seed") else "a number"
+        return f"{number} from {self.low:g} to {self.high:.15g}"
+
+
+def unescape(text: str) -> str:
+    r"""`\n`, `\t`, `\r`, `\\`, `\xHH` and `\uHHHH` of a typed text; anything else stays as it is."""
+    plain = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0"}
+    out, i = [], 0
+    while i < len(text):
+        mark = text[i + 1 : i + 2] if text[i] == "\\" else ""
+        width = {"x": 2, "u": 4}.get(mark, 0)
+        digits = text[i + 2 : i + 2 + width]
+        if mark in plain and mark:
+            out.append(plain[mark])
+            i += 2
+        elif width and len(digits) == width and all(c in "0123456789abcdefABCDEF" for c in digits):
+            out.append(chr(int(digits, 16)))
+            i += 2 + width
+        else:
+            out.append(text[i])
+            i += 1
+    return "".join(out)
+
+
+def escape(text: str) -> str:
+    r"""The inverse of `unescape` for what a line cannot show."""
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
+    return "".join(named.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
+
+
+class SamplerSettings(msgspec.Struct, frozen=True):
+    """What the sampler chain reads, once per step. Immutable; a change is a new value and a record of its own."""
+
+    repeat_penalty: Annotated[
+        float,
+        Knob(
+            kind="float", key="r", label="repeat", stage="penalties", low=0.01, high=10, step=0.01, coarse=0.1, bar=2,
+            off=1.0, help="divides the logits of tokens seen in the last repeat_last_n",
+        ),
+    ] = 1.0  # fmt: skip
+    repeat_last_n: Annotated[
+        int,
+        Knob(
+            kind="int", key="n", label="last_n", stage="penalties", high=1_000_000, step=1, coarse=64, bar=4096,
+            off=0, logarithmic=True, help="how many of the last tokens the penalties look at, prompt and reply",
+        ),
+    ] = 64  # fmt: skip
+    frequency_penalty: Annotated[
+        float,
+        Knob(
+            kind="float", key="f", label="freq", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
+            off=0.0, help="subtracted from a token's logit for each time it was seen",
+        ),
+    ] = 0.0  # fmt: skip
+    presence_penalty: Annotated[
+        float,
+        Knob(
+            kind="float", key="e", label="presence", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
+            off=0.0, help="subtracted once from the logit of every token that was seen",
+        ),
+    ] = 0.0  # fmt: skip
+    top_k: Annotated[
+        int,
+        Knob(
+            kind="int", key="k", label="top_k", stage="top_k", high=1_000_000, step=1, coarse=10, bar=1000, off=0,
+            logarithmic=True, help="keeps the k tokens with the highest logits",
+        ),
+    ] = 40  # fmt: skip
+    top_p: Annotated[
+        float,
+        Knob(
+            kind="float", key="p", label="top_p", stage="top_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
+            help="keeps the nucleus: the likeliest tokens that together reach p",
+        ),
+    ] = 0.95  # fmt: skip
+    min_p: Annotated[
+        float,
+        Knob(
+            kind="float", key="m", label="min_p", stage="min_p", high=1, step=0.01, coarse=0.05, bar=1, off=0.0,
+            help="keeps tokens at least p times as likely as the likeliest",
+        ),
+    ] = 0.05  # fmt: skip
+    temperature: Annotated[
+        float,
+        Knob(
+            kind="float", key="t", label="temp", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=1.0,
+            help="divides the logits: below 1 sharper, above 1 flatter, 0 greedy",
+        ),
+    ] = 0.8  # fmt: skip
+
+
+class Tuning(SamplerSettings, frozen=True):
+    """Every knob a person turns: the samplers, and what a reply starts and ends with."""
+
+    stop: Annotated[
+        tuple[str, ...],
+        Knob(kind="texts", key="s", label="stop", off=(), help="texts that end the reply and are not shown"),
+    ] = ()
+    max_tokens: Annotated[
+        int,
+        Knob(
+            kind="int", key="x", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
+            help="ends the reply after so many tokens",
+        ),
+    ] = 0  # fmt: skip
+    seed: Annotated[
+        int | None,
+        Knob(
+            kind="seed", key="d", label="seed", high=2**53 - 1, step=1, coarse=100,
+            help="the dice: the same seed draws the same reply; fresh takes a new one for each",
+        ),
+    ] = None  # fmt: skip
+
+    def samplers(self) -> SamplerSettings:
+        """The part the sampler chain reads."""
+        return SamplerSettings(**{name: getattr(self, name) for name in SamplerSettings.__struct_fields__})
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """The part that ends a reply."""
+        length = (Length(tokens=self.max_tokens),) if self.max_tokens else ()
+        return (*(Stop(text=text) for text in self.stop), *length)
+
+    def turned(self, changes: Mapping[str, object]) -> Tuning:
+        """A copy with some knobs turned.
+
+        Raises:
+            KnobError: an unknown name, or a value its knob refuses.
+        """
+        checked = {}
+        for name, value in changes.items():
+            if name not in KNOBS:
+                raise KnobError(f"there is no knob {name!r}; the knobs are {', '.join(KNOBS)}")
+            checked[name] = KNOBS[name].check(value)
+        return msgspec.structs.replace(self, **checked)
+
+
+def _declared() -> dict[str, Knob]:
+    defaults = Tuning()
+    knobs = {}
+    for name, hint in get_type_hints(Tuning, include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            knob = get_args(hint)[1]
+            knobs[name] = msgspec.structs.replace(knob, name=name, default=getattr(defaults, name))
+    return knobs
+
+
+KNOBS: dict[str, Knob] = _declared()
+"""Name to knob, in the order of the panel: the chain's own order, then what ends a reply, then the dice."""

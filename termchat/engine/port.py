@@ -1,0 +1,229 @@
+"""The contract of an engine: commands in, events out, nothing blocks.
+
+A command gets a number from `send`; every event that answers it carries that number. Records of a reply (`Start` …
+`Finished` or `Failed`) are events too, in the order in which they happened.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from termchat.decoding.conditions import Condition
+from termchat.decoding.records import Failed, Finished, Prefill, Settings, Start, Token
+from termchat.decoding.samplers import SamplerSettings
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+class ModelSpec(msgspec.Struct, frozen=True):
+    """Which file to load and how. 0 or None lets the engine choose; `gpu_layers` -1 offloads all that the build can."""
+
+    path: str
+    name: str
+    context: int = 0
+    threads: int = 0
+    threads_batch: int = 0
+    gpu_layers: int = -1
+    prefill_batch: int = 0
+    flash_attention: Literal["auto", "on", "off"] = "auto"
+    kv_type: str = "f16"
+    fast_prefill: bool = False
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a chat, as a template sees it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """Load a model, in place of the one that is there. Answer: `Progress` …, then `Loaded` or `Failed`."""
+
+    spec: ModelSpec
+
+
+class Unload(msgspec.Struct, frozen=True, tag=True):
+    """Let the model go. Answer: `Unloaded`."""
+
+
+class Render(msgspec.Struct, frozen=True, tag=True):
+    """Messages to prompt ids by the model's chat template, up to where the assistant begins to speak.
+
+    With `after_reply`, only the ids that follow the last assistant message (its own ids are known and are not re-made
+    from text); that message's content is not looked at, and `reply_ended` says whether it already holds its end token. If
+    the template cannot be cut there, the answer is whole. Answer: `Rendered` or `Failed`.
+    """
+
+    messages: list[Message]
+    after_reply: bool = False
+    reply_ended: int | None = None
+
+
+class Tokenize(msgspec.Struct, frozen=True, tag=True):
+    """Text to ids, no template, no control tokens; `begin` adds the model's begin token. Answer: `Tokenized`."""
+
+    text: str
+    begin: bool = False
+
+
+class Generate(msgspec.Struct, frozen=True, tag=True):
+    """Go on from `ids`; the last `done` of them are the reply's own so far, so the next step's number is `done`.
+
+    `shapes` are the batches in which `ids` were decoded once; with `rebuild_exactly` cells that are gone are decoded again in
+    just those. Answer: `Prefilling` …, then the record stream.
+    """
+
+    ids: list[int]
+    samplers: SamplerSettings
+    conditions: tuple[Condition, ...]
+    seed: int
+    origin: dict[str, str] = {}
+    done: int = 0
+    raw: bool = False
+    candidates: int = 20
+    shapes: list[int] = []
+    rebuild_exactly: bool = False
+
+
+class Adjust(msgspec.Struct, frozen=True, tag=True):
+    """Other settings from the next token on, for the reply that is running. No answer but the `Settings` record."""
+
+    samplers: SamplerSettings
+    conditions: tuple[Condition, ...]
+    origin: dict[str, str] = {}
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """End the running reply; its `Finished` says `user`. Without one it does nothing."""
+
+
+class Inspect(msgspec.Struct, frozen=True, tag=True):
+    """The distribution after `ids`, under these settings and dice, drawn but not kept. Answer: `Inspected` or `Failed`.
+
+    Costs one forward pass on a spare sequence, or none where the logits are still at hand.
+    """
+
+    ids: list[int]
+    samplers: SamplerSettings
+    seed: int
+    done: int
+    candidates: int = 20
+
+
+Command = Load | Unload | Render | Tokenize | Generate | Adjust | Cancel | Inspect
+
+# --- what is answered ------------------------------------------------------------------------------------------------
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """A loaded model, as it really is: sizes in tokens, parameters and bytes as counts."""
+
+    name: str
+    path: str
+    sha256: str
+    architecture: str
+    quantization: str
+    description: str
+    size: int
+    parameters: int
+    vocabulary: int
+    context: int
+    context_trained: int
+    threads: int
+    threads_batch: int
+    prefill_batch: int
+    kv_type: str
+    layers: int
+    gpu_layers: int
+    device: str
+    has_template: bool
+    can_rewind: bool
+    end_ids: list[int]
+    recommended: dict[str, float] = {}
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """How much of the model is loaded, 0 to 1."""
+
+    fraction: float
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """The model is there."""
+
+    info: ModelInfo
+
+
+class Unloaded(msgspec.Struct, frozen=True, tag=True):
+    """The model is gone."""
+
+
+class Rendered(msgspec.Struct, frozen=True, tag=True):
+    """Prompt ids. `whole` is False when they are only what follows the last assistant message."""
+
+    ids: list[int]
+    whole: bool
+
+
+class Tokenized(msgspec.Struct, frozen=True, tag=True):
+    """Ids and the bytes of each."""
+
+    ids: list[int]
+    pieces: list[bytes]
+
+
+class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`done` of the `total` new prompt tokens are decoded."""
+
+    done: int
+    total: int
+
+
+class Inspected(msgspec.Struct, frozen=True, tag=True):
+    """What would be drawn; `recomputed` when the logits are of a fresh forward pass and not the ones first drawn from."""
+
+    token: Token
+    recomputed: bool
+
+
+Event = (
+    Progress | Loaded | Unloaded | Rendered | Tokenized | Prefilling | Inspected
+    | Start | Settings | Prefill | Token | Finished | Failed
+)  # fmt: skip
+
+# --- who asks whom ---------------------------------------------------------------------------------------------------
+
+
+class EngineError(Exception):
+    """An engine cannot start or go on. `kind` is a word for programs, `hint` says what to do."""
+
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.message, self.hint = kind, message, hint
+
+
+class Engine(Protocol):
+    """What the chat service stands on. Not thread-safe: one owner calls it."""
+
+    def send(self, command: Command) -> int:
+        """Takes a command and returns its number. After a death it starts the engine anew first."""
+
+    def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
+        """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).
+
+        When the engine dies, the last event is a `Failed` of kind "engine", with the number of the reply that was running
+        or 0, and `alive` turns false.
+        """
+
+    def fileno(self) -> int:
+        """A descriptor that turns readable when there is something to receive; -1 while there is no process."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is an engine process."""
+
+    def close(self) -> None:
+        """Ends the engine and frees all it holds."""
