@@ -90,7 +90,7 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
         ("dark = true", 'dark = "yes"', 2, "dark must be true or false"),
         ('name = "dark"', "name = 3", 1, "name must be a text"),
         ("[colors]", "[colours]", None, "there is no table [colors]"),
-        ('heat = ["#7f2a3c",', 'heat = ["red",', 32, "heat must be a list of at least two colours"),
+        ('heat = ["#7c293b",', 'heat = ["red",', 32, "heat must be a list of at least two colours"),
     ],
 )
 def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int | None, says: str) -> None:
