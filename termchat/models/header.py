@@ -1,0 +1,216 @@
+"""What a GGUF file says about itself, read from its first bytes, without llama.cpp and without loading anything.
+
+The reader keeps the few values it needs and skips the rest, so memory and time are bounded whatever the file claims. It
+refuses, with a reason, what llama.cpp cannot load or would abort on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from termchat.models.errors import ModelError
+from termchat.models.metadata import Metadata, check
+from termchat.models.quantization import FILE_TYPES, TENSOR_TYPES
+from termchat.models.reader import AGAIN, ANOTHER_FILE, HeaderError, Reader
+
+MAX_TENSORS = 1 << 17
+MAX_METADATA = 1 << 16
+MAX_DIMENSIONS = 4
+MAX_TENSOR_NAME = 63
+
+_LOOKS_LIKE = (
+    (b"version https://git-lfs", "a Git LFS pointer: the real file was not fetched"),
+    (b"<!doctype", "a web page"),
+    (b"<html", "a web page"),
+    (b"<?xml", "XML"),
+    (b"PK\x03\x04", "a zip archive, as PyTorch writes them"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstandard archive"),
+    (b"tjgg", "GGML, the format before GGUF"),
+    (b"fmgg", "GGML, the format before GGUF"),
+    (b"lmgg", "GGML, the format before GGUF"),
+    (b"\0\0\0\0", "zeros: perhaps a download that is not finished"),
+    (b"{", "JSON"),
+)
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The header of a GGUF file. Sizes in bytes; None or "" where the file does not say."""
+
+    path: str
+    version: int
+    architecture: str
+    name: str
+    size_label: str
+    quantization: str
+    parameters: int
+    """Weights in this file (of a model in several files: in its first one)."""
+    context_length: int | None
+    """Tokens the model was trained on."""
+    block_count: int | None
+    vocabulary: int | None
+    tokenizer: str
+    template: str | None
+    """The chat template, Jinja."""
+    recommended: dict[str, float]
+    """What the file recommends, by knob name; not checked against the knobs' ranges."""
+    tensor_count: int
+    split_count: int
+    header_size: int
+    """From the first byte to the end of the tensors' descriptions."""
+    file_size: int
+
+    def identity(self) -> str:
+        """Hex SHA-256 over the header's bytes and the file's size (8 bytes, little endian). Reads the file.
+
+        Raises:
+            ModelError: the file cannot be read any more.
+        """
+        digest = hashlib.sha256()
+        try:
+            with open(self.path, "rb") as file:
+                left = self.header_size
+                while left and (piece := file.read(min(left, 1 << 20))):
+                    digest.update(piece)
+                    left -= len(piece)
+        except OSError as error:
+            raise ModelError(f"{self.path} cannot be read: {error.strerror}") from error
+        digest.update(self.file_size.to_bytes(8, "little"))
+        return digest.hexdigest()
+
+
+def read_header(path: Path) -> Header:
+    """Reads the header of a model's (first) file.
+
+    Raises:
+        HeaderError: the file is no usable GGUF model; says why, and at which byte.
+        ModelError: the file cannot be opened.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return _read(Reader(file, path.name), path)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read(reader: Reader, path: Path) -> Header:
+    _check_magic(reader)
+    version = _version(reader)
+    tensor_count = _count(reader, "tensors", MAX_TENSORS)
+    pairs = _count(reader, "metadata entries", MAX_METADATA)
+    metadata = Metadata(reader)
+    for number in range(pairs):
+        metadata.take(number)
+    check(metadata, tensor_count)
+    tensors = _tensors(reader, tensor_count, metadata.number("general.alignment", 32))
+    file_type = metadata.number("general.file_type", -1)
+    return Header(
+        path=str(path),
+        version=version,
+        architecture=metadata.architecture,
+        name=metadata.text("general.name"),
+        size_label=metadata.text("general.size_label"),
+        quantization=FILE_TYPES.get(file_type, tensors.commonest),
+        parameters=tensors.parameters,
+        context_length=metadata.own("context_length"),
+        block_count=metadata.own("block_count"),
+        vocabulary=metadata.vocabulary,
+        tokenizer=metadata.text("tokenizer.ggml.model"),
+        template=metadata.text("tokenizer.chat_template") or None,
+        recommended=metadata.recommended(),
+        tensor_count=tensor_count,
+        split_count=metadata.number("split.count", 0),
+        header_size=tensors.end,
+        file_size=reader.size,
+    )
+
+
+def _check_magic(reader: Reader) -> None:
+    if reader.size == 0:
+        raise HeaderError(f"{reader.name} is empty", AGAIN)
+    first = reader.peek(64)
+    if first[:4] == b"GGUF":
+        reader.skip(4, "the magic number")
+        return
+    raise HeaderError(f"{reader.name} is not a GGUF file. At byte 0 it looks like {_looks(first)}", ANOTHER_FILE)
+
+
+def _looks(first: bytes) -> str:
+    """What a file that begins with these bytes seems to be."""
+    if first[8:9] == b"{" and int.from_bytes(first[:8], "little") < 100 << 20:
+        return "safetensors: convert it with llama.cpp's convert_hf_to_gguf.py"
+    bare = first.lstrip().lower()
+    for start, words in _LOOKS_LIKE:
+        if first.startswith(start) or bare.startswith(start):
+            return words
+    if b"\0" not in first and first.isascii():
+        return f"text: {first.decode()!r}"
+    return f"bytes {first[:4].hex(' ')}"
+
+
+def _version(reader: Reader) -> int:
+    at = reader.position
+    version = reader.number("I", "the version")
+    if version & 0xFFFF == 0 and version:
+        raise HeaderError(f"{reader.name} is big-endian (byte {at}), which llama.cpp cannot read here", ANOTHER_FILE)
+    if version not in (2, 3):
+        raise HeaderError(f"{reader.name} is GGUF version {version} (byte {at}); 2 and 3 can be read", ANOTHER_FILE)
+    return version
+
+
+def _count(reader: Reader, what: str, most: int) -> int:
+    at = reader.position
+    count = reader.number("Q", f"the number of {what}")
+    if count > most:
+        raise HeaderError(f"{reader.name} claims {count} {what} (byte {at}); the file is damaged", AGAIN)
+    return count
+
+
+class _Tensors(NamedTuple):
+    """All tensors together: weights, the type of most of their bytes, and where their descriptions end."""
+
+    parameters: int
+    commonest: str
+    end: int
+
+
+def _tensors(reader: Reader, count: int, alignment: int) -> _Tensors:
+    parameters, needed, padded = 0, 0, 0
+    sizes: Counter[str] = Counter()
+    for number in range(count):
+        at = reader.position
+        name = reader.text(f"the name of tensor {number}", MAX_TENSOR_NAME)
+        dimensions = reader.number("I", f"the shape of tensor {name!r}")
+        if dimensions > MAX_DIMENSIONS:
+            raise HeaderError(f"{reader.name}: tensor {name!r} (byte {at}) has {dimensions} dimensions", AGAIN)
+        shape = [reader.number("Q", f"the shape of tensor {name!r}") for _ in range(dimensions)]
+        packing = TENSOR_TYPES.get(reader.number("I", f"the type of tensor {name!r}"))
+        offset = reader.number("Q", f"the place of tensor {name!r}")
+        weights = math.prod(shape)
+        if packing is None or weights >> 63 or (shape and shape[0] % packing.block):
+            raise HeaderError(
+                f"{reader.name}: tensor {name!r} (byte {at}) is packed in a way that is not known, or damaged",
+                "Choose a file made for today's llama.cpp.",
+            )
+        if offset != padded:
+            raise HeaderError(f"{reader.name}: tensor {name!r} (byte {at}) lies at {offset}, not {padded}", AGAIN)
+        size = weights // packing.block * packing.size
+        needed = padded + size
+        padded += -(-size // alignment) * alignment
+        parameters += weights
+        sizes[packing.name] += size
+    end = reader.position
+    needed += -(-end // alignment) * alignment
+    if count and needed > reader.size:
+        raise HeaderError(
+            f"{reader.name} ends at byte {reader.size}, but its tensors need {needed}: "
+            f"{needed - reader.size} bytes are missing",
+            f"The download was not finished. {AGAIN}",
+        )
+    return _Tensors(parameters, sizes.most_common(1)[0][0] if sizes else "", end)
