@@ -7,8 +7,10 @@ the leaf is the chat; its ids are the truth, its text is derived.
 
 from __future__ import annotations
 
+import codecs
 from array import array
 from collections.abc import Iterator
+from itertools import accumulate, groupby, pairwise, zip_longest
 from typing import Literal
 
 import msgspec
@@ -42,6 +44,10 @@ class TokenColumns:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes of each token."""
+        return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
+
     def append(self, token: Token) -> None:
         """Adds the newest token."""
         self.ids.append(token.id)
@@ -62,8 +68,10 @@ class TokenColumns:
 class Node:
     """One turn, or a piece of one: what a person wrote, or a run of the loop.
 
-    A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included. A reply's
-    `ids` are its tokens'. Append-only: records go in with `add`.
+    A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
+    the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them. A
+    reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
+    goes on where this one ended.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -73,6 +81,8 @@ class Node:
         self.role: Role = role
         self.written = text
         self.prompt_ids = array("i")
+        self.whole = False
+        self.continued = False
         self.tokens = TokenColumns()
         self.start: Start | None = None
         self.settings: list[Settings] = []
@@ -93,8 +103,10 @@ class Node:
 
     @property
     def pending(self) -> str:
-        """Text that ends the reply but came with no token: held for a stop that never came."""
-        return self.finished.held if self.finished is not None and self.finished.reason != "stop" else ""
+        """Text that ends the reply but came with no token: held for a stop that never came, or that was passed over."""
+        if self.finished is None or (self.finished.reason == "stop" and not self.continued):
+            return ""
+        return self.finished.held
 
     def add(self, record: Record) -> None:
         """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
@@ -112,22 +124,29 @@ class Node:
         else:
             self.failed = record
 
-    def text(self, count: int | None = None) -> str:
-        """What is shown of the node; of a reply, of its first `count` tokens."""
+    def text(self, count: int | None = None, *, goes_on: bool = False) -> str:
+        """What is shown of the node; of a reply, of its first `count` tokens.
+
+        With `goes_on` another reply node follows: it shows what is `pending` here itself.
+        """
         if self.role == "user":
             return self.written
-        if count is None or count >= len(self.tokens):
-            return "".join(self.tokens.texts) + self.pending
+        if count is None or count >= self.kept():
+            return "".join(self.tokens.texts) + ("" if goes_on else self.pending)
         return "".join(self.tokens.texts[:count])
 
     def kept(self) -> int:
         """How many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
         if self.finished is None or self.finished.reason != "stop":
             return len(self.ids)
-        shown = len(self.text().encode())
-        before = self.tokens.ends
-        count = next((i for i, end in enumerate(before) if end >= shown), len(before) - 1) + 1 if shown else 0
-        return min(count, len(before))
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
+        # Characters that the reply before this one had begun or held: shown here, but not by this node's own tokens.
+        shown = len("".join(self.tokens.texts))
+        carried = shown + len(self.finished.held) - (ends[-1] if ends else 0)
+        if shown <= max(carried, 0):
+            return 0
+        return min(sum(end + carried < shown for end in ends) + 1, len(ends))
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -149,10 +168,21 @@ class Conversation:
 
     def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
         """A new node, and the leaf from now on."""
-        node = Node(max(self.nodes, default=0) + 1, parent, at, role, text=text)
+        return self.attach(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
+
+    def attach(self, node: Node) -> Node:
+        """Puts a node in its place, and makes it the leaf."""
+        parent = self.nodes[node.parent] if node.parent is not None else None
+        if parent is not None and parent.role == node.role == "assistant" and node.at == len(parent.ids):
+            parent.continued = True
         self.nodes[node.number] = node
         self.leaf = node.number
         return node
+
+    def drop(self, node: Node) -> None:
+        """Takes the newest node back, before anything grew from it; its parent is the leaf again."""
+        del self.nodes[node.number]
+        self.leaf = node.parent
 
     def path(self, leaf: int | None = None) -> list[Span]:
         """Root to leaf. The leaf is taken whole, every other node as far as its child says."""
@@ -167,7 +197,16 @@ class Conversation:
 
     def ids(self, leaf: int | None = None) -> list[int]:
         """All ids of the path, in order."""
-        return [i for span in self.path(leaf) for i in span.node.ids[: span.count]]
+        ids: list[int] = []
+        for span in self.path(leaf):
+            if span.node.whole:
+                ids.clear()
+            ids += span.node.ids[: span.count]
+        return ids
+
+    def ids_before(self, number: int) -> list[int]:
+        """All ids that stand before a node on its path."""
+        return [i for span in self.path(number)[:-1] for i in span.node.ids[: span.count]]
 
     def reply(self, leaf: int | None = None) -> list[Span]:
         """The spans of the reply that the path ends in: one, or several when it was stopped and continued."""
@@ -178,17 +217,14 @@ class Conversation:
             spans.insert(0, span)
         return spans
 
+    def pieces(self, leaf: int | None = None) -> Iterator[tuple[Span, str]]:
+        """The spans of the path and the text that each adds to the chat."""
+        spans = self.path(leaf)
+        for span, following in zip_longest(spans, spans[1:]):
+            goes_on = following is not None and following.node.role == span.node.role == "assistant"
+            yield span, span.node.text(span.count, goes_on=goes_on)
+
     def turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
         """Roles and shown texts of the path; a reply in several pieces is one turn."""
-        role: Role | None = None
-        text = ""
-        for span in self.path(leaf):
-            piece = span.node.text(None if span.count == len(span.node.ids) else span.count)
-            if span.node.role == role:
-                text += piece
-                continue
-            if role is not None:
-                yield role, text
-            role, text = span.node.role, piece
-        if role is not None:
-            yield role, text
+        for role, pieces in groupby(self.pieces(leaf), key=lambda piece: piece[0].node.role):
+            yield role, "".join(text for _, text in pieces)

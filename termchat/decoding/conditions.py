@@ -39,6 +39,7 @@ class TextGate:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops: tuple[str, ...] = tuple(stops)
         self._held = ""
+        self._shown = ""
         self.stopped_by: str | None = None
 
     @property
@@ -62,26 +63,31 @@ class TextGate:
         return shown
 
     def resume(self, data: bytes) -> None:
-        """Takes the bytes of a reply that goes on: nothing in them is a stop any more, and no text comes out of them.
+        """Takes the bytes of a reply that goes on, all shown already: no text comes out of them.
 
-        Only an unfinished character, or an end that may still become a stop sequence, is held for the next token.
+        An unfinished character is completed by the next token, and a stop sequence may begin in what was shown.
         """
         text = self._decoder.decode(data)
-        self._held = text[len(text) - self._open_tail(text) :]
+        self._shown = text[len(text) - self._open_tail(text) :]
 
     def _gate(self, text: str) -> str:
         if self.stopped_by is not None:
             self._held += text
             return ""
         text = self._held + text
-        found = min(((text.find(stop), -len(stop), stop) for stop in self._stops if stop in text), default=None)
+        before = len(self._shown)
+        whole = self._shown + text
+        found = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
         if found is not None:
-            start, _, self.stopped_by = found
-            self._held = text[start:]
-            return text[:start]
-        tail = self._open_tail(text)
-        self._held = text[len(text) - tail :]
-        return text[: len(text) - tail]
+            cut = max(found[0] - before, 0)
+            self.stopped_by, self._held = found[2], text[cut:]
+            return text[:cut]
+        tail = self._open_tail(whole)
+        if tail <= len(text):
+            self._shown = ""
+        keep = len(text) - min(tail, len(text))
+        self._held = text[keep:]
+        return text[:keep]
 
     def _open_tail(self, text: str) -> int:
         """Length of the longest end of `text` with which a stop sequence could begin."""

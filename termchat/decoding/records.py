@@ -12,6 +12,7 @@ JSON they are objects, see `to_json`.
 from __future__ import annotations
 
 import base64
+import builtins
 import json
 from typing import Any, Literal
 
@@ -103,7 +104,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     step: int
     position: int
     id: int
-    bytes: bytes
+    bytes: builtins.bytes
     text: str
     logit: float
     logprob: float

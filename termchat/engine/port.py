@@ -18,7 +18,11 @@ from termchat.decoding.samplers import SamplerSettings
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
-    """Which file to load and how. 0 or None lets the engine choose; `gpu_layers` -1 offloads all that the build can."""
+    """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
+
+    `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `sha256`
+    and `quantization` are what the file's header said.
+    """
 
     path: str
     name: str
@@ -30,6 +34,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     flash_attention: Literal["auto", "on", "off"] = "auto"
     kv_type: str = "f16"
     fast_prefill: bool = False
+    sha256: str = ""
+    quantization: str = ""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -151,24 +157,24 @@ class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
     fraction: float
 
 
-class Loaded(msgspec.Struct, frozen=True, tag=True):
+class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The model is there."""
 
     info: ModelInfo
 
 
-class Unloaded(msgspec.Struct, frozen=True, tag=True):
+class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The model is gone."""
 
 
-class Rendered(msgspec.Struct, frozen=True, tag=True):
+class Rendered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Prompt ids. `whole` is False when they are only what follows the last assistant message."""
 
     ids: list[int]
     whole: bool
 
 
-class Tokenized(msgspec.Struct, frozen=True, tag=True):
+class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ids and the bytes of each."""
 
     ids: list[int]
@@ -182,7 +188,7 @@ class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
     total: int
 
 
-class Inspected(msgspec.Struct, frozen=True, tag=True):
+class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What would be drawn; `recomputed` when the logits are of a fresh forward pass and not the ones first drawn from."""
 
     token: Token

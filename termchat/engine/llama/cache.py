@@ -1,0 +1,240 @@
+"""The KV cache, seen as a list of ids: what can be reused, what must be decoded.
+
+Bits depend on the shape of a batch (see `generate`), so every batch that is decoded is told to the caller. Prompts go in
+micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone: then a one-token decode and a prompt give
+the same numbers on the CPU, and a rewound reply goes on just as it did.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.engine.llama.model import Model
+from termchat.engine.llama.native import LIB, AbortFlag, last_errors
+from termchat.engine.port import EngineError, ModelSpec
+
+EXACT_BATCH = 63
+FAST_BATCH = 512
+MAIN, SPARE = 0, 1
+_SPARE_CELLS = 64
+
+_KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
+_FLASH = {"auto": -1, "off": 0, "on": 1}
+
+
+class Aborted(Exception):
+    """A decode was stopped by the abort flag; the cache holds only whole batches."""
+
+
+class ContextFull(Exception):
+    """There is no cell left for the next token."""
+
+
+class Cache:
+    """Owns a `llama_context`. `ids` are those whose cells the main sequence holds.
+
+    `current` says whether the logits at hand are those after `ids`.
+
+    Raises:
+        EngineError: the context cannot be made (memory, or an unknown KV type).
+    """
+
+    def __init__(self, model: Model, spec: ModelSpec, threads: int, threads_batch: int) -> None:
+        if spec.kv_type not in _KV_TYPES:
+            raise EngineError("settings", f"unknown kv_type {spec.kv_type!r}", f"one of {', '.join(_KV_TYPES)}")
+        self.model = model
+        self.capacity = spec.context or min(model.context_trained, 8192)
+        self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
+        self.exact = self.batch_size <= EXACT_BATCH
+        self.threads, self.threads_batch = threads, threads_batch
+        params = LIB.llama_context_default_params()
+        params.n_ctx = self.capacity + _SPARE_CELLS
+        params.n_batch = params.n_ubatch = max(self.batch_size, 64)
+        params.n_seq_max = 2
+        params.kv_unified = True  # else the spare sequence cannot share the main one's cells
+        params.n_threads, params.n_threads_batch = threads, threads_batch
+        params.flash_attn_type = _FLASH[spec.flash_attention]
+        params.type_k = params.type_v = _KV_TYPES[spec.kv_type]
+        params.no_perf = True
+        last_errors()
+        self.pointer: Any = LIB.llama_init_from_model(model.pointer, params)
+        if not self.pointer:
+            why = last_errors() or "not enough memory?"
+            raise EngineError(
+                "memory", f"no context of {self.capacity} tokens could be made: {why}", "try a smaller --context"
+            )
+        self.memory: Any = LIB.llama_get_memory(self.pointer)
+        self.ids: list[int] = []
+        self.abort = AbortFlag()
+        size = max(self.batch_size, 64)
+        self._batch: Any = LIB.llama_batch_init(size, 0, 1)
+        self._one: Any = LIB.llama_batch_init(1, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self._batch.token, (size,))
+        self._positions = np.ctypeslib.as_array(self._batch.pos, (size,))
+        self._wanted = np.ctypeslib.as_array(self._batch.logits, (size,))
+        for batch, count in ((self._batch, size), (self._one, 1)):
+            for i in range(count):
+                batch.n_seq_id[i] = 1
+                batch.seq_id[i][0] = MAIN
+        self._one.n_tokens = 1
+        self._one.logits[0] = 1
+        self.current = False
+        self._address = 0
+        self._logits: NDArray[np.float32] = np.empty(0, np.float32)
+
+    def close(self) -> None:
+        """Frees the context and its batches."""
+        if self.pointer:
+            LIB.llama_batch_free(self._batch)
+            LIB.llama_batch_free(self._one)
+            LIB.llama_free(self.pointer)
+            self.pointer = None
+
+    def set_threads(self, threads: int, threads_batch: int) -> None:
+        """From the next decode on."""
+        self.threads, self.threads_batch = threads, threads_batch
+        LIB.llama_set_n_threads(self.pointer, threads, threads_batch)
+
+    def common(self, ids: list[int]) -> int:
+        """How many cells `ids` can reuse: the longest common prefix, at most all but the last id."""
+        limit = min(len(self.ids), len(ids) - 1)
+        if self.ids[:limit] == ids[:limit]:
+            return limit
+        return next(i for i in range(limit) if self.ids[i] != ids[i])
+
+    def rewind(self, count: int) -> int:
+        """Keeps the first `count` cells. Returns how many are left: fewer when the model cannot rewind."""
+        if count < len(self.ids) or count == 0:
+            if not LIB.llama_memory_seq_rm(self.memory, MAIN, count, -1):
+                LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
+                count = 0
+            del self.ids[count:]
+        return len(self.ids)
+
+    def prefill(self, ids: list[int], shapes: list[int] | None = None) -> Iterator[int]:
+        """Decodes what of `ids` has no cells yet, yielding the size of each batch; the logits are the last id's.
+
+        `shapes` are batch sizes from the first id on, to rebuild cells just as they were made.
+
+        Raises:
+            Aborted: the abort flag was set.
+            EngineError: llama.cpp failed.
+        """
+        kept = self.common(ids)
+        plan = self._recorded(ids, kept, shapes) if shapes else self._planned(ids, kept)
+        self.rewind(len(ids) - sum(plan))
+        if len(self.ids) != len(ids) - sum(plan):  # a model that cannot rewind begins anew
+            plan = self._planned(ids, 0)
+        self.abort.watch(self.pointer, True)
+        try:
+            for size in plan:
+                at = len(self.ids)
+                if size == 1:
+                    self.decode(ids[at])
+                else:
+                    self._decode_rows(ids[at : at + size], at)
+                yield size
+        finally:
+            self.abort.watch(self.pointer, False)
+
+    def _planned(self, ids: list[int], kept: int) -> list[int]:
+        body = len(ids) - 1 - kept
+        sizes = [self.batch_size] * (body // self.batch_size)
+        if body % self.batch_size:
+            sizes.append(body % self.batch_size)
+        return [*sizes, 1]
+
+    def _recorded(self, ids: list[int], kept: int, shapes: list[int]) -> list[int]:
+        """The recorded batches that are not whole in the cache, then the rest as usual."""
+        start, at = 0, 0
+        sizes: list[int] = []
+        for size in shapes:
+            if at + size >= len(ids):
+                break
+            if at + size <= kept and not sizes:
+                start = at + size
+            else:
+                sizes.append(size)
+            at += size
+        return [*sizes, *self._planned(ids, max(at, start))]
+
+    def decode(self, token: int) -> None:
+        """One token more on the main sequence; its logits are then at hand.
+
+        Raises:
+            ContextFull, Aborted, EngineError: see `prefill`.
+        """
+        at = len(self.ids)
+        if at >= self.capacity:
+            raise ContextFull
+        one = self._one
+        one.token[0] = token
+        one.pos[0] = at
+        self._run(one, at)
+        self.ids.append(token)
+        self.current = True
+
+    def _decode_rows(self, ids: list[int], at: int) -> None:
+        if at + len(ids) > self.capacity:
+            raise ContextFull
+        self._fill(ids, at, MAIN)
+        self._run(self._batch, at)
+        self.ids.extend(ids)
+        self.current = True
+
+    def _fill(self, ids: list[int], at: int, sequence: int) -> None:
+        count = len(ids)
+        self._tokens[:count] = ids
+        self._positions[:count] = np.arange(at, at + count)
+        self._wanted[:count] = 0
+        self._wanted[count - 1] = 1
+        self._batch.n_tokens = count
+        for i in range(count):
+            self._batch.seq_id[i][0] = sequence
+
+    def _run(self, batch: Any, at: int, sequence: int = MAIN) -> None:
+        code = LIB.llama_decode(self.pointer, batch)
+        if code == 0:
+            return
+        LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
+        if code == 2:
+            raise Aborted
+        if code == 1:
+            raise ContextFull
+        raise EngineError("decode", f"llama.cpp could not decode (code {code}): {last_errors()}", "")
+
+    def logits(self) -> NDArray[np.float32]:
+        """A view of the last decode's logits, shape (n_vocab,); the next decode writes over it."""
+        pointer = LIB.llama_get_logits_ith(self.pointer, -1)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        if address != self._address:
+            self._address = address
+            self._logits = np.ctypeslib.as_array(pointer, (self.model.n_vocab,))
+        return self._logits
+
+    def peek(self, ids: list[int]) -> NDArray[np.float32]:
+        """A copy of the logits after `ids`, shape (n_vocab,), computed on the spare sequence; the main one is untouched.
+
+        Raises:
+            ContextFull: the spare sequence does not fit.
+            EngineError: llama.cpp failed.
+        """
+        kept = self.common(ids)
+        if not self.model.can_rewind:
+            raise EngineError("capability", "this model cannot be asked about a past position", "")
+        LIB.llama_memory_seq_cp(self.memory, MAIN, SPARE, 0, kept)
+        self.current = False
+        try:
+            at = kept
+            for size in self._planned(ids, kept):
+                self._fill(ids[at : at + size], at, SPARE)
+                self._run(self._batch, at, SPARE)
+                at += size
+            return self.logits().copy()
+        finally:
+            LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)

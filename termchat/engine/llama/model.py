@@ -1,0 +1,149 @@
+"""A loaded GGUF model: its metadata, its vocabulary, text to ids and ids to bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+from termchat.engine.llama.native import LIB, last_errors
+from termchat.engine.port import EngineError, ModelSpec
+
+CONTROL = 1 << 3
+UNKNOWN = 1 << 0
+LSTRIP = 1 << 7
+RSTRIP = 1 << 8
+
+
+class Model:
+    """Owns a `llama_model`. Ids are ints, pieces are bytes.
+
+    Raises:
+        EngineError: the file cannot be loaded, or holds a vocabulary only.
+    """
+
+    def __init__(self, spec: ModelSpec, progress: Callable[[float], None] | None = None) -> None:
+        self.spec = spec
+        params = LIB.llama_model_default_params()
+        self.offloads = bool(LIB.llama_supports_gpu_offload())
+        everything = 10_000  # llama.cpp clamps it to the model's own layers
+        wanted = everything if spec.gpu_layers < 0 else spec.gpu_layers
+        params.n_gpu_layers = wanted if self.offloads else 0
+
+        @LIB.llama_progress_callback  # type: ignore[untyped-decorator]
+        def on_progress(fraction: float, _data: object) -> bool:
+            if progress is not None:
+                progress(fraction)
+            return True
+
+        params.progress_callback = on_progress
+        last_errors()
+        self.pointer: Any = LIB.llama_model_load_from_file(os.fsencode(spec.path), params)
+        if not self.pointer:
+            why = last_errors() or "llama.cpp gave no reason"
+            raise EngineError(
+                "model", f"{os.path.basename(spec.path)} could not be loaded: {why}", "choose another file with --model"
+            )
+        self.vocab: Any = LIB.llama_model_get_vocab(self.pointer)
+        self.n_vocab = int(LIB.llama_vocab_n_tokens(self.vocab))
+        self.layers = int(LIB.llama_model_n_layer(self.pointer))
+        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1)
+        self.context_trained = int(LIB.llama_model_n_ctx_train(self.pointer))
+        self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))
+        self.end_ids = [i for i in range(self.n_vocab) if LIB.llama_vocab_is_eog(self.vocab, i)]
+        self.bos = int(LIB.llama_vocab_bos(self.vocab))
+        self.eos = int(LIB.llama_vocab_eos(self.vocab))
+        self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
+        self._buffer = ctypes.create_string_buffer(256)
+        self._pieces: dict[int, bytes] = {}
+        self._names: dict[int, str] = {}
+
+    def close(self) -> None:
+        """Frees the model; its contexts must be gone."""
+        if self.pointer:
+            LIB.llama_model_free(self.pointer)
+            self.pointer = None
+
+    def metadata(self, key: str) -> str | None:
+        """A metadata value as text, or None."""
+        size = 1024
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            need = LIB.llama_model_meta_val_str(self.pointer, key.encode(), buffer, size)
+            if need < 0:
+                return None
+            if need < size:
+                return buffer.raw[:need].decode("utf-8", "replace")
+            size = need + 1
+
+    @property
+    def template(self) -> str | None:
+        """The chat template in the file, or None."""
+        found = LIB.llama_model_chat_template(self.pointer, None)
+        return found.decode("utf-8", "replace") if found else None
+
+    @property
+    def description(self) -> str:
+        """llama.cpp's own line about the model, such as "llama 135M Q4_1"."""
+        buffer = ctypes.create_string_buffer(256)
+        LIB.llama_model_desc(self.pointer, buffer, 256)
+        return buffer.value.decode("utf-8", "replace")
+
+    def recommended(self) -> dict[str, float]:
+        """What the file recommends for our knobs, by knob name (`general.sampling.*`)."""
+        names = {
+            "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
+            "penalty_repeat": "repeat_penalty", "penalty_last_n": "repeat_last_n",
+        }  # fmt: skip
+        found = {}
+        for key, knob in names.items():
+            text = self.metadata(f"general.sampling.{key}")
+            if text is not None:
+                try:
+                    found[knob] = float(text)
+                except ValueError:
+                    continue
+        return found
+
+    def attributes(self, token: int) -> int:
+        """llama.cpp's attribute bits of a token."""
+        return int(LIB.llama_vocab_get_attr(self.vocab, token))
+
+    def is_control(self, token: int) -> bool:
+        """Whether a token steers instead of speaking."""
+        return bool(self.attributes(token) & (CONTROL | UNKNOWN))
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token adds to a text; b"" for control tokens. Any length."""
+        found = self._pieces.get(token)
+        if found is None:
+            found = self._pieces[token] = self._to_piece(token, special=False)
+        return found
+
+    def name(self, token: int) -> str:
+        """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
+        found = self._names.get(token)
+        if found is None:
+            data = self._to_piece(token, special=True)
+            found = self._names[token] = data.decode("utf-8", "replace")
+        return found
+
+    def _to_piece(self, token: int, *, special: bool) -> bytes:
+        while True:
+            size = len(self._buffer)
+            written = LIB.llama_token_to_piece(self.vocab, token, self._buffer, size, 0, special)
+            if written >= 0:
+                return self._buffer.raw[:written]
+            self._buffer = ctypes.create_string_buffer(-written)
+
+    def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
+        """Ids of a text. With `special`, control tokens written in it are recognised; `begin` adds what begins a text."""
+        data = text.encode("utf-8", "surrogatepass")
+        size = len(data) + 8
+        while True:
+            ids = (ctypes.c_int32 * size)()
+            count = LIB.llama_tokenize(self.vocab, data, len(data), ids, size, begin, special)
+            if count >= 0:
+                return list(ids[:count])
+            size = -count

@@ -1,0 +1,95 @@
+"""llama.cpp itself: the import, what is probed at start, its log, and the flag that stops a long decode."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from collections import deque
+from typing import Any
+
+from termchat.engine.port import EngineError
+
+_NEEDED = (
+    "llama_model_load_from_file llama_init_from_model llama_get_memory llama_memory_seq_rm llama_memory_seq_cp "
+    "llama_set_n_threads llama_set_abort_callback llama_vocab_is_eog llama_sampler_init_penalties llama_token_to_piece"
+).split()
+_HINT = "install a version that fits: pip install 'llama-cpp-python>=0.3.36,<0.4'"
+
+
+def _load() -> Any:
+    try:
+        import llama_cpp.llama_cpp as lib
+    except ImportError as error:
+        raise EngineError("library", f"llama-cpp-python cannot be imported: {error}", _HINT) from error
+    except (OSError, RuntimeError) as error:
+        raise EngineError("library", f"llama.cpp's library cannot be loaded: {error}", _HINT) from error
+    missing = [name for name in _NEEDED if not hasattr(lib, name)]
+    # Since 0.3.35 the penalties take n_vocab first; called the old way they would read the wrong memory.
+    if missing or len(lib.llama_sampler_init_penalties.argtypes) != 5:
+        what = ", ".join(missing) or "llama_sampler_init_penalties with five arguments"
+        raise EngineError("library", f"llama-cpp-python {version()} lacks {what}", _HINT)
+    return lib
+
+
+def version() -> str:
+    """llama-cpp-python's version."""
+    import llama_cpp
+
+    return str(llama_cpp.__version__)
+
+
+LIB: Any = _load()
+"""llama_cpp's low-level module."""
+
+_WARN, _ERROR, _CONT = 3, 4, 5
+_errors: deque[str] = deque(maxlen=8)
+
+
+@LIB.llama_log_callback  # type: ignore[untyped-decorator]
+def _log(level: int, text: bytes | None, _data: object) -> None:
+    line = (text or b"").decode("utf-8", "replace").rstrip()
+    if level == _ERROR and line:
+        _errors.append(line)
+    if line and level in (_WARN, _ERROR):
+        print(line, file=sys.stderr, flush=True)
+
+
+def start() -> None:
+    """Takes llama.cpp's log over and readies its backends; once a process."""
+    LIB.llama_log_set(_log, ctypes.c_void_p(0))
+    LIB.llama_backend_init()
+
+
+def last_errors() -> str:
+    """What llama.cpp complained of since the last call, newest last."""
+    text = "; ".join(dict.fromkeys(_errors))
+    _errors.clear()
+    return text
+
+
+class AbortFlag:
+    """Stops a running `llama_decode` from another thread.
+
+    llama.cpp asks its abort callback after every node of the graph, hundreds of times a token; a Python function would cost
+    a millisecond each. The callback is therefore libc's `strlen` over two bytes: 0 while the first is NUL, 1 once it is set.
+    CPU backends only; elsewhere the flag is just not looked at.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(ctypes.util.find_library("c") if sys.platform == "win32" else None)
+        self._bytes = ctypes.create_string_buffer(2)
+        self._function = ctypes.cast(libc.strlen, LIB.ggml_abort_callback)
+        self._none = LIB.ggml_abort_callback()
+
+    def set(self) -> None:
+        """From any thread: stop the decode that is running."""
+        self._bytes[0] = b"\1"
+
+    def clear(self) -> None:
+        """Let decodes run again."""
+        self._bytes[0] = b"\0"
+
+    def watch(self, context: Any, on: bool) -> None:
+        """Has the context look at the flag, or not."""
+        LIB.llama_set_abort_callback(context, self._function if on else self._none, ctypes.addressof(self._bytes))

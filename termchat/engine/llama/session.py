@@ -1,0 +1,140 @@
+"""One loaded model with its context: all that a command can need."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.records import Record, Token
+from termchat.engine.llama import loop, native
+from termchat.engine.llama.cache import Cache, ContextFull
+from termchat.engine.llama.chain import Chain, Observer
+from termchat.engine.llama.model import Model
+from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.template import ChatTemplate
+from termchat.engine.port import EngineError, Generate, Inspect, ModelInfo, ModelSpec, Prefilling, Render
+
+
+class Session:
+    """Owns model, context and template.
+
+    Raises:
+        EngineError: the model or its context cannot be made.
+    """
+
+    def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
+        native.start()
+        threads = spec.threads or default_threads()
+        self.model = Model(spec, progress)
+        try:
+            self.cache = Cache(self.model, spec, threads, spec.threads_batch or threads)
+        except EngineError:
+            self.model.close()
+            raise
+        self.pace = Pace(threads)
+        self._template: ChatTemplate | None = None
+        self._asked: tuple[list[int], NDArray[np.float32]] | None = None
+
+    def close(self) -> None:
+        """Frees everything."""
+        self.cache.close()
+        self.model.close()
+
+    def info(self) -> ModelInfo:
+        """What was loaded, and how."""
+        model, cache = self.model, self.cache
+        return ModelInfo(
+            name=model.spec.name,
+            path=model.spec.path,
+            sha256=model.spec.sha256,
+            architecture=model.metadata("general.architecture") or "",
+            quantization=model.spec.quantization,
+            description=model.description,
+            size=int(native.LIB.llama_model_size(model.pointer)),
+            parameters=int(native.LIB.llama_model_n_params(model.pointer)),
+            vocabulary=model.n_vocab,
+            context=cache.capacity,
+            context_trained=model.context_trained,
+            threads=cache.threads,
+            threads_batch=cache.threads_batch,
+            prefill_batch=cache.batch_size,
+            kv_type=model.spec.kv_type,
+            layers=model.layers,
+            gpu_layers=model.gpu_layers,
+            device=_device() if model.gpu_layers else "cpu",
+            has_template=model.template is not None,
+            can_rewind=model.can_rewind,
+            end_ids=model.end_ids,
+            recommended=model.recommended(),
+        )
+
+    def render(self, command: Render) -> tuple[list[int], bool]:
+        """Prompt ids, and whether they are the whole prompt; see `Render`."""
+        if self._template is None:
+            self._template = ChatTemplate(self.model)
+        if command.after_reply:
+            ids = self._template.ids_after_reply(command.messages, command.reply_ended)
+            if ids is not None:
+                return ids, False
+        return self._template.ids(command.messages), True
+
+    def generate(self, command: Generate, poll: loop.Poll, arrived: float) -> Iterator[Record | Prefilling]:
+        """The records of a reply; see `loop.generate`."""
+        self.cache.abort.clear()
+        return loop.generate(self.cache, self.pace, command, poll, arrived)
+
+    def inspect(self, command: Inspect) -> tuple[Token, bool]:
+        """What would be drawn after `command.ids`, and whether a fresh forward pass was needed."""
+        ids = command.ids
+        recomputed = False
+        if self.cache.current and self.cache.ids == ids:
+            logits = self.cache.logits().copy()
+        elif self._asked is not None and self._asked[0] == ids:
+            logits = self._asked[1]
+        else:
+            try:
+                logits, recomputed = self.cache.peek(ids), True
+            except ContextFull:
+                raise EngineError("context", "the context has no room to look at this position", "") from None
+        self._asked = (ids, logits)
+        model = self.model
+        chain = Chain(command.samplers, model.n_vocab, ids)
+        try:
+            observer = Observer(model.n_vocab, model.end_ids, model.name, command.candidates)
+            drawn = observer.draw(logits, chain, command.seed, command.done)
+        finally:
+            chain.close()
+        return loop.token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
+
+
+def default_threads() -> int:
+    """Physical cores this process may use; hyperthreads only make the barrier slower."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    siblings = set()
+    for cpu in allowed:
+        shared = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            siblings.add(shared.read_text())
+        except OSError:
+            siblings.add(str(cpu))
+    return max(1, len(siblings))
+
+
+def _device() -> str:
+    """The description of the first GPU that llama.cpp offloads to."""
+    from llama_cpp._ggml import libggml
+
+    libggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+    for name in ("ggml_backend_dev_description", "ggml_backend_dev_type"):
+        getattr(libggml, name).argtypes = [ctypes.c_void_p]
+    libggml.ggml_backend_dev_description.restype = ctypes.c_char_p
+    for i in range(int(libggml.ggml_backend_dev_count())):
+        device = libggml.ggml_backend_dev_get(i)
+        if libggml.ggml_backend_dev_type(device) in (1, 2):  # a GPU of its own, or one that shares the memory
+            return str(libggml.ggml_backend_dev_description(device).decode("utf-8", "replace"))
+    return "gpu"

@@ -1,0 +1,254 @@
+"""Chat template to prompt ids.
+
+User text is never a control token: a private-use character is put into every control token's name found in content, so
+that the rendered prompt holds only the template's own; the prompt is tokenised once with control tokens on, and the runs
+that hold the character are tokenised again without it, control tokens off. Honest text keeps the ids that tokenising the
+whole prompt gives it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from types import FrameType
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from termchat.engine.llama.model import LSTRIP, RSTRIP, Model
+from termchat.engine.port import EngineError, Message
+
+DEADLINE = 2.0
+"""Seconds a template may render."""
+LONGEST = 16_000_000
+"""Characters a template may produce."""
+
+_HINT = "use raw mode (--raw), or another model"
+_PRIVATE = range(0xE000, 0xF8FF)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the assistant's part for training; here it only passes through."""
+
+    tags = {"generation"}  # noqa: RUF012 - the type jinja2 declares
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Stops what a deadline cannot: one operation that asks for all memory."""
+
+    intercepted_binops = frozenset(("*", "**", "+"))
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        for text, times in ((left, right), (right, left)):
+            if operator == "*" and isinstance(text, (str, list, tuple)) and isinstance(times, int):
+                self._limit(len(text) * times)
+        if operator == "**":
+            self._limit(0 if abs(left) <= 2**32 and abs(right) <= 64 else LONGEST + 1)
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            self._limit(len(left) + len(right))
+        return super().call_binop(context, operator, left, right)
+
+    def _limit(self, size: int) -> None:
+        if size > LONGEST:
+            raise SecurityError("the template asks for too much memory")
+
+
+class _TooLong(Exception):
+    pass
+
+
+class ChatTemplate:
+    """A model's chat template.
+
+    Raises:
+        EngineError: there is no template, or it does not compile.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        source = model.template
+        if source is None:
+            raise EngineError("template", "this model's file holds no chat template", _HINT)
+        environment = _Sandbox(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
+        )
+        environment.filters["tojson"] = _tojson
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise EngineError("template", f"the model's chat template is broken: {error}", _HINT) from error
+        named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
+        longest_first = sorted((name for name in named if name), key=len, reverse=True)
+        self._control = {name: named[name] for name in longest_first}
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def ids(self, messages: list[Message]) -> list[int]:
+        """The whole prompt, up to where the assistant begins to speak.
+
+        Raises:
+            EngineError: the template refuses the messages, is too slow or too long.
+        """
+        mark, marked = self._marked(messages)
+        ids = self._tokenize(self._render(marked, generate=True), mark)
+        model = self._model
+        if model.adds_bos and ids[:1] != [model.bos]:
+            ids.insert(0, model.bos)
+        return ids
+
+    def ids_after_reply(self, messages: list[Message], ended: int | None) -> list[int] | None:
+        """What follows the last assistant message, or None if the template cannot be cut there.
+
+        `ended` is the end token that the reply's own ids already hold.
+        """
+        last = max(i for i, message in enumerate(messages) if message.role == "assistant")
+        mark, marked = self._marked(messages)
+        cut = chr(ord(mark) + 1) * 3
+        marked[last] = Message("assistant", cut)
+        parts = self._render(marked, generate=True).split(cut)
+        if len(parts) != 2:
+            return None
+        ids = self._tokenize(parts[1], mark)
+        if ended is not None and ids[:1] == [ended]:
+            del ids[0]
+        return ids
+
+    def _marked(self, messages: list[Message]) -> tuple[str, list[Message]]:
+        """The private-use character, and the messages with it inside every control token's name."""
+        everything = "".join(message.content for message in messages)
+        mark = next(chr(c) for c in _PRIVATE if chr(c) not in everything and chr(c + 1) not in everything)
+        if self._pattern is None:
+            return mark, list(messages)
+        pattern = self._pattern
+
+        def broken(text: str) -> str:
+            # Breaking one name may leave another (a name inside or across a name): until none is whole.
+            while (found := pattern.search(text)) is not None:
+                at = found.start() + 1
+                text = text[:at] + mark + text[at:]
+            return text
+
+        return mark, [Message(message.role, broken(message.content)) for message in messages]
+
+    def _tokenize(self, text: str, mark: str) -> list[int]:
+        if mark not in text:
+            return self._model.tokenize(text, special=True)
+        model = self._model
+        whole = model.tokenize(text, special=True)
+        runs = self._runs(text)
+        grouped: list[list[int] | int] | None = self._grouped(whole)
+        specials = [run for run in runs if isinstance(run, int)]
+        if [token for token in whole if model.is_control(token)] != specials:
+            grouped = None  # the tokenizer saw other borders than we did: every run is tokenised by itself
+        ids: list[int] = []
+        for i, run in enumerate(runs):
+            if isinstance(run, int):
+                ids.append(run)
+            elif grouped is not None and mark not in run:
+                found = grouped[i]
+                assert isinstance(found, list)
+                ids += found
+            else:
+                before = runs[i - 1] if i else None
+                after = runs[i + 1] if i + 1 < len(runs) else None
+                run = run.replace(mark, "")
+                if isinstance(before, int) and model.attributes(before) & RSTRIP:
+                    run = run.lstrip()
+                if isinstance(after, int) and model.attributes(after) & LSTRIP:
+                    run = run.rstrip()
+                ids += model.tokenize(run, special=False) if run else []
+        return ids
+
+    def _runs(self, text: str) -> list[str | int]:
+        """Text, control id, text, control id, … text; the longest names first, as llama.cpp does."""
+        runs: list[str | int] = [text]
+        for name, control in self._control.items():
+            if name not in text:
+                continue
+            split: list[str | int] = []
+            for run in runs:
+                if isinstance(run, int):
+                    split.append(run)
+                    continue
+                pieces = run.split(name)
+                for j, piece in enumerate(pieces):
+                    split += [piece] if j == 0 else [control, piece]
+            runs = split
+        return runs
+
+    def _grouped(self, ids: list[int]) -> list[list[int] | int]:
+        groups: list[list[int] | int] = [[]]
+        for token in ids:
+            if self._model.is_control(token):
+                groups += [token, []]
+            else:
+                groups[-1].append(token)  # type: ignore[union-attr]
+        return groups
+
+    def _render(self, messages: list[Message], *, generate: bool) -> str:
+        model = self._model
+        variables: Mapping[str, Any] = {
+            "messages": [{"role": m.role, "content": m.content} for m in messages],
+            "add_generation_prompt": generate,
+            "bos_token": model.name(model.bos) if model.bos >= 0 else "",
+            "eos_token": model.name(model.eos) if model.eos >= 0 else "",
+            "raise_exception": _refuse,
+            "strftime_now": lambda form: datetime.now().strftime(form),
+            "tools": None,
+        }
+        parts: list[str] = []
+        size = 0
+        try:
+            with _deadline(DEADLINE):
+                for part in self._template.generate(variables):
+                    parts.append(part)
+                    size += len(part)
+                    if size > LONGEST:
+                        raise _TooLong
+        except _TooLong:
+            raise EngineError("template", "the model's chat template produces too much text", _HINT) from None
+        except TimeoutError:
+            raise EngineError(
+                "template", f"the model's chat template did not end within {DEADLINE:g} s", _HINT
+            ) from None
+        except Exception as error:  # a template can raise anything; the worker must live
+            raise EngineError("template", f"the model's chat template refuses the chat: {error}", _HINT) from error
+        return "".join(parts)
+
+
+def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Interrupts Python code after some time; where there is no alarm signal (Windows), the output cap must do."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def on_alarm(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,192 @@
+"""The child process that owns the model: commands in, events out.
+
+`python -m termchat.engine.llama.worker` speaks length-framed msgpack (`engine.wire`) on what were its stdin and stdout. They
+are moved to private descriptors, and descriptor 1 is pointed at stderr, before llama.cpp is imported: native prints go to
+the log and never to a screen. It leaves when its input ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from termchat.decoding.records import Failed
+from termchat.engine import wire
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Command,
+    EngineError,
+    Event,
+    Generate,
+    Inspect,
+    Inspected,
+    Load,
+    Loaded,
+    Progress,
+    Render,
+    Rendered,
+    Tokenize,
+    Tokenized,
+    Unload,
+    Unloaded,
+)
+
+if TYPE_CHECKING:
+    from termchat.engine.llama.session import Session
+
+
+def _nothing() -> None:
+    pass
+
+
+class Inbox:
+    """Commands as they arrive, read by a thread of its own.
+
+    What steers a running reply is kept apart from work that waits its turn. A cancel also raises the abort flag, so that a
+    long prefill ends at once.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._work: deque[tuple[int, Command, float]] = deque()
+        self._steer: deque[tuple[int, Adjust | Cancel]] = deque()
+        self._ready = threading.Condition()
+        self.on_cancel: Callable[[], None] = _nothing
+        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+
+    def next(self) -> tuple[int, Command, float]:
+        """Waits for work: number, command, and the `perf_counter` of its arrival."""
+        with self._ready:
+            while not self._work:
+                self._ready.wait()
+            return self._work.popleft()
+
+    def between_tokens(self) -> tuple[int, Command, float] | None:
+        """Work that can be done while a reply runs, if it is the next."""
+        if self._work and isinstance(self._work[0][1], (Tokenize, Inspect, Render)):
+            return self._work.popleft()
+        return None
+
+    def steering(self, reply: int) -> Adjust | Cancel | None:
+        """The next command for the reply with this number; older ones are dropped."""
+        while self._steer:
+            number, command = self._steer.popleft()
+            if number > reply:
+                return command
+        return None
+
+    def _read(self) -> None:
+        frames = wire.Frames(wire.COMMANDS)
+        while True:
+            data = os.read(self._descriptor, 1 << 16)
+            if not data:
+                os._exit(0)  # the app is gone; whatever the main thread does, nobody wants it any more
+            for number, command in frames.feed(data):
+                if isinstance(command, (Adjust, Cancel)):
+                    self._steer.append((number, command))
+                    if isinstance(command, Cancel):
+                        self.on_cancel()
+                else:
+                    with self._ready:
+                        self._work.append((number, command, perf_counter()))
+                        self._ready.notify()
+
+
+class Worker:
+    """Does what the inbox says, one thing after the other."""
+
+    def __init__(self, inbox: Inbox, descriptor: int) -> None:
+        self._inbox = inbox
+        self._descriptor = descriptor
+        self._session: Session | None = None
+
+    def run(self) -> None:
+        """Forever; the inbox ends the process."""
+        while True:
+            self._do(*self._inbox.next())
+
+    def _do(self, number: int, command: Command, arrived: float) -> None:
+        try:
+            if isinstance(command, Generate):
+                self._generate(number, command, arrived)
+            else:
+                self._send(number, self._answer(number, command))
+        except EngineError as error:
+            self._send(number, Failed(error.kind, error.message, error.hint))
+        except MemoryError:
+            self._send(number, Failed("memory", "the engine is out of memory", "use a smaller model or context"))
+        except Exception as error:  # noqa: BLE001 - the process must outlive any single command
+            traceback.print_exc()
+            self._send(number, Failed("internal", f"{type(error).__name__}: {error}", "the log has more"))
+
+    def _answer(self, number: int, command: Command) -> Event:
+        if isinstance(command, Load):
+            return self._load(number, command)
+        if isinstance(command, Unload):
+            self._unload()
+            return Unloaded()
+        session = self._loaded()
+        if isinstance(command, Tokenize):
+            ids = session.model.tokenize(command.text, special=False, begin=command.begin)
+            return Tokenized(ids, [session.model.piece(i) for i in ids])
+        if isinstance(command, Render):
+            ids, whole = session.render(command)
+            return Rendered(ids, whole)
+        if isinstance(command, Inspect):
+            token, recomputed = session.inspect(command)
+            return Inspected(token, recomputed)
+        raise EngineError("internal", f"no such command: {type(command).__name__}")
+
+    def _load(self, number: int, command: Load) -> Loaded:
+        from termchat.engine.llama.session import Session
+
+        self._unload()
+        self._session = Session(command.spec, lambda fraction: self._send(number, Progress(fraction)))
+        self._inbox.on_cancel = self._session.cache.abort.set
+        return Loaded(self._session.info())
+
+    def _unload(self) -> None:
+        if self._session is not None:
+            self._inbox.on_cancel = _nothing
+            self._session.close()
+            self._session = None
+
+    def _loaded(self) -> Session:
+        if self._session is None:
+            raise EngineError("model", "no model is loaded", "load one first")
+        return self._session
+
+    def _generate(self, number: int, command: Generate, arrived: float) -> None:
+        session = self._loaded()
+        for record in session.generate(command, lambda: self._inbox.steering(number), arrived):
+            self._send(number, record)
+            while (other := self._inbox.between_tokens()) is not None:
+                self._do(*other)
+
+    def _send(self, number: int, event: Event) -> None:
+        data = memoryview(wire.frame(wire.EVENT_ENCODER, number, event))
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def main() -> None:
+    """Takes the pipes over and works until the input ends."""
+    commands, events = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the app's business
+    sys.setswitchinterval(0.0005)  # the inbox thread must not wait 5 ms for its turn
+    Worker(Inbox(commands), events).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The engine on this machine: starts the worker process, speaks with it, notices its death."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from termchat.decoding.records import Failed, Finished
+from termchat.engine import wire
+from termchat.engine.port import Command, Event, Generate, Loaded, Rendered, Tokenized, Unloaded
+
+_PIPE_SIZE = 1 << 20
+_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized)
+
+
+class LocalEngine:
+    """A worker process. Its native prints and tracebacks go to `log`.
+
+    Raises:
+        OSError: the process cannot be started.
+    """
+
+    def __init__(self, log: Path | None = None) -> None:
+        self._log = log
+        self._number = 0
+        self._open: dict[int, Command] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frames = wire.Frames(wire.EVENTS)
+        self._log_start = 0
+        self._start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is an engine process."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the worker."""
+        return self._process.pid if self._process else None
+
+    def fileno(self) -> int:
+        """The descriptor that events come from, or -1."""
+        return self._out.fileno() if self._process else -1
+
+    def send(self, command: Command) -> int:
+        """Takes a command and returns its number. After a death it starts the worker anew first."""
+        if self._process is None:
+            self._start()
+        self._number += 1
+        self._open[self._number] = command
+        data = memoryview(wire.frame(wire.COMMAND_ENCODER, self._number, command))
+        try:
+            while data:
+                data = data[os.write(self._in.fileno(), data) :]
+        except BrokenPipeError:
+            pass  # it died; `receive` says so
+        return self._number
+
+    def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
+        """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes)."""
+        if self._process is None:
+            return []
+        found: list[tuple[int, Event]] = []
+        poller = select.poll()
+        poller.register(self._out.fileno(), select.POLLIN | select.POLLHUP)
+        wait = None if timeout is None else max(timeout, 0.0) * 1e3
+        while poller.poll(wait):
+            data = os.read(self._out.fileno(), _PIPE_SIZE)
+            if not data:
+                found.append(self._died())
+                break
+            found += self._frames.feed(data)
+            if found:
+                wait = 0.0
+        for number, event in found:
+            if isinstance(event, _ENDS_A_COMMAND):
+                self._open.pop(number, None)
+        return found
+
+    def close(self) -> None:
+        """Ends the worker; it frees everything by leaving."""
+        process = self._process
+        if process is None:
+            return
+        self._process = None
+        self._in.close()
+        try:
+            process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._out.close()
+
+    def _start(self) -> None:
+        root = str(Path(__file__).parents[2])
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
+            "OPENBLAS_NUM_THREADS": "1",  # its threads would fight llama.cpp's for the cores
+            "GGML_NO_BACKTRACE": "1",  # an abort must not wait for a debugger
+        }
+        log: IO[bytes] | int = subprocess.DEVNULL
+        if self._log is not None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            log = self._log.open("ab")
+            self._log_start = log.tell()
+        try:
+            # -P: a file called random.py in the folder where the app was started must not be imported.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "termchat.engine.llama.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # the terminal's signals are the app's; the worker leaves when its input ends
+            )
+        finally:
+            if not isinstance(log, int):
+                log.close()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+        self._frames = wire.Frames(wire.EVENTS)
+        self._open.clear()
+        if sys.platform == "linux":
+            import fcntl
+
+            fcntl.fcntl(self._out.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+
+    def _died(self) -> tuple[int, Event]:
+        assert self._process is not None
+        code = self._process.wait()
+        running = [number for number, command in self._open.items() if isinstance(command, Generate)]
+        number = running[-1] if running else max(self._open, default=0)
+        self._process = None
+        self._in.close()
+        self._out.close()
+        self._open.clear()
+        how = f"with exit code {code}"
+        if code < 0:
+            try:
+                how = f"by {signal.Signals(-code).name}"
+            except ValueError:
+                how = f"by signal {-code}"
+        said = self._last_line()
+        return number, Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
+
+    def _last_line(self) -> str:
+        """What the worker last wrote to its log, without llama.cpp's noise of a normal life."""
+        if self._log is None:
+            return ""
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(self._log_start, self._log.stat().st_size - 4096))
+                lines = file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        telling = [line for line in lines if "GGML_ASSERT" in line or "rror" in line or "failed" in line]
+        return telling[-1].strip()[:300] if telling else ""
