@@ -10,10 +10,18 @@ from typing import Any
 
 from termchat.engine.port import EngineError
 
-_NEEDED = (
-    "llama_model_load_from_file llama_init_from_model llama_get_memory llama_memory_seq_rm llama_memory_seq_cp "
-    "llama_set_n_threads llama_set_abort_callback llama_vocab_is_eog llama_sampler_init_penalties llama_token_to_piece"
-).split()
+_NEEDED = [
+    "llama_model_load_from_file",
+    "llama_init_from_model",
+    "llama_get_memory",
+    "llama_memory_seq_rm",
+    "llama_memory_seq_cp",
+    "llama_set_n_threads",
+    "llama_set_abort_callback",
+    "llama_vocab_is_eog",
+    "llama_sampler_init_penalties",
+    "llama_token_to_piece",
+]
 _HINT = "install a version that fits: pip install 'llama-cpp-python>=0.3.36,<0.4'"
 
 

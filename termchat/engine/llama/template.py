@@ -18,9 +18,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from termchat.engine.llama.model import LSTRIP, RSTRIP, Model

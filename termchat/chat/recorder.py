@@ -1,0 +1,48 @@
+"""Who is told what happens in a chat, so that it can be kept. Calls must not wait and must not fail."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Record
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelInfo
+
+
+class Recorder(Protocol):
+    """Hears of a conversation what has to be kept; whatever came before is on record already."""
+
+    def opened(self, conversation: Conversation) -> None:
+        """Another conversation is the one to keep."""
+
+    def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
+        """The model that will answer."""
+
+    def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
+        """A knob was turned."""
+
+    def turn(self, conversation: Conversation, node: Node) -> None:
+        """A node was added; a reply's records follow."""
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        """The next record of a reply."""
+
+
+class NoRecorder:
+    """Keeps nothing."""
+
+    def opened(self, conversation: Conversation) -> None:
+        """Nothing."""
+
+    def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
+        """Nothing."""
+
+    def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
+        """Nothing."""
+
+    def turn(self, conversation: Conversation, node: Node) -> None:
+        """Nothing."""
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        """Nothing."""
