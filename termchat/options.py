@@ -1,0 +1,109 @@
+"""Every setting that is not a knob, declared once: what to chat with, and how the engine runs the model.
+
+Command line flags, variables, the config file and their checks are made from `OPTIONS`, as those of the knobs are from
+`KNOBS`. The engine's defaults are `ModelSpec`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from termchat.engine.port import ModelSpec
+
+OptionValue = int | str | bool
+
+_SPEC = {field.name: field.default for field in msgspec.structs.fields(ModelSpec)}
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+class OptionError(ValueError):
+    """A value an option refuses. The message names the option, what it takes and the value."""
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting: what it is called, what it takes, and in which table of the config file it stands."""
+
+    name: str
+    kind: Literal["text", "choice", "int", "bool"]
+    help: str
+    default: OptionValue
+    table: str = ""
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+
+    def check(self, value: object) -> OptionValue:
+        """The value, if the option takes it.
+
+        Raises:
+            OptionError: it is of another kind, outside the range or not among the choices.
+        """
+        if self.kind == "text" and isinstance(value, str):
+            return value
+        if self.kind == "choice" and isinstance(value, str) and value in self.choices:
+            return value
+        if self.kind == "bool" and isinstance(value, bool):
+            return value
+        if type(value) is int and self.kind == "int" and self.low <= value <= self.high:
+            return value
+        raise OptionError(f"{self.name} must be {self._wanted()}, not {value!r}")
+
+    def parse(self, text: str) -> OptionValue:
+        """The value a person typed.
+
+        Raises:
+            OptionError: see `check`.
+        """
+        word = text.strip().lower()
+        if self.kind == "text":
+            return text
+        if self.kind == "choice":
+            return self.check(word)
+        if self.kind == "bool" and word in _WORDS:
+            return _WORDS[word]
+        try:
+            return self.check(int(word))
+        except ValueError:
+            raise OptionError(f"{self.name} must be {self._wanted()}, not {text!r}") from None
+
+    def _wanted(self) -> str:
+        return {
+            "text": "a text",
+            "choice": f"one of {', '.join(self.choices)}",
+            "int": f"a whole number from {self.low} to {self.high}",
+            "bool": "true or false",
+        }[self.kind]
+
+
+def _engine(name: str, kind: Literal["choice", "int", "bool"], help: str, **limits: object) -> Option:
+    return msgspec.convert(
+        {"name": name, "kind": kind, "help": help, "default": _SPEC[name], "table": "engine", **limits}, Option
+    )
+
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option(name="model", kind="text", default="", help="a model's name, or the path of a GGUF file"),
+        Option(name="system", kind="text", default="", help="the system message of new chats"),
+        Option(name="theme", kind="text", default="auto", help="a theme's name; auto follows the terminal"),
+        _engine("context", "int", "tokens of context; 0 takes what the model was trained on", high=10_000_000),
+        _engine("threads", "int", "threads that decode; 0 chooses", high=1024),
+        _engine("threads_batch", "int", "threads that read the prompt; 0 chooses", high=1024),
+        _engine("gpu_layers", "int", "layers on the GPU; -1 takes all that fit the build", low=-1, high=10_000),
+        _engine(
+            "prefill_batch", "int", "most prompt tokens decoded at once; 0 chooses, 63 and less is exact", high=4096
+        ),
+        _engine("flash_attention", "choice", "flash attention", choices=("auto", "on", "off")),
+        _engine(
+            "kv_type",
+            "choice",
+            "number format of the KV cache",
+            choices=("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
+        ),
+        _engine("fast_prefill", "bool", "read prompts 512 tokens at once: faster, but no longer exact"),
+    )
+}
+"""Name to option."""

@@ -1,0 +1,27 @@
+"""Where termchat keeps a user's files, by the platform's own rules; on Linux the XDG variables move them.
+
+Nothing is made here: whoever writes first makes the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+_NAME = "termchat"
+
+
+def config_file() -> Path:
+    """What the user set."""
+    return platformdirs.user_config_path(_NAME, appauthor=False) / "config.toml"
+
+
+def store_file() -> Path:
+    """The database of chats."""
+    return platformdirs.user_data_path(_NAME, appauthor=False) / "sessions.db"
+
+
+def log_file() -> Path:
+    """What llama.cpp and termchat have to say beside the screen."""
+    return platformdirs.user_state_path(_NAME, appauthor=False) / "termchat.log"

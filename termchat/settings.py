@@ -1,0 +1,214 @@
+"""What a user configured, and where each value came from.
+
+Flags go before `TERMCHAT_*` variables, these before `config.toml`, this before what the model's file recommends, and that
+before the defaults. A mistake in a variable or in the file never stops the program: the value falls back, and `problems`
+says where the mistake is. A mistake in a flag is an error.
+
+Read with tomllib and plain code: pydantic-settings ignores misspelled variables, wants lists as JSON, cannot say where a
+value came from, and costs more time than the rest of the way to the first frame.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from termchat import paths
+from termchat.decoding.samplers import KNOBS, Knob, Tuning, Value, unescape
+from termchat.engine.port import ModelSpec
+from termchat.options import OPTIONS, Option
+from termchat.tomlfile import TomlError, TomlFile
+
+PREFIX = "TERMCHAT_"
+DEFAULT, MODEL, FLAG = "default", "model", "flag"
+
+_SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
+_TABLES = {**{name: option.table for name, option in OPTIONS.items()}, **dict.fromkeys(KNOBS, "sampling")}
+"""In which table of the config file a setting stands."""
+
+
+class FlagError(ValueError):
+    """A flag's value is refused; `name` is the setting's."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class Config(msgspec.Struct, frozen=True):
+    """All settings. `origin` says of each where its value came from: "flag", a variable's name, "config.toml", "model"
+    or "default". `problems` are one line each, and may hold foreign text."""
+
+    model: str | None
+    """A catalogue name or a path; None if none was chosen."""
+    system: str
+    theme: str
+    engine: dict[str, Any]
+    """How to run the model: fields of `ModelSpec`."""
+    tuning: Tuning
+    origin: dict[str, str]
+    problems: tuple[str, ...] = ()
+
+    def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "") -> ModelSpec:
+        """What to tell an engine to load this file as configured."""
+        return ModelSpec(path=str(path), name=name, sha256=sha256, quantization=quantization, **self.engine)
+
+    def knob_origin(self) -> dict[str, str]:
+        """The part of `origin` that is about knobs."""
+        return {name: self.origin[name] for name in KNOBS}
+
+    def with_recommended(self, recommended: Mapping[str, float]) -> Config:
+        """A copy in which the knobs nobody set follow a model's recommendation, and no longer that of a model before.
+
+        `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
+        """
+        origin = {name: DEFAULT if place == MODEL else place for name, place in self.origin.items()}
+        turned = {name: KNOBS[name].default for name in KNOBS if origin[name] == DEFAULT}
+        problems = list(self.problems)
+        for name, value in recommended.items():
+            if name in turned:
+                try:
+                    turned[name] = KNOBS[name].check(value)
+                    origin[name] = MODEL
+                except ValueError as error:
+                    problems.append(f"the model's recommendation is ignored: {error}")
+        tuning = self.tuning.turned(turned)
+        return msgspec.structs.replace(self, tuning=tuning, origin=origin, problems=tuple(dict.fromkeys(problems)))
+
+
+def load(
+    flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
+) -> Config:
+    """Gathers all settings. Nothing needs to be there.
+
+    Args:
+        flags: the flags that were given, by setting name; texts as typed, `stop` a list of them.
+        environ: None is the process's own environment.
+        file: None is the user's own config.toml.
+
+    Raises:
+        FlagError: a flag's value is refused.
+    """
+    found = _Found()
+    found.from_file(paths.config_file() if file is None else file)
+    found.from_environment(os.environ if environ is None else environ)
+    found.from_flags(flags or {})
+    values = {name: found.values.get(name, setting.default) for name, setting in _SETTINGS.items()}
+    return Config(
+        model=str(values["model"]) or None,
+        system=str(values["system"]),
+        theme=str(values["theme"]) or str(OPTIONS["theme"].default),
+        engine={name: values[name] for name, option in OPTIONS.items() if option.table == "engine"},
+        tuning=Tuning(**{name: values[name] for name in KNOBS}),  # type: ignore[arg-type]
+        origin={name: found.origin.get(name, DEFAULT) for name in _SETTINGS},
+        problems=tuple(found.problems),
+    )
+
+
+class _Found:
+    """What was found so far; a later source replaces an earlier one."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value | str] = {}
+        self.origin: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def from_file(self, path: Path) -> None:
+        if not path.exists():
+            return
+        try:
+            source = TomlFile(path)
+        except TomlError as error:
+            self.problems.append(f"{error}; the file is ignored")
+            return
+        for keys, value in _entries(source.table, set(_TABLES.values())):
+            table, name = ".".join(keys[:-1]), keys[-1]
+            place = source.place(*keys)
+            if name in _SETTINGS and _TABLES[name] == table:
+                self._try(name, path.name, place, _native, value)
+            elif name in _SETTINGS:
+                right = f"under [{_TABLES[name]}]" if _TABLES[name] else "at the top, before any table"
+                self.problems.append(f"{place}: {name} belongs {right}; it is ignored")
+            elif name in _TABLES.values():
+                self.problems.append(f"{place}: {name} must be a table, [{name}]; it is ignored")
+            else:
+                known = [n for n in _SETTINGS if _TABLES[n] == table] if table else [*_SETTINGS, *_TABLES.values()]
+                self.problems.append(f"{place}: there is no setting {name!r}{_guess(name, known)}; it is ignored")
+
+    def from_environment(self, environ: Mapping[str, str]) -> None:
+        variables = {PREFIX + name.upper(): name for name in _SETTINGS}
+        for variable, text in environ.items():
+            name = variables.get(variable)
+            if name is not None:
+                if text or _SETTINGS[name].kind in ("text", "texts"):
+                    self._try(name, variable, variable, _typed, text)
+            elif variable.startswith(PREFIX):
+                guess = _guess(variable, variables)
+                self.problems.append(f"{variable}: there is no such setting{guess}; it is ignored")
+
+    def from_flags(self, flags: Mapping[str, object]) -> None:
+        for name, value in flags.items():
+            try:
+                self.values[name] = _flag(name, value)
+            except ValueError as error:
+                raise FlagError(name, str(error)) from error
+            self.origin[name] = FLAG
+
+    def _try(self, name: str, origin: str, place: str, read: Callable[[str, Any], Value | str], raw: object) -> None:
+        try:
+            self.values[name] = read(name, raw)
+        except ValueError as error:
+            self.problems.append(f"{place}: {error}; it is ignored")
+        else:
+            self.origin[name] = origin
+
+
+def _entries(table: Mapping[str, object], tables: set[str]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Keys and values of a config file; of the tables we know, what is in them."""
+    for key, value in table.items():
+        if key in tables and isinstance(value, dict):
+            yield from (((key, inner), content) for inner, content in value.items())
+        else:
+            yield (key,), value
+
+
+def _native(name: str, value: object) -> Value | str:
+    """A value of a TOML file, which has types; numbers may also be words, such as "off" and "fresh"."""
+    setting = _SETTINGS[name]
+    if isinstance(value, str) and setting.kind in ("float", "int", "seed", "bool"):
+        return setting.parse(value)
+    return setting.check(value)
+
+
+def _typed(name: str, text: str) -> Value | str:
+    """A value of a variable, which is text; a list of texts may be JSON."""
+    setting = _SETTINGS[name]
+    if setting.kind == "texts" and text.lstrip().startswith("["):
+        try:
+            listed = json.loads(text)
+        except ValueError:
+            listed = None
+        if isinstance(listed, list) and all(isinstance(item, str) for item in listed):
+            return setting.check(listed)
+    return setting.parse(text)
+
+
+def _flag(name: str, value: object) -> Value | str:
+    """A value of a flag: as typed, or already of the right type."""
+    setting = _SETTINGS[name]
+    if isinstance(value, str):
+        return setting.parse(value)
+    if setting.kind == "texts" and isinstance(value, (list, tuple)):
+        return setting.check([unescape(item) if isinstance(item, str) else item for item in value])
+    return setting.check(value)
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

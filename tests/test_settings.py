@@ -1,0 +1,232 @@
+"""Settings: who wins, where each value came from, and mistakes that are told and never stop the program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from termchat import paths
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.engine.port import ModelSpec
+from termchat.options import OPTIONS
+from termchat.settings import Config, FlagError, load
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    def written(text: str, flags: dict[str, object] | None = None, **variables: str) -> Config:
+        file = tmp_path / "config.toml"
+        file.write_text(text)
+        return load(flags, variables, file)
+
+    return written
+
+
+def test_with_nothing_set_the_defaults_are_the_engines_and_the_knobs(tmp_path: Path) -> None:
+    found = load({}, {}, tmp_path / "none.toml")
+    assert found.tuning == Tuning()
+    assert (found.model, found.system, found.theme) == (None, "", "auto")
+    assert found.spec("tiny", Path("/m/tiny.gguf")) == ModelSpec(path="/m/tiny.gguf", name="tiny")
+    assert set(found.origin.values()) == {"default"}
+    assert set(found.origin) == {*OPTIONS, *KNOBS}
+    assert found.problems == ()
+
+
+def test_every_field_an_engine_takes_can_be_set() -> None:
+    told = {"path", "name", "sha256", "quantization"}
+    assert {name for name, option in OPTIONS.items() if option.table == "engine"} == set(
+        ModelSpec.__struct_fields__
+    ) - told
+
+
+def test_flags_win_over_variables_over_the_file_over_the_model_over_defaults(written) -> None:
+    text = "[sampling]\ntop_k = 1\ntop_p = 0.1\nmin_p = 0.1\n"
+    found = written(text, {"top_k": 3}, TERMCHAT_TOP_K="2", TERMCHAT_TOP_P="0.2")
+    found = found.with_recommended({"top_k": 9, "top_p": 0.9, "min_p": 0.9, "temperature": 0.4})
+    tuning = found.tuning
+    assert (tuning.top_k, tuning.top_p, tuning.min_p, tuning.temperature) == (3, 0.2, 0.1, 0.4)
+    names = ("top_k", "top_p", "min_p", "temperature", "seed")
+    assert [found.origin[name] for name in names] == ["flag", "TERMCHAT_TOP_P", "config.toml", "model", "default"]
+    assert set(found.knob_origin()) == set(KNOBS)
+
+
+def test_a_whole_config_file(written) -> None:
+    found = written(
+        """
+        model = "~/models/other.gguf"
+        system = "Be brief."
+        theme = "light"
+
+        [engine]
+        context = 4096
+        threads = 2
+        flash_attention = "on"
+        kv_type = "bf16"
+        fast_prefill = true
+
+        [sampling]
+        temperature = 1
+        top_k = "off"
+        seed = "fresh"
+        stop = ["\\n\\n", "END"]
+        """
+    )
+    assert found.problems == ()
+    assert (found.model, found.system, found.theme) == ("~/models/other.gguf", "Be brief.", "light")
+    assert found.spec("o", Path("o"), sha256="ab", quantization="Q4_1") == ModelSpec(
+        path="o",
+        name="o",
+        context=4096,
+        threads=2,
+        flash_attention="on",
+        kv_type="bf16",
+        fast_prefill=True,
+        sha256="ab",
+        quantization="Q4_1",
+    )
+    assert found.tuning == Tuning(temperature=1.0, top_k=0, stop=("\n\n", "END"))
+    assert isinstance(found.tuning.temperature, float)
+    assert found.origin["seed"] == found.origin["context"] == "config.toml"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        ("TERMCHAT_STOP", r"\n6.", ("\n6.",)),
+        ("TERMCHAT_STOP", '["\\n", "END"]', ("\n", "END")),
+        ("TERMCHAT_STOP", "[END]", ("[END]",)),
+        ("TERMCHAT_STOP", "[1]", ("[1]",)),
+        ("TERMCHAT_STOP", "", ()),
+        ("TERMCHAT_SEED", "7", 7),
+        ("TERMCHAT_SEED", "fresh", None),
+        ("TERMCHAT_TEMPERATURE", "0", 0.0),
+        ("TERMCHAT_TOP_K", "off", 0),
+        ("TERMCHAT_TOP_K", "", 3),
+    ],
+)
+def test_variables_are_read_as_a_person_types_them(written, variable: str, text: str, expected: object) -> None:
+    config = '[sampling]\nstop = ["from the file"]\ntop_k = 3\nseed = 5\n'
+    found = written(config, **{variable: text})
+    assert getattr(found.tuning, variable.removeprefix("TERMCHAT_").lower()) == expected
+    assert found.problems == ()
+
+
+def test_variables_reach_the_engine_and_the_chat(written) -> None:
+    found = written("system = 'x'\n", TERMCHAT_FAST_PREFILL="yes", TERMCHAT_GPU_LAYERS="-1", TERMCHAT_SYSTEM="")
+    assert (found.engine["fast_prefill"], found.engine["gpu_layers"], found.system) == (True, -1, "")
+    assert found.origin["gpu_layers"] == "TERMCHAT_GPU_LAYERS"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("\n[sampling]\n\ntop_kk = 5\n", "config.toml, line 4: there is no setting 'top_kk' (did you mean top_k?)"),
+        ("sampling.top_p = 7\n", "config.toml, line 1: top_p must be a number from 0 to 1, not 7"),
+        ("[sampling]\nstop = [1]\n", "config.toml, line 2: stop must hold texts that are not empty, not 1"),
+        ("top_k = 5\n", "config.toml, line 1: top_k belongs under [sampling]"),
+        ("[engine]\nmodel = 'x'\n", "config.toml, line 2: model belongs at the top, before any table"),
+        ("[engine]\ncontext = true\n", "config.toml, line 2: context must be a whole number from 0 to 10000000"),
+        ("[engine]\nkv_type = 'q9'\n", "config.toml, line 2: kv_type must be one of f32, f16, bf16"),
+        ("[engines]\nthreads = 2\n", "config.toml, line 1: there is no setting 'engines' (did you mean engine?)"),
+        ("engine = 3\n", "config.toml, line 1: engine must be a table, [engine]"),
+        ("theme = 3\n", "config.toml, line 1: theme must be a text, not 3"),
+        ("[sampling\n", "is not valid TOML: Expected ']' at the end of a table declaration (at line 1"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_with_its_line(written, text: str, problem: str) -> None:
+    found = written(text, {}, TERMCHAT_THREADS="2")
+    assert len(found.problems) == 1
+    assert problem in found.problems[0]
+    assert found.problems[0].endswith("ignored")
+    assert found.tuning == Tuning()
+    assert found.engine["threads"] == 2
+
+
+def test_one_mistake_spoils_nothing_else(written) -> None:
+    found = written("theme = 3\nsystem = 'kept'\n[sampling]\ntop_k = -1\nmin_p = 0.3\n")
+    assert (found.system, found.tuning.min_p, found.tuning.top_k) == ("kept", 0.3, 40)
+    assert len(found.problems) == 2
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"system = '\xff'\n")
+    assert "is not UTF-8 text (byte 10)" in load({}, {}, file).problems[0]
+    file.unlink()
+    file.mkdir()
+    assert "cannot be read: Is a directory" in load({}, {}, file).problems[0]
+
+
+def test_a_mistake_in_a_variable_is_told(written) -> None:
+    found = written(
+        "[sampling]\ntop_k = 7\n", TERMCHAT_TOP_K="many", TERMCHAT_TOPP="1", TERMCHAT_top_p="1", HOME="/", TERM="x"
+    )
+    assert found.tuning == Tuning(top_k=7)
+    assert found.problems == (
+        "TERMCHAT_TOP_K: top_k must be a whole number from 0 to 1000000, not 'many'; it is ignored",
+        "TERMCHAT_TOPP: there is no such setting (did you mean TERMCHAT_TOP_P?); it is ignored",
+        "TERMCHAT_top_p: there is no such setting (did you mean TERMCHAT_TOP_P?); it is ignored",
+    )
+
+
+def test_a_bad_flag_is_an_error() -> None:
+    with pytest.raises(FlagError, match="top_p must be a number from 0 to 1, not 2") as caught:
+        load({"top_p": 2.0}, {}, Path("none"))
+    assert caught.value.name == "top_p"
+    with pytest.raises(FlagError, match="flash_attention must be one of auto, on, off, not 'maybe'"):
+        load({"flash_attention": "maybe"}, {}, Path("none"))
+    with pytest.raises(FlagError, match="threads must be a whole number"):
+        load({"threads": "two"}, {}, Path("none"))
+
+
+def test_flags_come_typed_or_as_text() -> None:
+    given = {"stop": ["\\n6.", "END"], "temperature": "0.5", "top_k": 5, "seed": "fresh", "fast_prefill": True}
+    found = load(given, {"TERMCHAT_SEED": "1"}, Path("none"))
+    assert found.tuning == Tuning(stop=("\n6.", "END"), temperature=0.5, top_k=5)
+    assert found.origin["seed"] == "flag"
+
+
+def test_another_models_recommendation_replaces_the_first(tmp_path: Path) -> None:
+    found = load({"top_k": 9}, {}, tmp_path / "none")
+    first = found.with_recommended({"temperature": 0.3, "top_k": 1, "mirostat": 2})
+    second = first.with_recommended({"top_p": 0.5})
+    assert first.tuning == Tuning(top_k=9, temperature=0.3)
+    assert second.tuning == Tuning(top_k=9, top_p=0.5)
+    assert (second.origin["temperature"], second.origin["top_p"]) == ("default", "model")
+    assert second.with_recommended({}).tuning == found.tuning
+
+
+def test_a_recommendation_that_a_knob_refuses_is_told(tmp_path: Path) -> None:
+    found = load({}, {}, tmp_path / "none").with_recommended({"repeat_last_n": -1, "temperature": float("nan")})
+    assert found.tuning == Tuning()
+    assert found.problems[0].startswith("the model's recommendation is ignored: repeat_last_n must be a whole number")
+    assert len(found.problems) == 2
+
+
+def test_a_config_cannot_be_changed_by_accident(tmp_path: Path) -> None:
+    found = load({}, {}, tmp_path / "none")
+    with pytest.raises(AttributeError):
+        found.theme = "dark"  # type: ignore[misc]
+    assert msgspec.structs.replace(found, theme="dark") != found
+
+
+def test_the_xdg_variables_move_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("CONFIG", "DATA", "STATE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+    assert paths.config_file() == tmp_path / "CONFIG/termchat/config.toml"
+    assert paths.store_file() == tmp_path / "DATA/termchat/sessions.db"
+    assert paths.log_file().parent.is_relative_to(tmp_path / "STATE/termchat")
+    assert not any(tmp_path.iterdir())
+    paths.config_file().parent.mkdir(parents=True)
+    paths.config_file().write_text("theme = 'mine'\n")
+    assert load({}, {}).theme == "mine"
+
+
+def test_it_is_quick_to_import() -> None:
+    code = "import sys, termchat.settings; print({'pydantic', 'numpy', 'llama_cpp', 'textual'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
