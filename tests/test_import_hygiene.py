@@ -1,0 +1,58 @@
+"""What may be loaded on the way to where: asked of a fresh interpreter, since this one has loaded everything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("llama_cpp", "numpy")
+SCREEN = ("textual", "rich")
+
+MUST_NOT_LOAD = [
+    ("termchat", (*HEAVY, *SCREEN)),
+    ("termchat.cli", (*HEAVY, *SCREEN)),
+    ("termchat.settings", (*HEAVY, *SCREEN)),
+    ("termchat.tui.app", HEAVY),
+    ("termchat.chat", (*HEAVY, *SCREEN)),
+    ("termchat.chat.service", (*HEAVY, *SCREEN)),
+    ("termchat.conversation", (*HEAVY, *SCREEN)),
+    ("termchat.conversation.store", (*HEAVY, *SCREEN)),
+    ("termchat.models.catalogue", (*HEAVY, *SCREEN)),
+    ("termchat.models.header", (*HEAVY, *SCREEN)),
+    ("termchat.engine.local", (*HEAVY, *SCREEN)),
+    ("termchat.engine.llama.worker", SCREEN),
+]
+
+
+def loaded_by(module: str) -> set[str]:
+    """Top-level names of all that is loaded after importing a module."""
+    code = f"import json, sys, {module}; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(("module", "forbidden"), MUST_NOT_LOAD, ids=[module for module, _ in MUST_NOT_LOAD])
+def test_importing_it_loads_nothing_it_should_not(module: str, forbidden: tuple[str, ...]) -> None:
+    assert loaded_by(module).isdisjoint(forbidden)
+
+
+def test_the_question_is_asked_rightly() -> None:
+    assert "numpy" in loaded_by("numpy.linalg")
+
+
+def test_help_loads_neither_model_nor_screen() -> None:
+    code = (
+        "import json, sys\n"
+        "sys.argv = ['termchat', '--help']\n"
+        "try:\n    from termchat.cli import main; main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+    assert set(json.loads(done.stdout.splitlines()[-1])).isdisjoint((*HEAVY, *SCREEN))
