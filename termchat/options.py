@@ -92,7 +92,7 @@ OPTIONS: dict[str, Option] = {
         _engine("context", "int", "tokens of context; 0 takes what the model was trained on", high=10_000_000),
         _engine("threads", "int", "threads that decode; 0 chooses", high=1024),
         _engine("threads_batch", "int", "threads that read the prompt; 0 chooses", high=1024),
-        _engine("gpu_layers", "int", "layers on the GPU; -1 takes all that fit the build", low=-1, high=10_000),
+        _engine("gpu_layers", "int", "layers on the GPU; -1 is all, where the build can", low=-1, high=10_000),
         _engine(
             "prefill_batch", "int", "most prompt tokens decoded at once; 0 chooses, 63 and less is exact", high=4096
         ),
