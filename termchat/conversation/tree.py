@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 from array import array
 from collections.abc import Iterator
-from itertools import accumulate, groupby, pairwise, zip_longest
+from itertools import accumulate, groupby, pairwise
 from typing import Literal
 
 import msgspec
@@ -124,15 +124,14 @@ class Node:
         else:
             self.failed = record
 
-    def text(self, count: int | None = None, *, goes_on: bool = False) -> str:
-        """What is shown of the node; of a reply, of its first `count` tokens.
-
-        With `goes_on` another reply node follows: it shows what is `pending` here itself.
-        """
+    def text(self, count: int | None = None) -> str:
+        """What is shown of the node; of a reply, of its first `count` tokens."""
         if self.role == "user":
             return self.written
-        if count is None or count >= self.kept():
-            return "".join(self.tokens.texts) + ("" if goes_on else self.pending)
+        if count is None or count >= len(self.ids):
+            return "".join(self.tokens.texts) + self.pending
+        if count >= self.kept():
+            return "".join(self.tokens.texts)
         return "".join(self.tokens.texts[:count])
 
     def kept(self) -> int:
@@ -141,8 +140,8 @@ class Node:
             return len(self.ids)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
-        # Characters that the reply before this one had begun or held: shown here, but not by this node's own tokens.
         shown = len("".join(self.tokens.texts))
+        # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.
         carried = shown + len(self.finished.held) - (ends[-1] if ends else 0)
         if shown <= max(carried, 0):
             return 0
@@ -197,16 +196,11 @@ class Conversation:
 
     def ids(self, leaf: int | None = None) -> list[int]:
         """All ids of the path, in order."""
-        ids: list[int] = []
-        for span in self.path(leaf):
-            if span.node.whole:
-                ids.clear()
-            ids += span.node.ids[: span.count]
-        return ids
+        return _ids(self.path(leaf))
 
     def ids_before(self, number: int) -> list[int]:
         """All ids that stand before a node on its path."""
-        return [i for span in self.path(number)[:-1] for i in span.node.ids[: span.count]]
+        return _ids(self.path(number)[:-1])
 
     def reply(self, leaf: int | None = None) -> list[Span]:
         """The spans of the reply that the path ends in: one, or several when it was stopped and continued."""
@@ -219,12 +213,18 @@ class Conversation:
 
     def pieces(self, leaf: int | None = None) -> Iterator[tuple[Span, str]]:
         """The spans of the path and the text that each adds to the chat."""
-        spans = self.path(leaf)
-        for span, following in zip_longest(spans, spans[1:]):
-            goes_on = following is not None and following.node.role == span.node.role == "assistant"
-            yield span, span.node.text(span.count, goes_on=goes_on)
+        return ((span, span.node.text(span.count)) for span in self.path(leaf))
 
     def turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
         """Roles and shown texts of the path; a reply in several pieces is one turn."""
         for role, pieces in groupby(self.pieces(leaf), key=lambda piece: piece[0].node.role):
             yield role, "".join(text for _, text in pieces)
+
+
+def _ids(spans: list[Span]) -> list[int]:
+    ids: list[int] = []
+    for span in spans:
+        if span.node.whole:
+            ids.clear()
+        ids += span.node.ids[: span.count]
+    return ids
