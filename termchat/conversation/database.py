@@ -1,0 +1,196 @@
+"""The store's file: its schema, its versions, its modes, and what to do with one that is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+VERSION = 1
+"""Of the schema, kept in `PRAGMA user_version`."""
+
+BUSY_S = 2.0
+"""How long another process may hold the file before a write counts as failed."""
+
+TABLES = {
+    "sessions": """CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, system TEXT NOT NULL,
+        raw INTEGER NOT NULL, model TEXT NOT NULL, tuning TEXT NOT NULL, leaf INTEGER)""",
+    "nodes": """CREATE TABLE nodes (
+        session TEXT NOT NULL, number INTEGER NOT NULL, parent INTEGER, at INTEGER NOT NULL, role TEXT NOT NULL,
+        text TEXT NOT NULL, prompt_ids BLOB NOT NULL, whole INTEGER NOT NULL, PRIMARY KEY (session, number))""",
+    # `on_path` marks a Start whose prompt_ids were left out, because they are the ids of the path before its node.
+    "records": """CREATE TABLE records (
+        seq INTEGER PRIMARY KEY, session TEXT NOT NULL, node INTEGER NOT NULL, on_path INTEGER NOT NULL,
+        record BLOB NOT NULL)""",
+}
+INDEXES = ("CREATE INDEX records_of_node ON records (session, node)",)
+
+OWNER = {"sessions": "id", "nodes": "session", "records": "session"}
+"""The column that says to which session a row belongs."""
+
+REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_PERM: "there is no permission",
+    sqlite3.SQLITE_BUSY: "another program keeps it locked",
+    sqlite3.SQLITE_LOCKED: "another program keeps it locked",
+    sqlite3.SQLITE_IOERR: "the disk does not take the data",
+}
+
+
+class StoreError(Exception):
+    """The store cannot be used or read. `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file itself is broken, and not only out of reach."""
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def explain(error: Exception, path: Path) -> str:
+    """Why the file could not be used, in a line for people."""
+    if isinstance(error, StoreError):
+        return error.message
+    if isinstance(error, OSError):
+        return f"{error.strerror or error} ({error.filename or path})"
+    reason = REASONS.get(_code(error), str(error)) if isinstance(error, sqlite3.Error) else str(error)
+    return f"{reason} ({path})"
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode: whether the path still is the file that was opened. None when there is no file."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Opens the file for writing; makes it, its folder and its tables where they are not there.
+
+    Raises:
+        StoreError: the file is of a newer termchat, or of another program.
+        sqlite3.Error, OSError: it cannot be opened or written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Only a new file is opened here: closing any descriptor of a database drops all locks this process has on it.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with contextlib.suppress(OSError):
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            path.chmod(0o600)
+    db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+    try:
+        if _version(db, path) == 0:
+            _create(db, path)
+        db.execute("PRAGMA journal_mode=WAL").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Opens the file for reading, also in a folder that nobody may write. Raises as `connect` does."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        return _opened(address, path)
+    except sqlite3.OperationalError:
+        if os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise
+        return _opened(f"{address}&immutable=1", path)
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    count = 1
+    while aside.exists():
+        count += 1
+        aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def rows(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = None) -> Iterator[tuple[object, ...]]:
+    """The rows of a table, of some sessions or of all, as far as they can be read."""
+    wanted, values = "", tuple(sessions or ())
+    if sessions is not None:
+        wanted = f"WHERE {OWNER[table]} IN ({','.join('?' * len(values))})"
+    with contextlib.suppress(sqlite3.DatabaseError):
+        yield from db.execute(f"SELECT * FROM {table} {wanted} ORDER BY rowid", values)
+
+
+def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
+    """Adds a row that `rows` gave, unless it is there."""
+    db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
+
+
+def rescue(damaged: Path, db: sqlite3.Connection) -> int:
+    """Copies into `db` what a damaged file still gives; the number of chats among it."""
+    try:
+        with contextlib.closing(connect_to_read(damaged)) as source:
+            db.execute("BEGIN IMMEDIATE")
+            for table in TABLES:
+                for row in rows(source, table):
+                    insert(db, table, row)
+            db.execute("COMMIT")
+    except (sqlite3.Error, StoreError):
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    (count,) = db.execute("SELECT count(*) FROM sessions").fetchone()
+    return int(count)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _opened(address: str, path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
+    try:
+        _version(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found > VERSION:
+        raise StoreError(
+            f"{path} was written by a newer termchat (schema {found}; this one knows {VERSION})",
+            "Update termchat, or give it another file.",
+        )
+    if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise StoreError(f"{path} is a database of another program", "Give termchat another file for its chats.")
+    return int(found)
+
+
+def _create(db: sqlite3.Connection, path: Path) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(db, path) == 0:
+            for statement in (*TABLES.values(), *INDEXES):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise

@@ -1,0 +1,45 @@
+"""What is known of a chat beside its tree: when, with which model, with which knobs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from termchat.conversation.tree import Conversation
+from termchat.decoding.records import ModelIdentity
+from termchat.decoding.samplers import Tuning
+
+
+class ModelRef(msgspec.Struct, frozen=True):
+    """The model a chat was last with: its name, the full path of its file, and what it was found to be once loaded."""
+
+    name: str = ""
+    path: str = ""
+    identity: ModelIdentity | None = None
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """A saved chat without its turns. Times are seconds since the epoch, UTC."""
+
+    id: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    model: ModelRef = ModelRef()
+    tuning: Tuning = Tuning()
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    """A line of the list of chats. `turns` counts what the person wrote."""
+
+    id: str
+    title: str
+    updated: float
+    turns: int
+    model: str
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """A chat as it was. `interrupted` are the replies whose end was never written: the process went away in the middle."""
+
+    info: SessionInfo
+    conversation: Conversation
+    interrupted: tuple[int, ...] = ()

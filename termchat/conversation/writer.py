@@ -1,0 +1,266 @@
+"""The writer thread: owns the connection that writes, so that nobody who streams tokens ever waits for a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from termchat.conversation import database
+from termchat.conversation.database import StoreError
+
+PERIOD_S = 0.25
+"""While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""
+
+RETRY_S = 2.0
+"""Pause before the next try after a write that failed."""
+
+REFUSED = (
+    sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, ValueError, OverflowError
+)  # fmt: skip
+"""What SQLite raises for a change that no retry will make good."""
+
+
+class StoreNotice(msgspec.Struct, frozen=True):
+    """Something about the saved chats that a person should read."""
+
+    message: str
+    hint: str = ""
+
+
+class Operation(NamedTuple):
+    """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once."""
+
+    sql: str
+    session: str
+    values: tuple[Any, ...]
+    urgent: bool = False
+
+
+Branch = Callable[[sqlite3.Connection, Operation], str]
+"""Copies a session that another process has taken further, up to this operation; returns the copy's id."""
+
+
+class Writer:
+    """A queue of operations and the thread that writes them, in order, in batches, each in one transaction.
+
+    A batch that fails stays in memory and is tried again. `branch` is called when an operation of the kind `branching`
+    meets a row that is there already.
+    """
+
+    def __init__(self, path: Path, *, branching: str, branch: Branch) -> None:
+        self._path = path
+        self._branching, self._branch = branching, branch
+        self.moved: dict[str, str] = {}
+        """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._written: set[str] = set()
+        self._notices: deque[StoreNotice] = deque()
+        self._pending: deque[Operation] = deque()
+        self._problem: str | None = None
+        self._urgent = self._hurry = self._damaged = self._closing = False
+        self._attempts, self._last = 0, 0.0
+        self._wake = threading.Condition()
+        self._commit = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="termchat-store", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be written at the moment."""
+        return self._problem
+
+    def put(self, *operations: Operation) -> None:
+        """Queues operations; returns at once."""
+        with self._wake:
+            idle = not self._pending
+            self._pending.extend(operations)
+            urgent = any(operation.urgent for operation in operations)
+            if (urgent and not self._urgent) or idle:
+                self._wake.notify_all()
+            self._urgent |= urgent
+
+    def notices(self) -> list[StoreNotice]:
+        """What there is to tell, each once."""
+        return [self._notices.popleft() for _ in range(len(self._notices))]
+
+    def flush(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written."""
+        with self._wake:
+            seen = self._attempts
+            if self._pending:
+                self._hurry = True
+                self._wake.notify_all()
+            self._wake.wait_for(lambda: self._settled_since(seen), timeout)
+            return not self._pending
+
+    def close(self, timeout: float) -> bool:
+        """A last try for what is queued, then the end of the thread; whether all is written."""
+        end = time.monotonic() + timeout
+        self.flush(timeout)
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._thread.join(max(end - time.monotonic(), 0.1))
+        return not self._pending
+
+    def mend(self) -> None:
+        """Says that the file was found damaged by a reader; the next try sets it aside."""
+        with self._wake:
+            self._damaged = self._hurry = True
+            self._wake.notify_all()
+
+    @contextlib.contextmanager
+    def between_writes(self) -> Iterator[tuple[Operation, ...]]:
+        """Holds the writer still: what is queued, and the file, do not change in between."""
+        with self._commit:
+            yield tuple(self._pending)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._wait():
+            self._attempt()
+        self._disconnect()
+
+    def _settled_since(self, seen: int) -> bool:
+        if self._attempts == 0 or self._damaged:
+            return False
+        return not self._pending or (self._problem is not None and self._attempts > seen)
+
+    def _wait(self) -> bool:
+        """Until it is time to write. False when there is nothing more to do, ever."""
+        with self._wake:
+            while not self._hurry and self._attempts:
+                if self._closing:
+                    return False
+                due = None
+                if self._pending:
+                    pause = RETRY_S if self._problem else 0.0 if self._urgent else PERIOD_S
+                    due = self._last + pause - time.monotonic()
+                    if due <= 0:
+                        break
+                self._wake.wait(due)
+            self._hurry = False
+            return True
+
+    def _attempt(self) -> None:
+        with self._commit:
+            with self._wake:
+                batch, durable = tuple(self._pending), self._urgent
+                self._urgent = False
+            problem: str | None = None
+            try:
+                self._write(batch, durable)
+            except (sqlite3.Error, OSError, StoreError) as error:
+                problem = database.explain(error, self._path)
+                self._disconnect()
+            with self._wake:
+                if problem is None:
+                    for _ in batch:
+                        self._pending.popleft()
+                else:
+                    self._urgent |= durable
+                self._problem, self._damaged = problem, False
+                self._attempts += 1
+                self._last = time.monotonic()
+                self._wake.notify_all()
+
+    def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:
+        if self._damaged:
+            self._start_anew()
+        try:
+            self._transact(batch, durable)
+        except sqlite3.DatabaseError as error:
+            if not database.is_damage(error):
+                raise
+            self._start_anew()
+            self._transact(batch, durable)
+
+    def _transact(self, batch: tuple[Operation, ...], durable: bool) -> None:
+        db = self._connection()
+        if not batch:
+            return
+        moved, notices = dict(self.moved), list[StoreNotice]()
+        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        db.execute("BEGIN IMMEDIATE")
+        for operation in batch:
+            self._apply(db, operation, moved, notices)
+        db.execute("COMMIT")
+        self.moved = moved
+        self._written |= {moved.get(operation.session, operation.session) for operation in batch}
+        self._notices.extend(notices)
+
+    def _apply(
+        self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
+    ) -> None:
+        def run() -> None:
+            db.execute(operation.sql, (moved.get(operation.session, operation.session), *operation.values))
+
+        try:
+            try:
+                run()
+            except sqlite3.IntegrityError:
+                if operation.sql is not self._branching:
+                    raise
+                taken = moved.get(operation.session, operation.session)
+                moved[operation.session] = self._branch(db, operation._replace(session=taken))
+                notices.append(
+                    StoreNotice(
+                        "Another termchat has gone on with this chat.", "This one is saved as a copy from here on."
+                    )
+                )
+                run()
+        except REFUSED as error:
+            notices.append(StoreNotice(f"Part of the chat could not be saved: {error}"))
+
+    def _connection(self) -> sqlite3.Connection:
+        """The open connection, to the file that is at the path now."""
+        rescued: dict[str, list[tuple[object, ...]]] = {}
+        if self._db is not None and database.identity(self._path) != self._file:
+            # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
+            rescued = {table: list(database.rows(self._db, table, self._written)) for table in database.TABLES}
+            self._disconnect()
+        if self._db is None:
+            self._file = database.identity(self._path)
+            self._db = database.connect(self._path)
+            self._file = database.identity(self._path)
+            self._restore(self._db, rescued)
+        return self._db
+
+    def _restore(self, db: sqlite3.Connection, rescued: dict[str, list[tuple[object, ...]]]) -> None:
+        if not any(rescued.values()):
+            return
+        db.execute("BEGIN IMMEDIATE")
+        for table, found in rescued.items():
+            for row in found:
+                database.insert(db, table, (None, *row[1:]) if table == "records" else row)
+        db.execute("COMMIT")
+        self._notices.append(StoreNotice(f"The chats' file was removed: {self._path}", "This chat was written again."))
+
+    def _start_anew(self) -> None:
+        """Sets the damaged file aside, starts a new one and keeps what can be read of the old."""
+        self._disconnect()
+        if database.identity(self._path) != self._file:
+            return  # another process has done so already
+        aside = database.set_aside(self._path)
+        db = self._connection()
+        count = database.rescue(aside, db)
+        kept = f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
+        self._notices.append(
+            StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
+        )
+
+    def _disconnect(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
