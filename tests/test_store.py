@@ -366,7 +366,7 @@ def test_a_locked_file_is_waited_for_and_nothing_blocks(path: Path, monkeypatch:
     begun = time.monotonic()
     session = store.begin(chat)
     said = say(store, session, chat, "hi", [1, 2], [b"a"] * 50)
-    assert time.monotonic() - begun < 0.1
+    assert time.monotonic() - begun < 0.5  # 56 calls
     assert eventually(store, True)
     assert "another program keeps it locked" in (store.problem() or "")
     assert not store.flush(0.5)

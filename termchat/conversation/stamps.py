@@ -1,0 +1,50 @@
+"""What changed between two settings of a reply, in the words that the screen and the transcripts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from termchat.conversation.tree import Node
+from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.records import Settings
+from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
+
+
+def values(settings: Settings) -> dict[str, Value]:
+    """The knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
+    stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
+    limits = (condition.tokens for condition in settings.conditions if isinstance(condition, Length))
+    samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
+    return samplers | {"stop": stops, "max_tokens": next(limits, 0)}
+
+
+def in_force(settings: Settings) -> list[str]:
+    """Every knob that does something, as "temperature 0.8"."""
+    shown = ((name, KNOBS[name].show(value)) for name, value in values(settings).items())
+    return [f"{name} {value}" for name, value in shown if value != "off"]
+
+
+def changes(before: Settings, after: Settings) -> list[str]:
+    """What is other in `after`, as "temperature 0.8 → 1.2"; threads only where both records know them."""
+    old, new = values(before), values(after)
+    changed = [
+        f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}"
+        for name in new
+        if old[name] != new[name]
+    ]
+    if before.threads and after.threads and before.threads != after.threads:
+        changed.append(f"threads {before.threads} → {after.threads}")
+    return changed
+
+
+def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
+    """The changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token 143".
+
+    `before_it` are the tokens of the same reply in the nodes before this one; the number in the text counts them too.
+    """
+    timed = zip(node.settings_at, node.settings, strict=True)
+    for (_, before), (at, after) in pairwise(timed):
+        changed = changes(before, after)
+        if changed:
+            yield at, f"{', '.join(changed)} at token {before_it + at}"
