@@ -54,7 +54,8 @@ class Chat:
     """One conversation on one engine.
 
     `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `queue` holds texts that were
-    sent while a reply was running or the model was loading; they go out in order, one after each reply.
+    sent while a reply was running or the model was loading; they go out in order, one after each reply. `failure` is what
+    last went wrong, `returned` the text of a turn that could not be sent.
     """
 
     def __init__(
@@ -228,7 +229,6 @@ class Chat:
     def _on_loaded(self, _number: int, event: Loaded) -> None:
         self.model = event.info
         self.progress = 1.0
-        self._take_recommended(event.info.recommended)
         self.recorder.loaded(self.conversation, event.info)
         self._enter("idle")
         if self._continue_when_loaded:
@@ -261,11 +261,11 @@ class Chat:
             return
         if length > self.model.context:
             self._take_back(turn)
-            self._changed(
-                Notice(
+            self._fail(
+                Failed(
+                    "context",
                     f"the prompt has {length} tokens, the context {self.model.context}",
                     "shorten it, start a new chat, or load the model with a larger --context",
-                    "error",
                 )
             )
             return
@@ -312,12 +312,11 @@ class Chat:
             self._on_record(number, event)
             self._ended()
         if dead or isinstance(asked, Load):
-            self.failure, self.model = event, None
+            self.model = None
             self._previewing = 0
             self._asked.clear()
             self._enter("failed")
-        hint = event.hint or ("restart the engine to go on from the last token" if dead else "")
-        self._changed(Notice(event.message, hint, "error"))
+        self._fail(event)
 
     def _on_inspected(self, number: int, event: Inspected) -> None:
         self._asked.pop(number, None)
@@ -356,6 +355,13 @@ class Chat:
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
         self._changed(StatusChanged())
+
+    def _fail(self, failure: Failed) -> None:
+        self.failure = failure
+        hint = failure.hint
+        if failure.kind == "engine" and not hint:
+            hint = "restart the engine to go on from the last token"
+        self._changed(Notice(failure.message, hint, "error"))
 
     def _ready(self, what: str) -> bool:
         if self.phase == "idle":
@@ -419,14 +425,6 @@ class Chat:
         self._reply = None
         self._enter("idle")
         self._changed(LiveChanged())
-
-    def _take_recommended(self, recommended: dict[str, float]) -> None:
-        """The model's own recommendation, for knobs that nobody has set."""
-        for name, value in recommended.items():
-            if self.origin.get(name) == "default":
-                self.tuning = self.tuning.turned({name: value})
-                self.origin[name] = "model"
-                self._changed(TuningChanged())
 
     def _preview(self) -> None:
         """Asks for the shown step under the knobs as they are; one question at a time, the newest knobs win."""

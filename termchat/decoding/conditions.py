@@ -55,12 +55,18 @@ class TextGate:
         """The text that this token lets out; "" while it is held. After a stop nothing comes out any more."""
         return self._gate(self._decoder.decode(data))
 
-    def finish(self) -> str:
-        """The text still to be shown when no further token comes; half a character shows as U+FFFD."""
-        shown = self._gate(self._decoder.decode(b"", final=True))
-        if self.stopped_by is None:
-            shown, self._held = shown + self._held, ""
+    def release(self) -> str:
+        """The text still held, when no further token comes for now; half a character waits for its other half."""
+        if self.stopped_by is not None:
+            return ""
+        shown, self._held = self._held, ""
         return shown
+
+    def finish(self) -> str:
+        """The text still to be shown when the reply is over for good; half a character shows as U+FFFD."""
+        if self.stopped_by is not None:
+            return ""
+        return self._gate(self._decoder.decode(b"", final=True)) + self.release()
 
     def resume(self, data: bytes) -> None:
         """Takes the bytes of a reply that goes on, all shown already: no text comes out of them.

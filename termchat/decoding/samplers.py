@@ -89,9 +89,9 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             KnobError: see `check`.
         """
-        word = text.strip()
         if self.kind == "texts":
-            return self.check([unescape(word)] if word else [])
+            return self.check([unescape(text)] if text else [])
+        word = text.strip()
         if self.kind == "seed" and word.lower() in ("", "fresh", "off", "random"):
             return None
         if word.lower() == "off" and self.off is not None:
@@ -148,7 +148,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
     def _wanted(self) -> str:
         number = "a whole number" if self.kind in ("int", "seed") else "a number"
-        return f"{number} from {self.low:g} to {self.high:.15g}"
+        return f"{number} from {self.low:.16g} to {self.high:.16g}"
 
 
 def unescape(text: str) -> str:
@@ -248,14 +248,14 @@ class Tuning(SamplerSettings, frozen=True):
     max_tokens: Annotated[
         int,
         Knob(
-            kind="int", key="x", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
+            kind="int", key="a", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
             help="ends the reply after so many tokens",
         ),
     ] = 0  # fmt: skip
     seed: Annotated[
         int | None,
         Knob(
-            kind="seed", key="d", label="seed", high=2**53 - 1, step=1, coarse=100,
+            kind="seed", key="i", label="seed", high=2**53 - 1, step=1, coarse=100,
             help="the dice: the same seed draws the same reply; fresh takes a new one for each",
         ),
     ] = None  # fmt: skip
@@ -288,7 +288,7 @@ def _declared() -> dict[str, Knob]:
     knobs = {}
     for name, hint in get_type_hints(Tuning, include_extras=True).items():
         if get_origin(hint) is Annotated:
-            knob = get_args(hint)[1]
+            knob: Knob = get_args(hint)[1]
             knobs[name] = msgspec.structs.replace(knob, name=name, default=getattr(defaults, name))
     return knobs
 

@@ -148,7 +148,6 @@ class ModelInfo(msgspec.Struct, frozen=True):
     has_template: bool
     can_rewind: bool
     end_ids: list[int]
-    recommended: dict[str, float] = {}
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -216,12 +216,12 @@ def _ending(
     if gate.stopped_by is not None:
         return text, ("stop", gate.stopped_by)
     if token in model.end_ids:
-        ending = ("end", model.name(token))
-    elif steering.limit is not None and tokens >= steering.limit:
+        return text + gate.finish(), ("end", model.name(token))
+    if steering.limit is not None and tokens >= steering.limit:
         ending = ("length", f"max_tokens {steering.limit}")
     elif length >= cache.capacity:
         ending = ("context", f"{length} of {cache.capacity}")
-    return (text + gate.finish(), ending) if ending is not None else (text, None)
+    return (text + gate.release(), ending) if ending is not None else (text, None)
 
 
 def token_record(

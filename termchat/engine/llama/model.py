@@ -90,22 +90,6 @@ class Model:
         LIB.llama_model_desc(self.pointer, buffer, 256)
         return buffer.value.decode("utf-8", "replace")
 
-    def recommended(self) -> dict[str, float]:
-        """What the file recommends for our knobs, by knob name (`general.sampling.*`)."""
-        names = {
-            "temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
-            "penalty_repeat": "repeat_penalty", "penalty_last_n": "repeat_last_n",
-        }  # fmt: skip
-        found = {}
-        for key, knob in names.items():
-            text = self.metadata(f"general.sampling.{key}")
-            if text is not None:
-                try:
-                    found[knob] = float(text)
-                except ValueError:
-                    continue
-        return found
-
     def attributes(self, token: int) -> int:
         """llama.cpp's attribute bits of a token."""
         return int(LIB.llama_vocab_get_attr(self.vocab, token))

@@ -10,7 +10,7 @@ from typing import Any
 
 from termchat.engine.port import EngineError
 
-_NEEDED = [
+_NEEDED = (
     "llama_model_load_from_file",
     "llama_init_from_model",
     "llama_get_memory",
@@ -21,7 +21,7 @@ _NEEDED = [
     "llama_vocab_is_eog",
     "llama_sampler_init_penalties",
     "llama_token_to_piece",
-]
+)
 _HINT = "install a version that fits: pip install 'llama-cpp-python>=0.3.36,<0.4'"
 
 

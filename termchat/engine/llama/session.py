@@ -70,7 +70,6 @@ class Session:
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
-            recommended=model.recommended(),
         )
 
     def render(self, command: Render) -> tuple[list[int], bool]:

@@ -1,0 +1,130 @@
+"""One prompt, one reply, on stdout: what `termchat run` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from termchat import paths
+from termchat.chat.changes import Notice
+from termchat.chat.opening import find_model
+from termchat.chat.recorder import NoRecorder
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Failed, Finished, Record, Token, to_json
+from termchat.engine.local import LocalEngine
+from termchat.models.errors import ModelError
+from termchat.settings import Config
+from termchat.text import sanitize
+
+
+class _Text(NoRecorder):
+    """Writes the reply's text as it comes; on a terminal nothing in it can steer the terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._last = ""
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        """Shows a token's text, and at the end what was still held."""
+        if isinstance(record, Token):
+            self._write(record.text)
+        elif isinstance(record, Finished):
+            self._write(node.pending)
+            if self._terminal and not self._last.endswith("\n"):
+                self._write("\n")
+
+    def failed(self, failure: Failed) -> None:
+        """Nothing: stderr has it."""
+
+    def _write(self, text: str) -> None:
+        if text:
+            shown = sanitize(text) if self._terminal else text
+            sys.stdout.buffer.write(shown.encode("utf-8", "replace"))
+            sys.stdout.buffer.flush()
+            self._last = text
+
+
+class _Json(NoRecorder):
+    """Writes every record as a line of JSON."""
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        """Writes it."""
+        sys.stdout.write(to_json(record) + "\n")
+        sys.stdout.flush()
+
+    def failed(self, failure: Failed) -> None:
+        """A failure before the reply began has no reply to be part of."""
+        sys.stdout.write(to_json(failure) + "\n")
+        sys.stdout.flush()
+
+
+class _Signals:
+    """Counts SIGINT and SIGTERM; a second one leaves at once."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on)
+
+    def _on(self, number: int, _frame: FrameType | None) -> None:
+        if self.caught is not None:
+            os._exit(128 + number)  # the worker leaves when our end of its pipe closes
+        self.caught = number
+
+
+def answer(config: Config, prompt: str, *, raw: bool, as_json: bool, candidates: int) -> int:
+    """Prints the reply to `prompt` and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
+    signals = _Signals()
+    printer = _Json() if as_json else _Text()
+    for problem in config.problems:
+        _complain(problem)
+    try:
+        config, spec = find_model(config)
+    except ModelError as error:
+        return _fail(printer, Failed("model", error.message, error.hint))
+    chat = Chat(
+        LocalEngine(paths.log_file()),
+        config.tuning,
+        origin=config.knob_origin(),
+        conversation=Conversation(config.system, raw=raw),
+        recorder=printer,
+        candidates=candidates,
+    )
+    try:
+        chat.load(spec)
+        chat.send(prompt)
+        stopping = False
+        while chat.busy or chat.phase == "loading":
+            for change in chat.pump(0.05):
+                if isinstance(change, Notice) and change.severity == "error":
+                    _complain(change.message, change.hint)
+            if signals.caught is not None and not stopping:
+                stopping = True
+                if not chat.busy:
+                    break
+                chat.stop()
+        if chat.failure is not None:
+            if not chat.conversation.reply():
+                printer.failed(chat.failure)
+            return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at exit
+        return 128 + signal.SIGPIPE
+    finally:
+        chat.engine.close()
+    return 0 if signals.caught is None else 128 + signals.caught
+
+
+def _fail(printer: _Text | _Json, failure: Failed) -> int:
+    _complain(failure.message, failure.hint)
+    printer.failed(failure)
+    return 1
+
+
+def _complain(message: str, hint: str = "") -> None:
+    print(f"termchat: {sanitize(message)}", file=sys.stderr)
+    if hint:
+        print(f"  {sanitize(hint)}", file=sys.stderr)

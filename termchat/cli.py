@@ -1,0 +1,110 @@
+"""The command line: each command is one call into the rooms below. Flags are made from the tables of knobs and options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import termchat
+from termchat import settings
+from termchat.decoding.samplers import KNOBS
+from termchat.options import OPTIONS
+
+NOT_FOR_RUN = ("theme",)
+
+
+def _flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        made = []
+        for name, option in OPTIONS.items():
+            if name in without:
+                continue
+            flag = "--" + name.replace("_", "-")
+            if option.kind == "bool":
+                made.append(click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=option.help))
+            else:
+                metavar = "|".join(option.choices) if option.choices else option.kind.upper()
+                made.append(click.option(flag, name, metavar=metavar, help=option.help))
+        for name, knob in KNOBS.items():
+            flag = "--" + name.replace("_", "-")
+            shown = f"{knob.help}  [{knob.show(knob.default)}]"
+            if knob.kind == "texts":
+                made.append(click.option(flag, name, multiple=True, metavar="TEXT", help=shown + " (may be repeated)"))
+            else:
+                made.append(click.option(flag, name, metavar="N" if knob.kind != "float" else "X", help=shown))
+        for option_ in reversed(made):
+            command = option_(command)
+        return command
+
+    return add
+
+
+def _config(flags: dict[str, Any]) -> settings.Config:
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    try:
+        return settings.load(given)
+    except settings.FlagError as error:
+        raise click.BadParameter(str(error), param_hint="--" + error.name.replace("_", "-")) from None
+
+
+class _Commands(click.Group):
+    """Shows the chat's own flags last in the help, after the commands."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
+@click.option("--resume", is_flag=True, help="reopen the latest chat as it was")
+@click.option("--raw", is_flag=True, help="complete text without the model's chat template")
+@_flags()
+@click.pass_context
+def main(context: click.Context, *, resume: bool, raw: bool, **flags: Any) -> None:
+    """Chat with a local model, and see, steer and question every token it draws.
+
+    Without a command, the chat opens in this terminal.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("the chat needs a terminal; in a script use: termchat run PROMPT")
+    config = _config(flags)
+    from termchat.tui.start import start
+
+    sys.exit(start(config, resume=resume, raw=raw))
+
+
+@main.command()
+@click.argument("prompt", required=False)
+@click.option("--raw", is_flag=True, help="complete PROMPT without the model's chat template")
+@click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object a line")
+@click.option(
+    "--candidates", type=click.IntRange(0, 1000), default=20, show_default=True, help="candidates recorded a step"
+)
+@_flags(without=NOT_FOR_RUN)
+def run(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **flags: Any) -> None:
+    """Answer PROMPT and leave: the reply's text on stdout, nothing else.
+
+    PROMPT is read from stdin when it is absent or "-". Exit codes: 0 done, 1 failed, 2 usage, 130 and 143 interrupted.
+    """
+    config = _config(flags)
+    if prompt is None or prompt == "-":
+        if prompt is None and sys.stdin.isatty():
+            raise click.UsageError("give a PROMPT, or pipe one in")
+        prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not prompt.strip():
+        raise click.UsageError("the prompt is empty")
+    from termchat.chat.once import answer
+
+    sys.exit(answer(config, prompt, raw=raw, as_json=as_json, candidates=candidates))

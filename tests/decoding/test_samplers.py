@@ -1,0 +1,99 @@
+"""The table of knobs: defaults, ranges, what a person may type."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning, escape, unescape
+
+NUMERIC = [name for name, knob in KNOBS.items() if knob.kind in ("float", "int")]
+
+
+def test_names_and_defaults_are_llama_cpps() -> None:
+    assert {name: knob.default for name, knob in KNOBS.items()} == {
+        "repeat_penalty": 1.0, "repeat_last_n": 64, "frequency_penalty": 0.0, "presence_penalty": 0.0, "top_k": 40,
+        "top_p": 0.95, "min_p": 0.05, "temperature": 0.8, "stop": (), "max_tokens": 0, "seed": None,
+    }  # fmt: skip
+    assert Tuning().samplers() == SamplerSettings()
+
+
+def test_every_knob_has_its_own_letter() -> None:
+    assert len({knob.key for knob in KNOBS.values()}) == len(KNOBS)
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_out_of_range_is_refused_with_the_range(name: str) -> None:
+    knob = KNOBS[name]
+    for bad in (knob.low - 1, knob.high + 1, math.nan, math.inf, "1", True, None):
+        with pytest.raises(KnobError, match=rf"{name} must be .* from {knob.low:.16g} to {knob.high:.16g}"):
+            knob.check(bad)
+    assert knob.check(knob.low) == knob.low
+    assert knob.check(knob.high) == knob.high
+
+
+@pytest.mark.parametrize("name", [n for n in NUMERIC if KNOBS[n].kind == "int"])
+def test_whole_numbers_only(name: str) -> None:
+    with pytest.raises(KnobError, match="whole number"):
+        KNOBS[name].check(1.5)
+    with pytest.raises(KnobError, match="whole number"):
+        KNOBS[name].parse("1.5")
+
+
+@given(st.sampled_from(NUMERIC), st.lists(st.tuples(st.integers(-40, 40), st.booleans()), max_size=20))
+def test_moves_stay_in_range(name: str, moves: list[tuple[int, bool]]) -> None:
+    knob = KNOBS[name]
+    value = knob.default
+    for steps, coarse in moves:
+        value = knob.moved(value, steps, coarse=coarse)
+        assert knob.check(value) == value
+        assert 0 <= knob.fraction(value) <= 1
+
+
+@given(st.sampled_from(NUMERIC), st.integers(-30, 30))
+def test_what_is_shown_can_be_typed(name: str, steps: int) -> None:
+    knob = KNOBS[name]
+    value = knob.moved(knob.default, steps)
+    assert knob.parse(knob.show(value)) == value
+
+
+def test_seed() -> None:
+    seed = KNOBS["seed"]
+    assert seed.parse("fresh") is None
+    assert seed.parse("42") == 42
+    assert seed.show(None) == "fresh"
+    with pytest.raises(KnobError, match="9007199254740991"):
+        seed.check(2**53)
+    with pytest.raises(KnobError, match="whole number"):
+        seed.check(-1)
+
+
+def test_stops() -> None:
+    stop = KNOBS["stop"]
+    assert stop.parse(r"\n6.") == ("\n6.",)
+    assert stop.check(["a", "b", "a"]) == ("a", "b")
+    assert stop.show(("\n6.",)) == r'"\n6."'
+    with pytest.raises(KnobError):
+        stop.check([""])
+    with pytest.raises(KnobError):
+        stop.check([3])
+
+
+@given(st.text())
+def test_escape_and_back(text: str) -> None:
+    if all(ord(c) <= 0xFFFF or c.isprintable() for c in text):
+        assert unescape(escape(text)) == text
+
+
+def test_turned_checks_names_and_values() -> None:
+    tuning = Tuning().turned({"temperature": 0, "stop": ["x"], "max_tokens": 5})
+    assert tuning.temperature == 0.0
+    assert tuning.conditions() == (Stop("x"), Length(5))
+    with pytest.raises(KnobError, match="temperature must be a number from 0 to 5, not 9"):
+        tuning.turned({"temperature": 9})
+    with pytest.raises(KnobError, match="no knob 'heat'"):
+        tuning.turned({"heat": 1})

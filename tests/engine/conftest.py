@@ -1,0 +1,90 @@
+"""Helpers to drive the engine, in this process and as a child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic, perf_counter
+
+import pytest
+
+from termchat.decoding.records import Failed, Finished, Record, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.session import Session
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Command,
+    Event,
+    Generate,
+    Load,
+    Loaded,
+    Message,
+    ModelSpec,
+    Prefilling,
+    Render,
+    Rendered,
+)
+
+
+def request(ids: list[int], tuning: Tuning, seed: int = 7, **more: object) -> Generate:
+    """A `Generate` for these knobs."""
+    return Generate(ids, tuning.samplers(), tuning.conditions(), seed, **more)  # type: ignore[arg-type]
+
+
+def prompt(session: Session, text: str) -> list[int]:
+    """Prompt ids of one user message."""
+    return session.render(Render([Message("user", text)]))[0]
+
+
+def records(
+    session: Session, command: Generate, poll: Callable[[], Adjust | Cancel | None] = lambda: None
+) -> list[Record]:
+    """The whole record stream of one reply."""
+    made = session.generate(command, poll, perf_counter())
+    return [record for record in made if not isinstance(record, Prefilling)]
+
+
+def tokens(stream: list[Record] | list[Event]) -> list[Token]:
+    """Only the tokens."""
+    return [record for record in stream if isinstance(record, Token)]
+
+
+class Driver:
+    """A worker process, driven one question after the other."""
+
+    def __init__(self, spec: ModelSpec | None) -> None:
+        self.engine = LocalEngine()
+        self.spec = spec or ModelSpec("", "")
+        if spec is not None:
+            self.ask(Load(spec), Loaded)
+
+    def ask(self, command: Command, answer: type[Event] = Finished) -> list[Event]:
+        """All events up to the answer, or a failure."""
+        return self.until(self.engine.send(command), answer)
+
+    def until(self, number: int, answer: type[Event], limit: float = 60.0) -> list[Event]:
+        """All events of a command up to its answer, or a failure."""
+        found: list[Event] = []
+        end = monotonic() + limit
+        while monotonic() < end:
+            for of, event in self.engine.receive(0.5):
+                if of == number:
+                    found.append(event)
+                    if isinstance(event, (answer, Failed)):
+                        return found
+        raise AssertionError(f"no {answer.__name__} within {limit} s; got {found[-3:]}")
+
+    def prompt(self, text: str) -> list[int]:
+        """Prompt ids of one user message."""
+        rendered = self.ask(Render([Message("user", text)]), Rendered)[-1]
+        assert isinstance(rendered, Rendered)
+        return rendered.ids
+
+
+@pytest.fixture
+def driver(spec: ModelSpec) -> Iterator[Driver]:
+    """A worker with the model loaded."""
+    made = Driver(spec)
+    yield made
+    made.engine.close()

@@ -1,0 +1,58 @@
+"""Fewer threads while others hold the cores."""
+
+from __future__ import annotations
+
+import pytest
+
+from termchat.engine.llama import pace as pace_module
+from termchat.engine.llama.pace import Pace
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(pace_module, "perf_counter", lambda: now[0])
+    return now
+
+
+def feed(pace: Pace, clock: list[float], decode_us: int, steps: int = Pace.WINDOW) -> int:
+    threads = pace.threads
+    for _ in range(steps):
+        clock[0] += decode_us / 1e6
+        threads = pace.observe(decode_us)
+    return threads
+
+
+def test_a_quiet_machine_keeps_its_threads(clock: list[float]) -> None:
+    pace = Pace(4)
+    for decode_us in (6000, 6500, 9000, 12000, 7000) * 20:
+        assert feed(pace, clock, decode_us) == 4
+
+
+def test_a_context_that_grows_is_no_busy_machine(clock: list[float]) -> None:
+    pace = Pace(2)
+    for decode_us in range(6000, 60000, 200):
+        assert feed(pace, clock, decode_us) == 2
+
+
+def test_busy_then_quiet_again(clock: list[float]) -> None:
+    pace = Pace(2)
+    feed(pace, clock, 6000)
+    assert feed(pace, clock, 80_000) == 1
+    assert feed(pace, clock, 14_000) == 1
+    # After some time both are tried; still busy, it goes back and waits longer.
+    tried = 0
+    for _ in range(600):
+        tried += feed(pace, clock, 14_000 if pace.threads == 1 else 80_000) == 2
+    assert 1 <= tried <= 4
+    clock[0] += Pace.LONGEST
+    feed(pace, clock, 7_000)
+    for _ in range(10):
+        feed(pace, clock, 6_000)
+    assert pace.threads == 2
+
+
+def test_one_thread_is_left_alone(clock: list[float]) -> None:
+    pace = Pace(1)
+    feed(pace, clock, 6000)
+    assert feed(pace, clock, 600_000) == 1
