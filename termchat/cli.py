@@ -13,7 +13,8 @@ from termchat import settings
 from termchat.decoding.samplers import KNOBS
 from termchat.options import OPTIONS
 
-NOT_FOR_RUN = ("theme",)
+_NOT_FOR_RUN = ("theme",)
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 def _flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -60,22 +61,18 @@ class _Commands(click.Group):
         click.Command.format_options(self, ctx, formatter)
 
 
-@click.group(
-    cls=_Commands,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
+@click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
 @click.option("--resume", is_flag=True, help="reopen the latest chat as it was")
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
 @_flags()
 @click.pass_context
-def main(context: click.Context, *, resume: bool, raw: bool, **flags: Any) -> None:
+def main(ctx: click.Context, /, *, resume: bool, raw: bool, **flags: Any) -> None:
     """Chat with a local model, and see, steer and question every token it draws.
 
     Without a command, the chat opens in this terminal.
     """
-    if context.invoked_subcommand is not None:
+    if ctx.invoked_subcommand is not None:
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("the chat needs a terminal; in a script use: termchat run PROMPT")
@@ -92,7 +89,7 @@ def main(context: click.Context, *, resume: bool, raw: bool, **flags: Any) -> No
 @click.option(
     "--candidates", type=click.IntRange(0, 1000), default=20, show_default=True, help="candidates recorded a step"
 )
-@_flags(without=NOT_FOR_RUN)
+@_flags(without=_NOT_FOR_RUN)
 def run(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **flags: Any) -> None:
     """Answer PROMPT and leave: the reply's text on stdout, nothing else.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ stops = st.lists(st.text(ALPHABET, min_size=1, max_size=5), max_size=4)
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     """The bytes, cut anywhere: in the middle of characters too."""
     borders = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(borders)]
 
 
 def first_stop(text: str, wanted: list[str]) -> int | None:

@@ -56,7 +56,7 @@ def test_field_names_are_the_contract() -> None:
         assert set(FIELDS[named["record"]].split()) <= set(named)
     token = json.loads(to_json(TOKEN))
     assert base64.b64decode(token["bytes"]) == b"\xff\x1b"
-    assert set(token["candidates"][0]) == set(["id", "text", "logit", "logprob", "probability", "noise", "removed_by"])
+    assert set(token["candidates"][0]) == {"id", "text", "logit", "logprob", "probability", "noise", "removed_by"}
     assert token["stages"] == [{"name": "top_k", "survivors": 40}]
     assert json.loads(to_json(STREAM[0]))["model"] == {
         "name": "m", "path": "m.gguf", "sha256": "00", "architecture": "llama", "quantization": "Q4_1",

@@ -47,7 +47,7 @@ def test_same_seed_same_ids_twice_and_across_processes(driver: Driver, spec: Mod
 
 
 def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: Driver) -> None:
-    ids = driver.prompt("word " * 1900)
+    ids = driver.prompt("word " * 900)
     waits = []
     for _ in range(3):
         number = driver.engine.send(request(ids, Tuning(max_tokens=1)))
@@ -140,7 +140,7 @@ def test_killed_in_mid_reply_it_says_so_and_can_start_again(driver: Driver) -> N
     assert tokens(driver.ask(request(ids, Tuning(max_tokens=3))))
 
 
-def test_the_worker_leaves_when_the_app_is_killed(model_path: Path) -> None:
+def test_the_worker_leaves_when_the_app_is_killed() -> None:
     code = (
         "import sys, time; from termchat.engine.local import LocalEngine; e = LocalEngine(); "
         "print(e.pid, flush=True); time.sleep(60)"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,12 +80,6 @@ class FakeTemplate:
         return getattr(self._model, name)
 
 
-@pytest.fixture
-def short_deadline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(template_module, "DEADLINE", 0.3)
-    return
-
-
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -99,7 +91,10 @@ def short_deadline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("{{ messages.__class__.__mro__ }}{{ ''.__class__.mro() }}", "refuses"),
     ],
 )
-def test_hostile_templates_are_refused(session: Session, short_deadline: None, source: str, why: str) -> None:
+def test_hostile_templates_are_refused(
+    session: Session, monkeypatch: pytest.MonkeyPatch, source: str, why: str
+) -> None:
+    monkeypatch.setattr(template_module, "DEADLINE", 0.3)
     with pytest.raises(EngineError, match=why):
         ChatTemplate(FakeTemplate(session.model, source)).ids([Message("user", "x")])  # type: ignore[arg-type]
 
