@@ -1,0 +1,177 @@
+"""The app: puts the screen before a chat, loads the model once the first frame is there, and leaves in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from textual.app import App, SystemCommand
+from textual.filter import ANSIToTruecolor, LineFilter
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.engine.port import EngineError, ModelSpec
+from termchat.tui.keys import APP, CHAT
+from termchat.tui.screens.chat import ChatScreen
+from termchat.tui.themes import LoadedTheme, Palette, load_themes
+
+if sys.platform != "win32":
+    from termchat.tui.terminal import BackgroundIs, Terminal, TerminalGone
+
+HANGUP = 1
+"""The number of SIGHUP, for terminals that vanish without one."""
+
+
+def _cannot_save(_path: Path) -> None:
+    raise ValueError("this chat is not recorded")
+
+
+class TermchatApp(App[None]):
+    """The whole app. Its return code is 0, or 128 and the number of the signal that ended it.
+
+    Args:
+        chat: its engine need not run yet; `chat.load(spec)` is called after the first frame.
+        spec: the model to load; None where there is none, and then `notices` say what to do.
+        theme: a theme's name, or "auto": dark or light, as the terminal's background is.
+        notices: what a person should read at the start.
+        save: writes a transcript to a path; raises OSError or ValueError.
+        close: called once when the app ends, after the engine has ended, however it ends.
+        keymap: id of a key (see `termchat.tui.keys`) to other keys.
+    """
+
+    CSS = """
+    CommandPalette > Vertical { margin-top: 1; }
+    """
+    BINDINGS = [key.binding for key in APP]  # noqa: RUF012
+    ENABLE_COMMAND_PALETTE = True
+
+    def __init__(
+        self,
+        chat: Chat,
+        spec: ModelSpec | None,
+        *,
+        theme: str = "auto",
+        notices: Iterable[Notice] = (),
+        save: Callable[[Path], None] = _cannot_save,
+        close: Callable[[], None] = lambda: None,
+        keymap: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
+        self.chat = chat
+        self.asks_background = theme == "auto"
+        self._spec, self._notices, self._at_end, self._ended = spec, list(notices), close, False
+        self._themes, problems = load_themes()
+        self._notices += [Notice(str(problem), severity="warning") for problem in problems]
+        for loaded in self._themes.values():
+            self.register_theme(loaded.theme)
+        self.theme = self._find_theme(theme)
+        keys = dict(keymap or {})
+        self._chat_screen = ChatScreen(chat, self.palette, keymap=keys, save=save, leave=self.leave)
+        self.set_keymap(keys)
+
+    @property
+    def palette(self) -> Palette:
+        """The colours for widgets that draw their own lines."""
+        return self._loaded(self.theme).palette
+
+    def get_default_screen(self) -> Screen[None]:
+        """The chat."""
+        return self._chat_screen
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Without the one that turns the terminal's own colours into ours: all that we draw has ours."""
+        return [
+            line_filter for line_filter in super().get_line_filters() if not isinstance(line_filter, ANSIToTruecolor)
+        ]
+
+    def on_mount(self) -> None:
+        """Listens to signals, and goes on once the first frame is there."""
+        loop = asyncio.get_running_loop()
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+            if sys.platform != "win32":
+                number = getattr(signal, name)
+                loop.add_signal_handler(number, self.leave, 128 + number)
+        self.theme_changed_signal.subscribe(self, lambda _: self._chat_screen.paint_with(self.palette))
+        self.call_after_refresh(self._begin)
+
+    def on_unmount(self) -> None:
+        """The last chance to end the engine and to close the store."""
+        self.close()
+
+    def leave(self, code: int = 0) -> None:
+        """Ends the reply and the engine, saves, restores the terminal and ends the app."""
+        self.close()
+        self.exit(return_code=code)
+
+    def close(self) -> None:
+        """Ends the engine, then calls what was given to be called last; a second call does nothing."""
+        if not self._ended:
+            self._ended = True
+            try:
+                self.chat.close()
+            finally:
+                self._at_end()
+
+    async def action_quit(self) -> None:
+        """Ends the app."""
+        self.leave()
+
+    def action_help_quit(self) -> None:
+        """Ctrl+C where nothing else takes it."""
+        self._chat_screen.action_interrupt()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Everything there is to do, for the palette."""
+        if screen is self._chat_screen:
+            for key in (*CHAT, *APP):
+                if key.palette:
+                    yield SystemCommand(key.palette, key.help, lambda action=key.action: self._act(action))
+        for name in self._themes:
+            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: setattr(self, "theme", name))
+
+    async def _act(self, action: str) -> None:
+        await self.run_action(action, self if action == "quit" else self._chat_screen)
+
+    def _begin(self) -> None:
+        for notice in self._notices:
+            self._chat_screen.tell(notice)
+        if self._spec is not None:
+            try:
+                self.chat.load(self._spec)
+            except (OSError, EngineError) as error:
+                self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
+        self._chat_screen.tick()
+
+    def _loaded(self, name: str) -> LoadedTheme:
+        return self._themes.get(name) or next(iter(self._themes.values()))
+
+    def _find_theme(self, name: str) -> str:
+        if name == "auto":
+            name = _guessed()
+        elif name not in self._themes:
+            known = ", ".join(["auto", *self._themes])
+            self._notices.append(Notice(f"there is no theme {name!r}", f"there are {known}", "warning"))
+        return self._loaded(name).theme.name
+
+    if sys.platform != "win32":
+
+        def on_background_is(self, message: BackgroundIs) -> None:
+            """Follows the terminal's background."""
+            name = "dark" if message.dark else "light"
+            if name in self._themes:
+                self.theme = name
+
+        def on_terminal_gone(self, _message: TerminalGone) -> None:
+            """Nobody is there any more."""
+            self.leave(128 + HANGUP)
+
+
+def _guessed() -> str:
+    """Dark or light, by what some terminals say in COLORFGBG: "15;0" is white on black."""
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if background in ("7", "15") else "dark"

@@ -1,0 +1,45 @@
+"""When the screen looks at the engine: by a timer while something runs, on the engine's word while nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from textual.timer import Timer
+
+FRAMES = 16
+"""Looks per second while something runs."""
+
+
+class Pulse:
+    """Wakes the screen. `disarm` goes before each look, since the engine's descriptor may be gone after it."""
+
+    def __init__(self, timer: Timer, wake: Callable[[], object]) -> None:
+        self._timer, self._wake = timer, wake
+        self._loop = asyncio.get_running_loop()
+        self._watched = -1
+        self._running = False
+
+    def disarm(self) -> None:
+        """Stops listening to the engine."""
+        if self._watched >= 0:
+            self._loop.remove_reader(self._watched)
+            self._watched = -1
+
+    def arm(self, descriptor: int, *, running: bool) -> None:
+        """Goes on, by timer if something runs, else as soon as the descriptor is readable (-1: there is none)."""
+        if running != self._running:
+            self._running = running
+            (self._timer.resume if running else self._timer.pause)()
+        if not running and descriptor >= 0:
+            self._loop.add_reader(descriptor, self._word)
+            self._watched = descriptor
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.disarm()
+        self._timer.stop()
+
+    def _word(self) -> None:
+        self.disarm()
+        self._wake()

@@ -1,0 +1,310 @@
+"""The screen: the chat at the left, the panels at the right, the composer and the keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice, PathChanged, ReplyGrew
+from termchat.chat.service import Chat
+from termchat.tui.keys import CHAT, SITUATIONS
+from termchat.tui.pulse import FRAMES, Pulse
+from termchat.tui.screens.save import SaveDialog, default_path
+from termchat.tui.screens.setup import Setup, SetupDialog
+from termchat.tui.themes import Palette
+from termchat.tui.transcript import Transcript
+from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines
+from termchat.tui.views.status import header_line
+from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.desk import Desk
+from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
+from termchat.tui.widgets.panels import Panels
+
+_SMALLEST = (40, 12)
+_WIDE = 150
+_BESIDE = 100
+"""From so many columns on the panels stand beside the chat unasked; under it they are a drawer."""
+_ALONE = 80
+"""Under so many columns an open drawer takes the chat's place."""
+_QUIT_WITHIN = 3.0
+"""Seconds in which a second Ctrl+C quits."""
+_GLANCE = 6.0
+"""Seconds that a notice stays which asks for nothing."""
+_MOST_TOLD = 3
+"""Notices shown at once."""
+
+Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
+
+
+class ChatScreen(Screen[None]):
+    """One chat: brings what a person does to it, and what it says to the widgets.
+
+    `save` writes a transcript to a path and raises OSError or ValueError; `leave` ends the app; `keymap` is id to keys where
+    they were remapped.
+    """
+
+    DEFAULT_CSS = """
+    ChatScreen { background: $background; }
+    ChatScreen #main { height: 1fr; }
+    ChatScreen Transcript, ChatScreen #welcome { height: 1fr; }
+    ChatScreen #small { display: none; height: 1fr; }
+    ChatScreen Panels { display: none; }
+    ChatScreen.-panels Panels { display: block; }
+    ChatScreen.-wide Panels { width: 60; }
+    ChatScreen.-alone.-panels #chat { display: none; }
+    ChatScreen.-alone.-panels Panels { width: 1fr; }
+    ChatScreen.-small { & #small { display: block; } & #header, & #main, & Desk { display: none; } }
+    """
+    BLANK = True
+    BINDINGS = [key.binding for key in CHAT]  # noqa: RUF012
+
+    def __init__(
+        self,
+        chat: Chat,
+        palette: Palette,
+        *,
+        keymap: Mapping[str, str],
+        save: Callable[[Path], None],
+        leave: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._chat, self._palette, self._save, self._leave = chat, palette, save, leave
+        self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
+        self._notices, self._queue = Slip(id="notice"), Slip(id="queue")
+        self._transcript = Transcript(palette)
+        self._panels = Panels()
+        self._desk = Desk(chat, keymap)
+        self._told: list[Notice] = []
+        self._beside = True
+        self._open = {True: True, False: False}
+        self._opened_by_tune = False
+        self._interrupted = -_QUIT_WITHIN
+        self._pulse: Pulse | None = None
+
+    # --- the screen --------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """Header, chat, panels, composer, keys."""
+        yield self._header
+        with Row(id="main"):
+            with Column(id="chat"):
+                yield self._welcome
+                yield self._transcript
+                yield self._notices
+                yield self._queue
+            yield self._panels
+        yield self._desk
+        yield self._small
+
+    def on_mount(self) -> None:
+        """Begins to look at the engine."""
+        self.paint_with(self._palette)
+        timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
+        self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
+        self._show_path()
+        self._desk.query_one(Composer).focus()
+
+    def on_unmount(self) -> None:
+        """Looks no more."""
+        if self._pulse is not None:
+            self._pulse.stop()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Arranges everything for the size."""
+        width, height = event.size
+        small = width < _SMALLEST[0] or height < _SMALLEST[1]
+        self.set_class(small, "-small")
+        self.set_class(width >= _WIDE, "-wide")
+        self.set_class(width < _ALONE, "-alone")
+        self._beside = width >= _BESIDE
+        self._lay_out()
+        if small:
+            needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
+            self._small.show_lines([Line(((needs, Ink("warning")),))])
+        self.call_after_refresh(self._show_all)
+
+    def paint_with(self, palette: Palette) -> None:
+        """Draws in other colours from now on."""
+        self._palette = palette
+        self._transcript.palette = palette
+        for view in (self._header, self._welcome, self._small, self._notices, self._queue, self._panels, self._desk):
+            view.paint_with(palette)
+
+    def tell(self, notice: Notice) -> None:
+        """Shows a notice; one that asks for nothing goes by itself."""
+        self._told = [*self._told[1 - _MOST_TOLD :], notice]
+        if notice.severity == "information":
+            self.set_timer(_GLANCE, lambda: self._forget([told for told in self._told if told is not notice]))
+        self._show_slips()
+
+    # --- what the chat says ------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Takes in what happened, and shows the newest of it."""
+        chat = self._chat
+        if self._pulse is None:
+            return
+        self._pulse.disarm()
+        changes = chat.pump(0)
+        if any(isinstance(change, PathChanged) for change in changes):
+            self._show_path()
+        else:
+            for change in changes:
+                if isinstance(change, ReplyGrew):
+                    self._transcript.grew(change.number)
+        for change in changes:
+            if isinstance(change, Notice):
+                self.tell(change)
+        if chat.returned:
+            self._desk.query_one(Composer).give_back(chat.returned)
+            chat.returned = ""
+        if changes:
+            self._show_state()
+        self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
+
+    def _show_path(self) -> None:
+        empty = self._chat.conversation.leaf is None
+        self._welcome.display = empty
+        self._transcript.display = not empty
+        self._transcript.show(self._chat.conversation, running=self._chat.busy)
+        if empty:
+            self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
+
+    def _show_state(self) -> None:
+        chat = self._chat
+        self._header.show_lines([header_line(chat, self._header.room)])
+        if self._panels.display:
+            self._panels.show_chat(chat, self._desk.tune)
+        self._desk.show_keys(SITUATIONS[chat.phase])
+        self._queue.show_lines(queue_lines(chat.queue, self._queue.room))
+
+    def _show_slips(self) -> None:
+        room = self._desk.size.width if self.has_class("-alone") else self.query_one("#chat").size.width
+        self._notices.show_lines(notice_lines(self._told, room - 2, dead=self._chat.failure is not None))
+
+    def _show_all(self) -> None:
+        self._show_state()
+        self._show_slips()
+        if self._welcome.display:
+            self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
+
+    def _forget(self, kept: Sequence[Notice] = ()) -> None:
+        self._told = list(kept)
+        self._show_slips()
+
+    def _lay_out(self) -> None:
+        self.set_class(self._open[self._beside], "-panels")
+        self.call_after_refresh(self._show_all)
+
+    # --- what a person does ------------------------------------------------------------------------------------------
+
+    def on_composer_submitted(self, event: Composer.Submitted) -> None:
+        """Sends a message; the reader wants to see where it goes."""
+        self._transcript.follow()
+        self._chat.send(event.text)
+        self.tick()
+
+    def on_desk_tuned(self) -> None:
+        """Shows the knob that was turned."""
+        if self._desk.tune is None and self._opened_by_tune:
+            self._opened_by_tune = False
+            self._open[False] = False
+            self._lay_out()
+        self.tick()
+        self._show_state()
+
+    def action_tune(self) -> None:
+        """Opens or closes TUNE, and the drawer with it."""
+        if self._desk.tune is not None:
+            self._desk.close_tune()
+            return
+        if not self._open[self._beside]:
+            self._opened_by_tune = not self._beside
+            self._open[self._beside] = True
+            self._lay_out()
+        self._desk.open_tune()
+
+    def action_back(self) -> None:
+        """Closes the innermost thing, then stops the reply."""
+        if self._desk.back():
+            return
+        if self._told:
+            self._forget()
+        elif not self._beside and self._open[False]:
+            self.action_panels()
+        else:
+            self._do(self._chat.stop)
+
+    def action_panels(self) -> None:
+        """Shows or hides the panels."""
+        self._open[self._beside] = not self._open[self._beside]
+        self._opened_by_tune = False
+        self._lay_out()
+
+    def action_look(self) -> None:
+        """The other look."""
+        self._transcript.look = "probability" if self._transcript.look == "reading" else "reading"
+
+    def action_continue(self) -> None:
+        """Goes on with the reply; a dead engine is started first."""
+        self._forget()
+        failed = self._chat.phase in ("failed", "no model")
+        self._do(self._chat.restart if failed else self._chat.continue_reply)
+
+    def action_regenerate(self) -> None:
+        """Another reply to the last message."""
+        self._do(self._chat.regenerate)
+
+    def action_new(self) -> None:
+        """An empty chat."""
+        self._do(self._chat.new)
+
+    def action_setup(self) -> None:
+        """A new chat that begins another way."""
+        old = self._chat.conversation
+
+        def begin(setup: Setup | None) -> None:
+            if setup is not None:
+                self._do(lambda: self._chat.new(setup.system, raw=setup.raw))
+
+        self.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
+
+    def action_save(self) -> None:
+        """Asks where to save the transcript."""
+
+        def saved(path: Path | None) -> None:
+            if path is not None:
+                self.tell(Notice(f"saved {path}"))
+
+        self.app.push_screen(SaveDialog(default_path(self._chat.conversation.title), self._save), saved)
+
+    def action_interrupt(self) -> None:
+        """Copies the selection, else stops the reply, else asks, and then quits."""
+        selected = self._desk.query_one(Composer).selected_text or self.get_selected_text()
+        if selected:
+            self.app.copy_to_clipboard(selected)
+        elif self._chat.busy:
+            self._do(self._chat.stop)
+        elif monotonic() - self._interrupted < _QUIT_WITHIN:
+            self._leave()
+        else:
+            self._interrupted = monotonic()
+            self.tell(Notice("press Ctrl+C again to quit"))
+
+    def action_scroll(self, where: Scroll) -> None:
+        """Scrolls the chat, wherever the keyboard is."""
+        if where == "end":
+            self._transcript.follow()
+        else:
+            getattr(self._transcript, f"scroll_{where}")(animate=False)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        what()
+        self.tick()

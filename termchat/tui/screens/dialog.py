@@ -1,0 +1,32 @@
+"""What the dialogs share: a box in the middle that Esc closes."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.binding import Binding
+from textual.screen import ModalScreen
+
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result | None]):
+    """A modal box; its result is None when it was closed."""
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: $background 60%; }
+    Dialog > Vertical {
+        width: 72; max-width: 100%; height: auto; max-height: 100%; padding: 1 2;
+        background: $surface; border: round $border;
+    }
+    Dialog .title { text-style: bold; height: 1; }
+    Dialog .hint { color: $muted; height: auto; margin-top: 1; }
+    Dialog .problem { color: $error; height: auto; }
+    Dialog Label { width: 1fr; }
+    Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin-top: 1; }
+    """
+    BINDINGS = [Binding("escape,ctrl+c", "close", "Close", show=False, id="close", priority=True)]  # noqa: RUF012
+
+    def action_close(self) -> None:
+        """Closes it; nothing happens."""
+        self.dismiss(None)

@@ -1,0 +1,146 @@
+"""TUNE: turning knobs from the keyboard. What each key does, without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import KNOBS, KnobError, Value
+
+BY_KEY = {knob.key: name for name, knob in KNOBS.items()}
+"""The letter of a knob to its name."""
+
+_NAMES = tuple(KNOBS)
+_TYPED = frozenset("0123456789.-")
+_MOVES = {"left": (-1, False), "right": (1, False), "shift+left": (-1, True), "shift+right": (1, True)}
+"""Key to steps and whether they are coarse."""
+
+
+class Tune:
+    """The knob that is selected, what is being typed for it, and the way back.
+
+    `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused.
+    """
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._undo: list[tuple[str, Value]] = []
+        self.selected = "temperature"
+        self.typed: str | None = None
+        self.error = ""
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
+        self.error = ""
+        if key in _MOVES:
+            self.typed = None
+            self._move(*_MOVES[key])
+        elif key in self._COMMANDS:
+            self._COMMANDS[key](self)
+        elif character is not None and character in _TYPED:
+            self._type(character)
+        elif key in BY_KEY:
+            self.select(BY_KEY[key])
+        else:
+            return False
+        return True
+
+    def select(self, name: str) -> None:
+        """Goes to a knob; what was typed for another is dropped."""
+        self.selected, self.typed, self.error = name, None, ""
+
+    def back(self) -> bool:
+        """Drops what is being typed or an error; False if there was neither."""
+        open_ = self.typed is not None or bool(self.error)
+        self.typed, self.error = None, ""
+        return open_
+
+    def toggle_stop(self, text: str) -> None:
+        r"""Adds a stop sequence as typed, with `\n` and the like; one that is there goes."""
+        try:
+            sequences = KNOBS["stop"].parse(text)
+            assert isinstance(sequences, tuple)
+            kept = tuple(stop for stop in self._chat.tuning.stop if stop not in sequences)
+            added = tuple(stop for stop in sequences if stop not in self._chat.tuning.stop)
+        except KnobError as error:
+            self.error = str(error)
+        else:
+            self._set("stop", kept + added)
+
+    @property
+    def _value(self) -> Value:
+        value: Value = getattr(self._chat.tuning, self.selected)
+        return value
+
+    def _move(self, steps: int, coarse: bool) -> None:
+        value = self._value
+        if not isinstance(value, (int, float)):
+            self.error = f"{self.selected} has no steps: " + ("Enter edits it" if self._is_text() else "type a number")
+            return
+        self._set(self.selected, KNOBS[self.selected].moved(value, steps, coarse=coarse))
+
+    def _is_text(self) -> bool:
+        return KNOBS[self.selected].kind == "texts"
+
+    def _type(self, character: str) -> None:
+        if self._is_text():
+            self.error = f"Enter edits {self.selected}"
+        else:
+            self.typed = (self.typed or "") + character
+
+    def _erase(self) -> None:
+        if self.typed is not None:
+            self.typed = self.typed[:-1] or None
+
+    def _accept(self) -> None:
+        if self.typed is None:
+            return
+        try:
+            value = KNOBS[self.selected].parse(self.typed)
+        except KnobError as error:
+            self.error = str(error)
+        else:
+            self.typed = None
+            self._set(self.selected, value)
+
+    def _off(self) -> None:
+        knob = KNOBS[self.selected]
+        if knob.off is None and knob.kind != "seed":
+            self.error = f"{self.selected} cannot be off"
+        else:
+            self._set(self.selected, knob.off)
+
+    def _default(self) -> None:
+        self._set(self.selected, KNOBS[self.selected].default)
+
+    def _take_back(self) -> None:
+        if not self._undo:
+            self.error = "nothing to undo"
+            return
+        self.selected, value = self._undo.pop()
+        self.typed = None
+        self._chat.adjust(self.selected, value)
+
+    def _step(self, by: int) -> None:
+        self.select(_NAMES[(_NAMES.index(self.selected) + by) % len(_NAMES)])
+
+    def _set(self, name: str, value: Value) -> None:
+        self.typed = None
+        before: Value = getattr(self._chat.tuning, name)
+        try:
+            self._chat.adjust(name, value)
+        except KnobError as error:
+            self.error = str(error)
+            return
+        if value != before:
+            self._undo.append((name, before))
+
+    _COMMANDS: dict[str, Callable[[Tune], None]] = {  # noqa: RUF012 - a table, never changed
+        "enter": _accept,
+        "backspace": _erase,
+        "x": _off,
+        "d": _default,
+        "z": _take_back,
+        "up": lambda self: self._step(-1),
+        "down": lambda self: self._step(1),
+    }

@@ -1,0 +1,45 @@
+"""The chain panel: every knob with its value, and how many tokens its stage left."""
+
+from __future__ import annotations
+
+from termchat.decoding.records import Token
+from termchat.decoding.samplers import KNOBS, Knob, Tuning
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
+
+_LABEL, _VALUE, _LEFT = 9, 8, 7
+_LAST_OF_STAGE = {knob.stage: name for name, knob in KNOBS.items()}
+"""Stage to the last of its knobs, on whose line the survivors stand."""
+
+
+def chain_lines(
+    tuning: Tuning, token: Token | None, width: int, *, selected: str | None = None, typed: str | None = None
+) -> list[Line]:
+    """A title, then a line per knob. `selected` is the knob that TUNE is on, `typed` what is being typed for it."""
+    survivors = {stage.name: stage.survivors for stage in token.stages} if token else {}
+    before = max(survivors.values(), default=0)
+    lines = [Line(spread([("CHAIN", TITLE)], [("left", MUTED)], width))]
+    for name, knob in KNOBS.items():
+        left = survivors.get(knob.stage) if knob.stage and _LAST_OF_STAGE[knob.stage] == name else None
+        cut = left is not None and left < before
+        before = before if left is None else left
+        runs = _knob(knob, tuning, width, typed if name == selected else None, chosen=name == selected)
+        tail: list[Run] = [] if left is None else [(str(left), STRONG if cut else MUTED)]
+        lines.append(Line(spread(runs, tail, width), "panel" if name == selected else ""))
+    return lines
+
+
+def _knob(knob: Knob, tuning: Tuning, width: int, typed: str | None, *, chosen: bool) -> list[Run]:
+    value = getattr(tuning, knob.name)
+    off = value == knob.off and knob.name != "temperature"
+    name: list[Run] = [
+        (knob.key + " ", Ink("accent", bold=chosen)),
+        (column(knob.label, _LABEL), MUTED if off and not chosen else TEXT),
+    ]
+    if typed is not None:
+        return [*name, (column(typed + "▏", width - length(name)), Ink("accent", bold=True))]
+    ink = MUTED if off else STRONG if chosen else TEXT
+    if knob.stage is None:
+        return [*name, (column(knob.show(value), width - length(name)).rstrip(), ink)]
+    room = width - length(name) - _VALUE - _LEFT
+    return [*name, (column(knob.show(value), _VALUE), ink), *bar(0 if off else knob.fraction(value), room, ACCENT)]

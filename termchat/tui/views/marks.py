@@ -1,0 +1,65 @@
+"""The small signs that panels are made of: bars, sparklines, numbers as people read them, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+
+from termchat.text import one_line
+from termchat.tui.transcript.ink import Ink, Run
+
+TEXT = Ink()
+MUTED = Ink("muted")
+FAINT = Ink("border")
+ACCENT = Ink("accent")
+STRONG = Ink("text", bold=True)
+TITLE = Ink("muted", bold=True)
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def bar(fraction: float, width: int, ink: Ink = ACCENT) -> list[Run]:
+    """A line of `width` cells, filled to a fraction from 0 to 1; whatever is above 0 shows."""
+    full = min(max(round(fraction * width), int(fraction > 0)), width)
+    return [("━" * full, ink), ("─" * (width - full), FAINT)]
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The last `width` values, the highest of them at full height."""
+    shown = values[-width:] if width > 0 else ()
+    top = max(shown, default=0) or 1
+    return "".join(_SPARKS[min(int(value / top * len(_SPARKS)), len(_SPARKS) - 1)] for value in shown).rjust(width)
+
+
+def count(number: int) -> str:
+    """A count of tokens, short from ten thousand on: 9999, 12.4k, 131k."""
+    if number < 10_000:
+        return str(number)
+    return f"{number / 1000:.1f}k" if number < 100_000 else f"{number // 1000}k"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share from 0 to 1; one too small for its digits shows as such."""
+    least = 10.0 ** -(digits + 2)
+    return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
+
+
+def column(text: str, width: int, *, right: bool = False) -> str:
+    """The text, foreign or not, in exactly `width` cells."""
+    shown = one_line(text, width, cell_len)
+    gap = " " * (width - cell_len(shown))
+    return gap + shown if right else shown + gap
+
+
+def length(runs: Iterable[Run]) -> int:
+    """Cells that the runs take."""
+    return sum(cell_len(text) for text, _ in runs)
+
+
+def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, ...]:
+    """Left and right on one line; where there is no room for both, the left."""
+    gap = width - length(left) - length(right)
+    if gap < 1:
+        return tuple(left)
+    return (*left, (" " * gap, TEXT), *right)

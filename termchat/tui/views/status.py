@@ -1,0 +1,108 @@
+"""The header line: which model, how full its context, which chat, and what is going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation
+from termchat.text import one_line
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.marks import ACCENT, MUTED, TEXT, bar, count, length
+
+_GAP = "   "
+_ORDER = ("name", "model", "device", "context", "title")
+_GAUGE = 8
+_BAR = 10
+_ENDS = {"length": "max tokens reached", "stop": "stop sequence", "user": "stopped", "context": "context full"}
+
+
+def context_used(conversation: Conversation) -> int:
+    """Tokens on the path from the root to the leaf."""
+    used = 0
+    for span in conversation.path():
+        used = span.count if span.node.whole else used + span.count
+    return used
+
+
+def header_line(chat: Chat, width: int) -> Line:
+    """State at the right; at the left as much of name, model, context, title and device as there is room for."""
+    right = [*state_runs(chat), (" ", TEXT)]
+    room = width - length(right) - len(_GAP)
+    parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
+    parts |= {"title": _title(chat), "device": _device(chat)}
+    shown: dict[str, list[Run]] = {}
+    for name, part in parts.items():  # the most telling first
+        room -= length(part) + len(_GAP)
+        if part and room >= 0:
+            shown[name] = part
+    left = [run for name in _ORDER if name in shown for run in ((_GAP, TEXT), *shown[name])][1:]
+    return Line((*left, (" " * max(width - length(left) - length(right), 0), TEXT), *right), "surface")
+
+
+def state_runs(chat: Chat) -> list[Run]:
+    """What is going on, in a word or two."""
+    queued: list[Run] = [(f"  +{len(chat.queue)} queued", Ink("stamp"))] if chat.queue else []
+    return [*_STATES[chat.phase](chat), *queued]
+
+
+def _loading(chat: Chat) -> list[Run]:
+    return [("loading ", MUTED), *bar(chat.progress, _BAR), (f" {chat.progress:>4.0%}", TEXT)]
+
+
+def _prefill(chat: Chat) -> list[Run]:
+    live = chat.live
+    share = live.prefill_done / live.prefill_total if live.prefill_total else 0.0
+    return [("reading ", MUTED), *bar(share, _BAR), (f" {share:>4.0%}", TEXT)]
+
+
+def _decoding(chat: Chat) -> list[Run]:
+    rate = chat.live.tokens_per_second
+    return [("● ", Ink("success")), ("writing", TEXT), (f" {rate:.0f} t/s" if rate else "", MUTED)]
+
+
+def _idle(chat: Chat) -> list[Run]:
+    finished = chat.live.finished
+    why = _ENDS.get(finished.reason, "") if finished else ""
+    return [(f"{why} · " if why else "", Ink("warning")), ("ready", MUTED)]
+
+
+_STATES: dict[str, Callable[[Chat], list[Run]]] = {
+    "no model": lambda _: [("no model", Ink("warning"))],
+    "loading": _loading,
+    "idle": _idle,
+    "rendering": lambda _: [("reading", MUTED)],
+    "prefill": _prefill,
+    "decoding": _decoding,
+    "failed": lambda _: [("engine stopped", Ink("error"))],
+}
+
+
+def _model(chat: Chat) -> list[Run]:
+    model = chat.model
+    if model is None:
+        return [(one_line(chat.spec.name, 32), TEXT)] if chat.spec else []
+    return [(one_line(f"{model.name} {model.quantization}", 40), TEXT)]
+
+
+def _device(chat: Chat) -> list[Run]:
+    model = chat.model
+    if model is None:
+        return []
+    threads = f"{model.threads} thread" + ("s" if model.threads != 1 else "")
+    return [(f"{one_line(model.device, 16)}, {threads}", MUTED)]
+
+
+def _context(chat: Chat) -> list[Run]:
+    if chat.model is None:
+        return []
+    used, size = context_used(chat.conversation), chat.model.context
+    share = used / size if size else 0.0
+    ink = ACCENT if share < 0.8 else Ink("warning")
+    return [("context ", MUTED), *bar(share, _GAUGE, ink), (f" {count(used)}/{count(size)}", TEXT)]
+
+
+def _title(chat: Chat) -> list[Run]:
+    title = one_line(chat.conversation.title, 32)
+    raw = "raw" if chat.conversation.raw else ""
+    return [(" · ".join(filter(None, (title, raw))), MUTED)] if title or raw else []

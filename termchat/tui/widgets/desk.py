@@ -1,0 +1,125 @@
+"""The lower edge: the composer, the key line, and who of them has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual.app import ComposeResult
+from textual.events import DescendantFocus
+from textual.message import Message
+from textual.widgets import Input
+
+from termchat.chat.service import Chat
+from termchat.tui.keys import Situation
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.tune import Tune
+from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.keyline import KeyLine
+from termchat.tui.widgets.lines import Column, LinesView, Row, Rule
+
+
+class Desk(Column):
+    """Writing, or turning knobs. TUNE remembers its knob and its undo while the app runs."""
+
+    DEFAULT_CSS = """
+    Desk, Desk > Row { height: auto; }
+    Desk #prompt { width: 3; }
+    Desk #stops, Desk #stops:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    """
+
+    class Tuned(Message):
+        """A knob was turned, or TUNE was opened or closed."""
+
+    def __init__(self, chat: Chat, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._tune = Tune(chat)
+        self._keymap = keymap
+
+    def compose(self) -> ComposeResult:
+        """Prompt and composer, the input for stop sequences, the key line."""
+        yield Rule()
+        with Row():
+            yield LinesView(id="prompt")
+            yield Composer(placeholder="write a message", keymap=self._keymap)
+        yield Input(
+            placeholder="a stop sequence, \\n is a line break; Enter adds it, or removes it if it is there", id="stops"
+        )
+        yield KeyLine()
+
+    @property
+    def tune(self) -> Tune | None:
+        """TUNE, while it is open."""
+        return self._keys.tuning
+
+    def open_tune(self) -> None:
+        """Gives the keyboard to the knobs."""
+        self._keys.tuning = self._tune
+        self.screen.set_focus(self._keys)  # not focus(): the very next key is for it
+        self.post_message(self.Tuned())
+
+    def close_tune(self) -> None:
+        """Gives it back to the composer."""
+        self._tune.back()
+        self._keys.tuning = None
+        self._stops.display = False
+        self.screen.set_focus(self.query_one(Composer))
+        self.post_message(self.Tuned())
+
+    def back(self) -> bool:
+        """Closes the innermost thing; False if nothing was open."""
+        if self.tune is None:
+            return False
+        if self._stops.display:
+            self._stops.display = False
+            self.screen.set_focus(self._keys)
+        elif not self.tune.back():
+            self.close_tune()
+        self.post_message(self.Tuned())
+        return True
+
+    def show_keys(self, situation: Situation) -> None:
+        """Shows what works now."""
+        self._keys.show_keys(situation, self._keymap)
+
+    def paint_with(self, palette: Palette) -> None:
+        """Draws in other colours from now on."""
+        for view in self.query(LinesView):
+            view.paint_with(palette)
+
+    def on_mount(self) -> None:
+        """Draws the prompt."""
+        self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Whoever clicks into the composer wants to write."""
+        if self.tune is not None and isinstance(event.widget, Composer):
+            self.close_tune()
+
+    def on_key_line_stops_wanted(self) -> None:
+        """Opens the input for stop sequences."""
+        self._stops.display = True
+        self._stops.focus()
+
+    def on_key_line_turned(self) -> None:
+        """Says so."""
+        self.post_message(self.Tuned())
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Adds or removes a stop sequence; an empty one ends it."""
+        event.stop()
+        if not event.value:
+            self.back()
+            return
+        self._tune.toggle_stop(event.value)
+        if not self._tune.error:
+            self._stops.clear()
+        self.post_message(self.Tuned())
+
+    @property
+    def _keys(self) -> KeyLine:
+        return self.query_one(KeyLine)
+
+    @property
+    def _stops(self) -> Input:
+        return self.query_one("#stops", Input)

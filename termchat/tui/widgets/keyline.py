@@ -1,0 +1,51 @@
+"""The bottom line: what works now. In TUNE it has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual import events
+from textual.message import Message
+
+from termchat.tui.keys import Situation
+from termchat.tui.tune import Tune
+from termchat.tui.views.hints import key_line, tune_line
+from termchat.tui.widgets.lines import LinesView
+
+
+class KeyLine(LinesView, can_focus=True):
+    """Shows keys; while `tuning` is set, keys that are pressed turn knobs."""
+
+    GROUND = "surface"
+
+    class Turned(Message):
+        """A key did something in TUNE."""
+
+    class StopsWanted(Message):
+        """The stop sequences are to be edited."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.tuning: Tune | None = None
+        self._shown: tuple[Situation, int] | None = None
+
+    def show_keys(self, situation: Situation, keymap: Mapping[str, str]) -> None:
+        """What works in this situation, or in TUNE."""
+        if self.tuning is not None:
+            self._shown = None
+            self.show_lines([tune_line(self.tuning, self.room)])
+        elif self._shown != (situation, self.room):
+            self._shown = (situation, self.room)
+            self.show_lines([key_line(situation, keymap, self.room)])
+
+    def on_key(self, event: events.Key) -> None:
+        """Gives a key to TUNE."""
+        if self.tuning is None:
+            return
+        if event.key == "enter" and self.tuning.selected == "stop":
+            self.post_message(self.StopsWanted())
+        elif not self.tuning.press(event.key, event.character):
+            return
+        event.stop()
+        event.prevent_default()
+        self.post_message(self.Turned())

@@ -1,0 +1,118 @@
+"""The widget that panels are: so many lines, of which only those that changed are drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.color import Color
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.ink import BLANK, Ink, Line, Paint
+
+_ANY = Color(0, 0, 0)
+"""The background that Textual's filters are told; every cell here has its own."""
+
+
+class Row(Horizontal):
+    """Widgets beside each other that cover it; hidden itself, since Textual would draw all of it below them, every frame."""
+
+    DEFAULT_CSS = "Row, Column > Row { visibility: hidden; } Row > * { visibility: visible; }"
+
+
+class Column(Vertical):
+    """Widgets below each other, likewise."""
+
+    DEFAULT_CSS = "Column, Row > Column { visibility: hidden; } Column > * { visibility: visible; }"
+
+
+class LinesView(Widget):
+    """Lines from the top; its size is the style sheet's, never the content's. `GROUND` fills what has no ground of its own.
+
+    It may have neither border nor padding.
+    """
+
+    DEFAULT_CSS = "LinesView { height: 1; width: 1fr; }"
+    GROUND = "background"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: Sequence[Line] = ()
+        self._strips: dict[int, Strip] = {}
+        self._paint: Paint | None = None
+
+    def paint_with(self, palette: Palette) -> None:
+        """Draws in other colours from now on."""
+        self._paint = Paint(palette)
+        self._strips.clear()
+        self.refresh()
+
+    @property
+    def room(self) -> int:
+        """Cells of a line between the margins."""
+        return max(self.size.width - 2, 0)
+
+    def show_lines(self, lines: Sequence[Line]) -> None:
+        """Puts up other lines."""
+        before, self._lines = self._lines, lines
+        changed = [y for y in range(max(len(lines), len(before))) if _at(lines, y) != _at(before, y)]
+        if not changed:
+            return
+        for y in changed:
+            self._strips.pop(y, None)
+        width, height = self.size
+        regions = [Region(0, y, width, 1) for y in changed if y < height]
+        if regions:
+            self.refresh(*regions)
+
+    def render_line(self, y: int) -> Strip:
+        """A line of the widget, from the cache if it was drawn at this width."""
+        return self._strip(y, self.size.width)
+
+    def _strip(self, y: int, width: int) -> Strip:
+        if self._paint is None:
+            return Strip.blank(width)
+        strip = self._strips.get(y)
+        if strip is None or strip.cell_length != width:
+            line = _at(self._lines, y)
+            strip = self._paint.strip(line if line.ground else line._replace(ground=self.GROUND), width)
+            for line_filter in self.get_line_filters():
+                strip = strip.apply_filter(line_filter, _ANY)
+            self._strips[y] = strip
+        return strip
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Lines as they are: there is no border or padding, so that Textual's way of drawing those is not needed."""
+        width = self.size.width
+        strips = [self._strip(y, width) for y in crop.line_range]
+        if crop.x == 0 and crop.width == width:
+            return strips
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+
+class Rule(LinesView):
+    """A thin line."""
+
+    def on_resize(self) -> None:
+        """As long as there is room."""
+        self.show_lines([Line((("─" * self.room, Ink("border")),))])
+
+
+class Slip(LinesView):
+    """Lines that take just the room they need, and none when there are none. A new height costs a layout: for rare things."""
+
+    DEFAULT_CSS = "Slip { height: auto; display: none; }"
+
+    def show_lines(self, lines: Sequence[Line]) -> None:
+        """Puts up other lines, and makes room for them."""
+        if len(lines) != len(self._lines):
+            self.styles.height = len(lines)
+            self.display = bool(lines)
+        super().show_lines(lines)
+
+
+def _at(lines: Sequence[Line], y: int) -> Line:
+    return lines[y] if y < len(lines) else BLANK

@@ -1,0 +1,36 @@
+"""The panels at the right: the chain, the next token, the timing. One widget, since one costs the compositor least."""
+
+from __future__ import annotations
+
+from termchat.chat.service import Chat
+from termchat.tui.transcript.ink import BLANK, Ink, Line
+from termchat.tui.tune import Tune
+from termchat.tui.views.candidates import candidate_lines
+from termchat.tui.views.chain import chain_lines
+from termchat.tui.views.timing import prefill_line, timing_lines
+from termchat.tui.widgets.lines import LinesView
+
+_EDGE = ("│ ", Ink("border", ground="background"))
+_ROOMY = 30
+"""From so many rows on, blank lines part the panels."""
+
+
+class Panels(LinesView):
+    """Chain and timing take what they need, the candidates the rest."""
+
+    DEFAULT_CSS = "Panels { width: 47; height: 1fr; }"
+
+    def show_chat(self, chat: Chat, tune: Tune | None) -> None:
+        """Shows the newest step. With `tune`, the knob it is on stands out."""
+        width, height = max(self.room - len(_EDGE[0]), 0), self.size.height
+        selected, typed = (tune.selected, tune.typed) if tune else (None, None)
+        chain = chain_lines(chat.tuning, chat.live.shown, width, selected=selected, typed=typed)
+        timing = timing_lines(chat.live, width)
+        if chat.phase == "prefill" and chat.live.prefill_total:
+            timing.append(prefill_line(chat.live, width))
+        gap = [BLANK] if height >= _ROOMY else []
+        rows = height - len(chain) - len(timing) - 2 * len(gap) - 1
+        candidates = candidate_lines(chat.live, width, rows)
+        lines = [*chain, *gap, *candidates, *gap, *timing][:height]
+        lines += [BLANK] * (height - len(lines))
+        self.show_lines([Line((_EDGE, *runs), ground) for runs, ground in lines])
