@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Finished, Prefill, Token
 
 
@@ -27,6 +28,19 @@ class Live:
         self.prefill_total = 0
         self.decode_us: deque[int] = deque(maxlen=self.MEMORY)
         self.sample_us: deque[int] = deque(maxlen=self.MEMORY)
+
+    @classmethod
+    def of(cls, conversation: Conversation, newest: Token | None) -> Live:
+        """The state at the end of a conversation that was made before; `newest` is its last token."""
+        live = cls()
+        live.token = newest
+        for span in conversation.reply()[-1:]:
+            node = span.node
+            live.prefill, live.finished = node.prefill, node.finished
+            live.ttft_ms = node.finished.ttft_ms if node.finished else None
+            live.decode_us.extend(node.tokens.decode_us[-cls.MEMORY :])
+            live.sample_us.extend(node.tokens.sample_us[-cls.MEMORY :])
+        return live
 
     @property
     def shown(self) -> Token | None:

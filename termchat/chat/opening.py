@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
 from termchat.chat.recording import StoreRecorder
+from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Token
+from termchat.decoding.records import Failed, Token
+from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from termchat.models.header import read_header
-from termchat.settings import Config
+from termchat.settings import FLAG, Config
+
+
+class Reopened(NamedTuple):
+    """A chat from the store. `config` has its knobs and model, where no flag says otherwise."""
+
+    config: Config
+    recorder: StoreRecorder
+    conversation: Conversation
+    newest: Token | None
 
 
 def find_model(config: Config) -> tuple[Config, ModelSpec]:
@@ -24,16 +40,33 @@ def find_model(config: Config) -> tuple[Config, ModelSpec]:
     return config, config.spec(name, path, sha256=header.identity(), quantization=header.quantization)
 
 
-def reopen_latest(store: Store) -> tuple[StoreRecorder, Conversation, Token | None] | None:
+def reopen_latest(store: Store, config: Config) -> Reopened | None:
     """The latest chat as it was, ready to go on; None when there is none."""
     session = store.latest()
     if session is None:
         return None
     stored = store.load(session)
     conversation = stored.conversation
+    for number in stored.interrupted:
+        cut_off = Failed("interrupted", "termchat ended before the reply did", "continue goes on from its last token")
+        conversation.nodes[number].add(cut_off)
     newest = None
-    if conversation.leaf is not None:
-        for record in store.records(session, conversation.leaf):
-            if isinstance(record, Token):
-                newest = record
-    return StoreRecorder(store, stored.info.tuning, session), conversation, newest
+    for span in conversation.reply()[-1:]:
+        for record in store.records(session, span.node.number):
+            newest = record if isinstance(record, Token) else newest
+    kept = {name: getattr(stored.info.tuning, name) for name in KNOBS if config.origin[name] != FLAG}
+    config = msgspec.structs.replace(
+        config,
+        tuning=msgspec.structs.replace(config.tuning, **kept),
+        origin=config.origin | {name: "session" for name in kept if kept[name] != getattr(config.tuning, name)},
+        model=config.model if config.origin["model"] == FLAG else _model_of(stored.info.model) or config.model,
+    )
+    info = msgspec.structs.replace(stored.info, tuning=config.tuning)
+    return Reopened(config, StoreRecorder(store, info), conversation, newest)
+
+
+def _model_of(model: ModelRef) -> str | None:
+    """What to ask the catalogue for: the name where it is known, else the file, if it is still there."""
+    if model.name in catalogue.load().entries:
+        return model.name
+    return model.path if model.path and Path(model.path).is_file() else None

@@ -28,6 +28,9 @@ class Recorder(Protocol):
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         """The next record of a reply."""
 
+    def notices(self) -> list[tuple[str, str]]:
+        """What a person should be told of the keeping, once: message and hint."""
+
 
 class NoRecorder:
     """Keeps nothing."""
@@ -46,3 +49,7 @@ class NoRecorder:
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         """Nothing."""
+
+    def notices(self) -> list[tuple[str, str]]:
+        """Nothing."""
+        return []

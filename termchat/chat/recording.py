@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from termchat.conversation.session import ModelRef
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from time import time
+
+import msgspec
+
+from termchat.conversation import transcript
+from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import ModelIdentity, Record
@@ -13,43 +21,75 @@ TITLE_LENGTH = 60
 
 
 class StoreRecorder:
-    """A `Recorder` that writes to the store. A chat is begun with its first turn, so empty ones leave no trace."""
+    """A `Recorder` that writes to the store. A chat is begun with its first turn, so empty ones leave no trace.
 
-    def __init__(self, store: Store, tuning: Tuning, session: str | None = None) -> None:
+    `info` is what is known of the chat; its id is "" until it is begun.
+    """
+
+    def __init__(self, store: Store, info: SessionInfo) -> None:
         self.store = store
-        self.session = session
-        self._tuning = tuning
-        self._model = ModelRef()
+        self.info = info
+        self._problem: str | None = None
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation, not in the store yet."""
-        self.session = None
+        self.info = SessionInfo(model=self.info.model, tuning=self.info.tuning)
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         """The model that will answer."""
         identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
-        self._model = ModelRef(model.name, model.path, identity)
-        if self.session is not None:
-            self.store.update(self.session, model=self._model)
+        self._update(model=ModelRef(model.name, model.path, identity))
 
     def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
         """A knob was turned."""
-        self._tuning = tuning
-        if self.session is not None:
-            self.store.update(self.session, tuning=tuning)
+        self._update(tuning=tuning)
 
     def turn(self, conversation: Conversation, node: Node) -> None:
         """A node was added; the first message names the chat."""
         if not conversation.title:
             conversation.title = title_of(node.written)
-        if self.session is None:
-            self.session = self.store.begin(conversation, tuning=self._tuning, model=self._model)
-        self.store.add_node(self.session, node)
+        if not self.info.id:
+            session = self.store.begin(conversation, tuning=self.info.tuning, model=self.info.model)
+            self.info = msgspec.structs.replace(self.info, id=session, created=time())
+        self.store.add_node(self.info.id, node)
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         """The next record of a reply."""
-        if self.session is not None:
-            self.store.add_record(self.session, node.number, record)
+        if self.info.id:
+            self.store.add_record(self.info.id, node.number, record)
+
+    def notices(self) -> list[tuple[str, str]]:
+        """What the store has to say; that saving fails, and that it works again, is said once each."""
+        told = [(notice.message, notice.hint) for notice in self.store.notices()]
+        problem = self.store.problem()
+        if problem != self._problem:
+            if problem is None:
+                told.append(("the chat is saved again", ""))
+            elif self._problem is None:
+                told.append((f"not saved: {problem}", "the chat goes on in memory, and is saved as soon as that works"))
+            self._problem = problem
+        return told
+
+    def save(self, path: Path, conversation: Conversation) -> Path:
+        """Writes a transcript, Markdown or JSON Lines by the path's suffix; returns where.
+
+        Raises:
+            TranscriptError: there is nothing to write yet, or it cannot be written there.
+        """
+        if not self.info.id:
+            raise transcript.TranscriptError("there is nothing to save yet", "write a message first")
+        info = msgspec.structs.replace(self.info, updated=time())
+        return transcript.write(path, conversation, info, partial(self._records, self.info.id))
+
+    def _records(self, session: str, number: int) -> Iterator[Record]:
+        return self.store.records(session, number)
+
+    def _update(self, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> None:
+        self.info = msgspec.structs.replace(
+            self.info, tuning=tuning or self.info.tuning, model=model or self.info.model
+        )
+        if self.info.id:
+            self.store.update(self.info.id, tuning=tuning, model=model)
 
 
 def title_of(text: str) -> str:

@@ -31,6 +31,7 @@ from termchat.engine.port import (
     Command,
     Engine,
     Event,
+    FirstToken,
     Generate,
     Inspect,
     Inspected,
@@ -66,6 +67,7 @@ class Chat:
         origin: dict[str, str] | None = None,
         conversation: Conversation | None = None,
         recorder: Recorder | None = None,
+        newest: Token | None = None,
         candidates: int = 20,
     ) -> None:
         self.engine = engine
@@ -73,7 +75,7 @@ class Chat:
         self.origin = dict.fromkeys(KNOBS, "default") | (origin or {})
         self.conversation = conversation or Conversation()
         self.recorder: Recorder = recorder or NoRecorder()
-        self.live = Live()
+        self.live = Live.of(self.conversation, newest)
         self.queue: deque[str] = deque()
         self.phase: Phase = "no model"
         self.progress = 0.0
@@ -164,8 +166,7 @@ class Chat:
         self._turn = self._reply = None
         self.conversation = conversation
         self.recorder.opened(conversation)
-        self.live = Live()
-        self.live.token = newest
+        self.live = Live.of(conversation, newest)
         self.queue.clear()
         if self.busy:
             self._enter("idle")
@@ -206,7 +207,7 @@ class Chat:
             self.stop()
             for _ in range(20):
                 self.pump(0.05)
-                if not self.busy or not self.engine.alive:
+                if self._reply is None or not self.engine.alive:
                     break
         self.engine.close()
 
@@ -219,6 +220,7 @@ class Chat:
                 handler = self._HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, number, event)
+        self._changes += [Notice(*told, "warning") for told in self.recorder.notices()]
         changes, self._changes = self._changes, []
         return changes
 
@@ -276,6 +278,9 @@ class Chat:
         self.live.prefill_done, self.live.prefill_total = event.done, event.total
         self._changed(StatusChanged())
 
+    def _on_first_token(self, _number: int, event: FirstToken) -> None:
+        self.live.ttft_ms = event.ttft_ms
+
     def _on_record(self, _number: int, event: Record) -> None:
         reply = self._reply
         if reply is None:
@@ -292,7 +297,7 @@ class Chat:
             self.live.prefill = event
             self._changed(LiveChanged())
         elif isinstance(event, Finished):
-            self.live.finished, self.live.ttft_ms = event, event.ttft_ms
+            self.live.finished = event
             self._ended()
             if event.reason == "user":
                 self._changed(StatusChanged())  # the queue waits: whoever pressed stop wants to look first
@@ -333,6 +338,7 @@ class Chat:
         Rendered: _on_rendered,
         Tokenized: _on_tokenized,
         Prefilling: _on_prefilling,
+        FirstToken: _on_first_token,
         Start: _on_record,
         Settings: _on_record,
         Prefill: _on_record,

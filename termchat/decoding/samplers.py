@@ -110,7 +110,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             size = max(self.step, self.step * 10 ** math.floor(math.log10(max(abs(value), 1))) / 10)
         else:
             size = self.coarse if coarse else self.step
-        moved = min(max(value + steps * size, self.low), self.high)
+        moved: float = min(max(value + steps * size, self.low), self.high)
         return round(moved) if self.kind in ("int", "seed") else round(moved, 4)
 
     def fraction(self, value: Value) -> float:

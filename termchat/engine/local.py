@@ -19,11 +19,7 @@ _ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized)
 
 
 class LocalEngine:
-    """A worker process. Its native prints and tracebacks go to `log`.
-
-    Raises:
-        OSError: the process cannot be started.
-    """
+    """A worker process, started by the first command. Its native prints and tracebacks go to `log`."""
 
     def __init__(self, log: Path | None = None) -> None:
         self._log = log
@@ -32,7 +28,6 @@ class LocalEngine:
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = wire.Frames(wire.EVENTS)
         self._log_start = 0
-        self._start()
 
     @property
     def alive(self) -> bool:
@@ -49,7 +44,11 @@ class LocalEngine:
         return self._out.fileno() if self._process else -1
 
     def send(self, command: Command) -> int:
-        """Takes a command and returns its number. After a death it starts the worker anew first."""
+        """Takes a command and returns its number. Where there is no worker, or no longer, it starts one first.
+
+        Raises:
+            OSError: the process cannot be started.
+        """
         if self._process is None:
             self._start()
         self._number += 1

@@ -187,6 +187,12 @@ class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
     total: int
 
 
+class FirstToken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The reply's first token was drawn `ttft_ms` milliseconds after the request; its record follows."""
+
+    ttft_ms: float
+
+
 class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What would be drawn; `recomputed` when the logits are of a fresh forward pass and not the ones first drawn from."""
 
@@ -195,7 +201,7 @@ class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | Unloaded | Rendered | Tokenized | Prefilling | Inspected
+    Progress | Loaded | Unloaded | Rendered | Tokenized | Prefilling | FirstToken | Inspected
     | Start | Settings | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
@@ -214,7 +220,7 @@ class Engine(Protocol):
     """What the chat service stands on. Not thread-safe: one owner calls it."""
 
     def send(self, command: Command) -> int:
-        """Takes a command and returns its number. After a death it starts the engine anew first."""
+        """Takes a command and returns its number. Where there is no engine process, or no longer, it starts one first."""
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
         """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).

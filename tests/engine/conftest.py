@@ -16,6 +16,7 @@ from termchat.engine.port import (
     Cancel,
     Command,
     Event,
+    FirstToken,
     Generate,
     Load,
     Loaded,
@@ -42,7 +43,7 @@ def records(
 ) -> list[Record]:
     """The whole record stream of one reply."""
     made = session.generate(command, poll, perf_counter())
-    return [record for record in made if not isinstance(record, Prefilling)]
+    return [record for record in made if not isinstance(record, (Prefilling, FirstToken))]
 
 
 def tokens(stream: list[Record] | list[Event]) -> list[Token]:

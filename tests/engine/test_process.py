@@ -143,7 +143,7 @@ def test_killed_in_mid_reply_it_says_so_and_can_start_again(driver: Driver) -> N
 def test_the_worker_leaves_when_the_app_is_killed() -> None:
     code = (
         "import sys, time; from termchat.engine.local import LocalEngine; e = LocalEngine(); "
-        "print(e.pid, flush=True); time.sleep(60)"
+        "from termchat.engine.port import Unload; e.send(Unload()); print(e.pid, flush=True); time.sleep(60)"
     )
     app = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert app.stdout is not None

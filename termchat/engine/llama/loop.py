@@ -29,7 +29,7 @@ from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Drawn, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
-from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Prefilling
+from termchat.engine.port import Adjust, Cancel, EngineError, FirstToken, Generate, Prefilling
 
 Poll = Callable[[], "Adjust | Cancel | None"]
 """The next command for the running reply, or None; never waits."""
@@ -87,7 +87,9 @@ class Steering:
             self.chain = None
 
 
-def generate(cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float) -> Iterator[Record | Prefilling]:
+def generate(
+    cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float
+) -> Iterator[Record | Prefilling | FirstToken]:
     """The records of one reply, from `Start` to `Finished`.
 
     `asked_at` is the `perf_counter` at which the request came.
@@ -158,6 +160,8 @@ def generate(cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: 
             begun = perf_counter()
             drawn = observer.draw(cache.logits(), steering.chain, request.seed, step)
             drawn_at.append(perf_counter())
+            if len(drawn_at) == 1:
+                yield FirstToken((drawn_at[0] - asked_at) * 1e3)
             position = len(ids)
             ids.append(drawn.id)
             steering.chain.accept(drawn.id)

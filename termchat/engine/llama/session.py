@@ -17,7 +17,7 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.port import EngineError, Generate, Inspect, ModelInfo, ModelSpec, Prefilling, Render
+from termchat.engine.port import EngineError, FirstToken, Generate, Inspect, ModelInfo, ModelSpec, Prefilling, Render
 
 
 class Session:
@@ -82,7 +82,9 @@ class Session:
                 return ids, False
         return self._template.ids(command.messages), True
 
-    def generate(self, command: Generate, poll: loop.Poll, arrived: float) -> Iterator[Record | Prefilling]:
+    def generate(
+        self, command: Generate, poll: loop.Poll, arrived: float
+    ) -> Iterator[Record | Prefilling | FirstToken]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
         return loop.generate(self.cache, self.pace, command, poll, arrived)

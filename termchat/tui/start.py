@@ -1,0 +1,90 @@
+"""Puts the app together: store, engine, chat, screen."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from termchat import paths
+from termchat.chat.changes import Notice
+from termchat.chat.opening import find_model, reopen_latest
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.service import Chat
+from termchat.conversation.database import StoreError
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import Store
+from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.tree import Conversation
+from termchat.decoding.records import Token
+from termchat.engine.local import LocalEngine
+from termchat.models.errors import ModelError
+from termchat.settings import Config
+from termchat.tui.app import TermchatApp
+
+
+def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
+    """Runs the chat in this terminal; returns the exit code."""
+    notices = [Notice(problem, severity="warning") for problem in config.problems]
+    store = _open_store(notices)
+    conversation, newest = Conversation(config.system, raw=raw), None
+    recorder: StoreRecorder | None = None
+    if resume:
+        config, recorder, conversation, newest = _reopen(store, config, conversation, notices)
+    spec = None
+    try:
+        config, spec = find_model(config)
+    except ModelError as error:
+        notices.append(Notice(error.message, error.hint, "error"))
+    recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
+    chat = Chat(
+        LocalEngine(paths.log_file()),
+        config.tuning,
+        origin=config.knob_origin(),
+        conversation=conversation,
+        recorder=recorder,
+        newest=newest,
+    )
+    app = TermchatApp(
+        chat,
+        spec,
+        theme=config.theme,
+        notices=notices,
+        save=lambda path: _save(recorder, path, chat.conversation),
+        close=lambda: _close(store),
+    )
+    app.run()
+    return app.return_code or 0
+
+
+def _open_store(notices: list[Notice]) -> Store:
+    try:
+        return Store.open(paths.store_file())
+    except StoreError as error:
+        # The chat must go on; what is said is kept for as long as the app runs, so that it can be saved by hand.
+        notices.append(Notice(f"this chat will not be kept: {error}", "save it with Ctrl+S", "error"))
+        return Store.open(Path(tempfile.mkdtemp(prefix="termchat-")) / "sessions.db")
+
+
+def _reopen(
+    store: Store, config: Config, fresh: Conversation, notices: list[Notice]
+) -> tuple[Config, StoreRecorder | None, Conversation, Token | None]:
+    try:
+        found = reopen_latest(store, config)
+    except (StoreError, OSError) as error:
+        notices.append(Notice(f"the latest chat cannot be opened: {error}", "this is a new one", "error"))
+        return config, None, fresh, None
+    if found is None:
+        notices.append(Notice("there is no earlier chat to resume", "this is a new one"))
+        return config, None, fresh, None
+    return found
+
+
+def _save(recorder: StoreRecorder, path: Path, conversation: Conversation) -> None:
+    try:
+        recorder.save(path, conversation)
+    except TranscriptError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
+
+
+def _close(store: Store) -> None:
+    store.close()

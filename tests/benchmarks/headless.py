@@ -1,0 +1,158 @@
+"""The observed loop against bare llama.cpp: `python -m tests.benchmarks.headless`.
+
+Both run the same model, prompt, settings and thread count, in pairs, alternating who goes first. Ours is the whole of pipe
+mode's engine: worker process, every stage observed, 20 candidates, records through the pipe and decoded on this side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+from termchat.decoding.records import Failed, Finished, Prefill, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Tokenize, Tokenized
+from termchat.models import catalogue
+
+CONTEXT = 4096
+
+
+class Ours:
+    """The engine as termchat uses it."""
+
+    def __init__(self, path: str, threads: int) -> None:
+        self.engine = LocalEngine()
+        self._until(self.engine.send(Load(ModelSpec(path, "bench", context=CONTEXT, threads=threads))), Loaded)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Ids of a text."""
+        last = self._until(self.engine.send(Tokenize(text)), Tokenized)[-1][1]
+        assert isinstance(last, Tokenized)
+        return last.ids
+
+    def run(self, ids: list[int], tokens: int, seed: int) -> dict[str, float] | None:
+        """Seconds, seen from this side of the pipe; None if the model ended the reply early."""
+        self._clear()
+        tuning = Tuning(max_tokens=tokens)
+        events = self._until(
+            self.engine.send(Generate(ids, tuning.samplers(), tuning.conditions(), seed, {})), Finished
+        )
+        drawn = [at for at, event in events if isinstance(event, Token)]
+        if len(drawn) != tokens:
+            return None
+        prefill = next(event for _, event in events if isinstance(event, Prefill))
+        assert prefill.reused == 0
+        return {"prefill_s": prefill.ms / 1e3, "decode_s": drawn[-1] - drawn[0]}
+
+    def _clear(self) -> None:
+        """Another prompt, so that nothing can be reused."""
+        self._until(
+            self.engine.send(Generate([0], Tuning().samplers(), Tuning(max_tokens=1).conditions(), 1, {})), Finished
+        )
+
+    def _until(self, number: int, answer: type[Event]) -> list[tuple[float, Event]]:
+        found: list[tuple[float, Event]] = []
+        while not found or not isinstance(found[-1][1], answer):
+            for of, event in self.engine.receive(None):
+                assert not isinstance(event, Failed), event
+                if of == number:
+                    found.append((perf_counter(), event))
+        return found
+
+
+class BareProcess:
+    """The yardstick, kept loaded."""
+
+    def __init__(self, path: str, threads: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.bare", path, str(CONTEXT), str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(self, **request: Any) -> dict[str, float]:
+        """One run; see `Bare.run`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return dict(json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """Ends it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def pairs(count: int, ours: Callable[[int], float | None], bare: Callable[[int], float]) -> list[tuple[float, float]]:
+    """Times of both, alternating who goes first; a pair whose reply ended early is left out."""
+    found = []
+    for i in range(count):
+        yardstick = bare(i) if i % 2 else None
+        mine = ours(i)
+        if yardstick is None:
+            yardstick = bare(i)
+        if mine is not None:
+            found.append((mine, yardstick))
+    return found
+
+
+def report(what: str, work: int, times: list[tuple[float, float]]) -> float:
+    """Prints rates and the ratio of each pair (median and quartiles); returns the median ratio."""
+    ratios = sorted(bare / ours for ours, bare in times)
+    low, _, high = quantiles(ratios, n=4) if len(ratios) > 2 else (ratios[0], 0, ratios[-1])
+    ours, yardstick = (work / median(column) for column in zip(*times, strict=True))
+    print(
+        f"{what:<34} termchat {ours:7.1f}/s  bare {yardstick:7.1f}/s  "
+        f"ratio {median(ratios):.3f}  (quartiles {low:.3f}–{high:.3f}, {len(ratios)} pairs)"
+    )
+    return median(ratios)
+
+
+def main() -> None:
+    """Runs all and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--threads", type=int, action="append")
+    args = parser.parse_args()
+    path = str(catalogue.resolve(None)[1])
+    for threads in args.threads or sorted({1, os.cpu_count() or 1}):
+        ours, bare = Ours(path, threads), BareProcess(path, threads)
+        story = ours.tokenize("Once upon a time, in a village far away from the sea, there lived an old woman who")
+        long = ours.tokenize("The ship sailed on and on over the wide and quiet water. " * 80)[:900]
+        ours.run(story, 16, 0)
+        bare.run(ids=story, batch=63, tokens=16, seed=0)
+        print(f"{threads} thread{'s' * (threads > 1)}, {args.tokens} tokens a reply, prompt of {len(long)} tokens")
+
+        def decode(i: int, ours: Ours = ours, story: list[int] = story) -> float | None:
+            found = ours.run(story, args.tokens, 100 + i)
+            return found["decode_s"] if found else None
+
+        report(
+            "  decode, tokens", args.tokens - 1,
+            pairs(args.pairs, decode, lambda i, b=bare, s=story: b.run(ids=s, batch=63, tokens=args.tokens, seed=i)["decode_s"]),
+        )  # fmt: skip
+        for batch in (63, 512):
+            report(
+                f"  prefill, tokens, against {batch} rows", len(long),
+                pairs(
+                    max(args.pairs // 2, 3),
+                    lambda i, o=ours, p=long: (o.run(p, 1, i) or {}).get("prefill_s"),
+                    lambda i, b=bare, p=long, n=batch: b.run(ids=p, batch=n, tokens=0, seed=i)["prefill_s"],
+                ),
+            )  # fmt: skip
+        ours.engine.close()
+        bare.close()
+
+
+if __name__ == "__main__":
+    main()

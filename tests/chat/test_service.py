@@ -1,0 +1,302 @@
+"""The chat on the real engine: turns, steering, deaths, and what is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from termchat.chat.changes import Change, LiveChanged, Notice, TuningChanged
+from termchat.chat.opening import reopen_latest
+from termchat.chat.recording import StoreRecorder, title_of
+from termchat.chat.service import Chat
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Token
+from termchat.decoding.samplers import KnobError, Tuning
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import ModelSpec
+from termchat.settings import load
+
+
+class Driven:
+    """A chat and everything it told."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.told: list[Change] = []
+
+    def until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
+        """Pumps until something is true."""
+        end = monotonic() + limit
+        while not condition():
+            assert monotonic() < end, (self.chat.phase, self.told[-5:])
+            self.told += self.chat.pump(0.05)
+
+    def idle(self) -> None:
+        """Pumps until nothing is going on."""
+        self.until(
+            lambda: self.chat.phase in ("idle", "failed") and not (self.chat.phase == "idle" and self.chat.queue)
+        )
+
+    def say(self, text: str) -> Node:
+        """Sends, waits for the reply, and returns its node."""
+        self.chat.send(text)
+        self.idle()
+        return self.reply
+
+    @property
+    def reply(self) -> Node:
+        """The last piece of the last reply."""
+        return self.chat.conversation.reply()[-1].node
+
+    @property
+    def notices(self) -> list[str]:
+        """What a person was told."""
+        return [change.message for change in self.told if isinstance(change, Notice)]
+
+
+@pytest.fixture
+def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
+    made: list[Driven] = []
+
+    def new(tuning: Tuning, **more: object) -> Driven:
+        driven = Driven(Chat(LocalEngine(), tuning, **more))  # type: ignore[arg-type]
+        driven.chat.load(spec)
+        made.append(driven)
+        return driven
+
+    yield new
+    for driven in made:
+        driven.chat.close()
+
+
+Make = Callable[..., Driven]
+
+
+def test_turns_reuse_every_cell(make: Make) -> None:
+    driven = make(Tuning(max_tokens=25, seed=1), conversation=Conversation("You are a pirate."))
+    for n, text in enumerate(["Hello!", "Where is the treasure?", "And the map?"]):
+        before = driven.chat.conversation.ids()
+        reply = driven.say(text)
+        prefill = reply.prefill
+        assert prefill is not None
+        # The last drawn token of the reply before was never decoded; all others are reused.
+        assert prefill.reused == max(len(before) - 1, 0)
+        assert prefill.tokens == len(driven.chat.conversation.ids()) - len(reply.ids)
+        assert [role for role, _ in driven.chat.conversation.turns()] == ["user", "assistant"] * (n + 1)
+    assert reply.start is not None
+    assert driven.chat.live.ttft_ms == reply.finished.ttft_ms if reply.finished else False
+
+
+def test_what_was_sent_too_early_waits(make: Make) -> None:
+    driven = make(Tuning(max_tokens=5))
+    assert driven.chat.phase == "loading"
+    driven.chat.send("one")
+    driven.chat.send("two")
+    assert list(driven.chat.queue) == ["one", "two"]
+    driven.idle()
+    assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["one", "two"]
+
+
+def test_stop_keeps_the_reply_and_continue_goes_on_as_if_never_stopped(make: Make) -> None:
+    tuning = Tuning(max_tokens=60, seed=5)
+    whole = make(tuning)
+    text = whole.say("Tell me a story about a dog.").text()
+    driven = make(tuning)
+    driven.chat.send("Tell me a story about a dog.")
+    driven.until(lambda: len(driven.chat.conversation.reply() and driven.reply.tokens) >= 15)
+    driven.chat.stop()
+    driven.idle()
+    first = driven.reply
+    assert first.finished is not None
+    assert first.finished.reason == "user"
+    driven.chat.continue_reply()
+    driven.idle()
+    assert driven.reply is not first
+    turns = list(driven.chat.conversation.turns())
+    assert turns == [("user", "Tell me a story about a dog."), ("assistant", text)]
+
+
+def test_stop_while_the_prompt_is_read(make: Make) -> None:
+    driven = make(Tuning(max_tokens=5))
+    driven.chat.send("word " * 900)
+    driven.until(lambda: driven.chat.live.prefill_done > 0)
+    driven.chat.stop()
+    driven.idle()
+    assert len(driven.reply.tokens) == 0
+    assert driven.say("Hello").finished is not None
+
+
+def test_regenerate_grows_beside_the_reply(make: Make) -> None:
+    driven = make(Tuning(max_tokens=20))
+    first = driven.say("Name an animal.")
+    driven.chat.regenerate()
+    driven.idle()
+    second = driven.reply
+    assert second is not first
+    assert second.parent == first.parent
+    assert first.start is not None
+    assert second.start is not None
+    assert first.start.seed != second.start.seed
+    assert driven.chat.conversation.nodes[first.number] is first
+    driven.chat.adjust("seed", first.start.seed)
+    driven.chat.regenerate()
+    driven.idle()
+    assert driven.reply.tokens.ids == first.tokens.ids
+
+
+def test_a_reply_that_ended_itself_is_not_continued(make: Make) -> None:
+    driven = make(Tuning(temperature=0))
+    reply = driven.say("Say hi.")
+    assert reply.finished is not None
+    assert reply.finished.reason == "end"
+    driven.chat.continue_reply()
+    driven.told += driven.chat.pump()
+    assert any("ended this reply itself" in text for text in driven.notices)
+
+
+def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_it(make: Make) -> None:
+    driven = make(Tuning(temperature=0, max_tokens=60))
+    text = driven.say("Count from one to ten in words, separated by commas.").text()
+    stop = text[len(text) // 2 :][:6]
+    driven.chat.new()
+    driven.chat.adjust("stop", [stop])
+    reply = driven.say("Count from one to ten in words, separated by commas.")
+    assert reply.finished is not None
+    assert reply.finished.reason == "stop"
+    assert reply.text() == text[: text.index(stop)]
+    kept = b"".join(list(reply.tokens.pieces())[: reply.kept()]).decode()
+    assert len(kept) < len(reply.text()) + len(stop)
+    driven.chat.continue_reply()
+    driven.idle()
+    assert "".join(t for role, t in driven.chat.conversation.turns() if role == "assistant").startswith(
+        text[: text.index(stop)] + stop
+    )
+
+
+def test_knobs_in_mid_reply_and_while_idle(make: Make) -> None:
+    driven = make(Tuning(max_tokens=60, seed=3))
+    driven.chat.send("Describe the sea.")
+    driven.until(lambda: len(driven.chat.conversation.reply() and driven.reply.tokens) >= 10)
+    driven.chat.adjust("temperature", 0)
+    driven.idle()
+    reply = driven.reply
+    assert len(reply.settings) == 2
+    assert reply.settings[1].origin["temperature"] == "panel"
+    assert list(reply.tokens.settings) == [0] * reply.settings_at[1] + [1] * (len(reply.tokens) - reply.settings_at[1])
+    last = driven.chat.live.token
+    assert last is not None
+    assert last.probability == 1.0
+    # While idle the shown step is asked for again under other knobs: the same logits, the same dice.
+    driven.told.clear()
+    driven.chat.adjust("temperature", 2.0)
+    driven.until(lambda: driven.chat.live.preview is not None)
+    preview = driven.chat.live.preview
+    assert preview is not None
+    assert not driven.chat.live.preview_recomputed
+    assert [c.logit for c in preview.candidates[:20]] == [c.logit for c in last.candidates[:20]]
+    assert [c.noise for c in preview.candidates[:20]] == [c.noise for c in last.candidates[:20]]
+    assert preview.candidates[0].probability < 1.0
+    assert {type(change) for change in driven.told} >= {TuningChanged, LiveChanged}
+    with pytest.raises(KnobError, match="from 0 to 5"):
+        driven.chat.adjust("temperature", 9)
+    assert driven.chat.tuning.temperature == 2.0
+
+
+def test_killed_in_mid_reply_one_call_goes_on_from_the_same_token(make: Make) -> None:
+    driven = make(Tuning(max_tokens=50, seed=8))
+    driven.say("Hello")
+    driven.chat.send("Tell me about the desert.")
+    driven.until(lambda: len(driven.chat.conversation.reply() and driven.reply.tokens) >= 12)
+    cut = driven.reply
+    assert isinstance(driven.chat.engine, LocalEngine)
+    assert driven.chat.engine.pid is not None
+    os.kill(driven.chat.engine.pid, signal.SIGKILL)
+    driven.until(lambda: driven.chat.phase == "failed")
+    assert cut.failed is not None
+    shown = cut.text()
+    assert shown
+    assert any("SIGKILL" in text for text in driven.notices)
+    driven.chat.restart()
+    driven.idle()
+    rest = driven.reply
+    assert rest.parent == cut.number
+    assert rest.start is not None
+    assert cut.start is not None
+    assert rest.start.seed == cut.start.seed
+    assert not rest.start.exact  # the cells were rebuilt in batches
+    assert len(cut.tokens) + len(rest.tokens) == 50 or rest.finished is not None
+    assert [text for role, text in driven.chat.conversation.turns()][-1].startswith(shown)
+
+
+def test_a_prompt_larger_than_the_context_is_refused_and_given_back(make: Make) -> None:
+    driven = make(Tuning(max_tokens=3))
+    driven.say("Hello")
+    nodes = len(driven.chat.conversation.nodes)
+    text = "word " * 3000
+    driven.chat.send(text)
+    driven.idle()
+    assert driven.chat.returned == text
+    assert len(driven.chat.conversation.nodes) == nodes
+    told = driven.notices[-1]
+    assert "2048" in told
+    assert "30" in told
+    assert driven.say("Still there?").finished is not None
+
+
+def test_raw_mode_completes_text(make: Make) -> None:
+    driven = make(Tuning(max_tokens=8, temperature=0), conversation=Conversation(raw=True))
+    driven.say("1, 2, 3, 4, 5, 6, 7,")
+    start = driven.reply.start
+    assert start is not None
+    assert start.raw
+    assert driven.chat.conversation.nodes[1].ids[0] != 1  # no scaffold
+    assert "8" in driven.reply.text()
+
+
+def test_kept_and_reopened_as_it_was(make: Make, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    tuning = Tuning(max_tokens=20, seed=4)
+    driven = make(tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning)))
+    driven.say("Name a tree.")
+    driven.chat.adjust("top_k", 7)
+    driven.say("Name a flower.")
+    written = list(driven.chat.conversation.turns())
+    ids = driven.chat.conversation.ids()
+    newest = driven.chat.live.token
+    assert store.close()
+
+    store = Store.open(tmp_path / "sessions.db")
+    found = reopen_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
+    assert found is not None
+    config, recorder, conversation, token = found
+    assert list(conversation.turns()) == written
+    assert conversation.ids() == ids
+    assert token == newest
+    assert conversation.title == "Name a tree."
+    assert config.tuning == driven.chat.tuning
+    again = make(config.tuning, conversation=conversation, recorder=recorder, newest=token)
+    again.idle()
+    reply = again.say("And a bird.")
+    assert reply.finished is not None
+    saved = recorder.save(tmp_path / "chat.jsonl", conversation)
+    assert saved.read_text().count('"record":"token"') == sum(len(node.tokens) for node in conversation.nodes.values())
+    store.close()
+
+
+def test_title() -> None:
+    assert title_of("  a\n b ") == "a b"
+    assert title_of("word " * 40).endswith("word…")
+    assert len(title_of("x" * 200)) <= 60
+
+
+def test_token_type_is_what_panels_get(make: Make) -> None:
+    driven = make(Tuning(max_tokens=2))
+    driven.say("Hi")
+    assert isinstance(driven.chat.live.token, Token)
