@@ -143,7 +143,7 @@ def test_a_closed_pipe_is_no_error(environment: dict[str, str]) -> None:
 def test_on_a_terminal_foreign_text_is_made_visible(environment: dict[str, str]) -> None:
     """The prompt makes the model repeat an escape sequence; what it says of ESC arrives as a mark."""
     main, side = pty.openpty()
-    text = "\x1b[31m \x1b]0;x\x07 " * 6
+    text = "\x1b[1m a \x1b[0m b " * 20
     process = subprocess.Popen(
         [*TERMCHAT, "run", "--raw", text, "--temperature", "0", *COMMON],
         env=environment, stdin=subprocess.DEVNULL, stdout=side, stderr=subprocess.PIPE,
