@@ -1,0 +1,225 @@
+"""The blocks of a turn: each knows its part of the turn's text, and lays itself out once for a width.
+
+A block's height is an estimate until it has been laid out.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from textual.strip import Strip
+
+from termchat.tui.transcript.code import LABEL, code_lines, label_line
+from termchat.tui.transcript.ink import BLANK, MARGIN, Ink, Line, Paint, Run, on_ground
+from termchat.tui.transcript.inline import mended
+from termchat.tui.transcript.markdown import markdown_lines, paragraph_lines
+from termchat.tui.transcript.source import Mark
+from termchat.tui.transcript.split import Chunk
+from termchat.tui.transcript.wrap import Wrapper
+
+STAMP = Ink("stamp", italic=True)
+ENDING = Ink("muted", italic=True)
+CARET: Run = ("▌", Ink("accent"))
+
+_FAR = 400
+"""Characters within which a word that is on the screen is looked for in the source."""
+_LINE_END = re.compile(r"[^\S\n]*\n?")
+
+
+class Block:
+    """Characters `start` to `end` of a turn, laid out when somebody looks. `gap` puts a blank line before it."""
+
+    def __init__(self, start: int, end: int, *, gap: bool = False, ground: str = "") -> None:
+        self.start, self.end = start, end
+        self.gap, self.ground = gap, ground
+        self.marks: Sequence[Mark] = ()
+        self.caret = False
+        self.lines: list[Line] = []
+        self.width = 0
+        self._offsets: list[int] | None = None
+        self._strips: list[Strip | None] = []
+        self._paint: Paint | None = None
+
+    def estimate(self, width: int) -> int:
+        """About how many lines it takes."""
+        return max((self.end - self.start) // max(width, 1), 1) + self.gap + len(self.marks)
+
+    def height(self, width: int) -> int:
+        """Its lines, if it is laid out for this width, or an estimate."""
+        return len(self.lines) if self.width == width else self.estimate(width)
+
+    def lay(self, width: int) -> None:
+        """Lays it out for that width, unless it is."""
+        if self.width == width:
+            return
+        lines, offsets = self.content(width)
+        if self.caret:
+            lines = lines or [BLANK]  # behind the last character; the margin leaves a cell for it
+            lines = [*lines[:-1], lines[-1]._replace(runs=(*lines[-1].runs, CARET))]
+        if self.marks:
+            lines, offsets = self._marked(lines, self.aligned(lines) if offsets is None else offsets, width)
+        if self.ground:
+            lines = on_ground(lines, self.ground)
+        if self.gap:
+            lines = [BLANK, *lines]
+            offsets = [self.start, *offsets] if offsets is not None else None
+        self.lines, self._offsets, self.width = lines, offsets, width
+        self._strips = [None] * len(lines)
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        """Its own lines, and where each begins in the turn's text if that is known exactly."""
+        raise NotImplementedError
+
+    def painted(self, paint: Paint) -> list[tuple[Line, Strip | None]]:
+        """Its lines, and the strips that exist already in this paint."""
+        strips = self._strips if self._paint is paint else [None] * len(self.lines)
+        return list(zip(self.lines, strips, strict=True))
+
+    def adopt(self, index: int, strip: Strip | None, paint: Paint) -> None:
+        """Takes a strip that was made for an equal line."""
+        if self._paint is not paint:
+            self._paint, self._strips = paint, [None] * len(self.lines)
+        self._strips[index] = strip
+
+    def strip(self, index: int, paint: Paint, width: int) -> Strip:
+        """A line, painted."""
+        if self._paint is not paint:
+            self._paint, self._strips = paint, [None] * len(self.lines)
+        strip = self._strips[index]
+        if strip is None:
+            strip = self._strips[index] = paint.strip(self.lines[index], width)
+        return strip
+
+    def offset_at(self, index: int, width: int) -> int:
+        """Where in the turn's text a line begins; guessed while the block is not laid out."""
+        if self.width != width:
+            return self.start + (self.end - self.start) * index // max(self.estimate(width), 1)
+        if self._offsets is None:
+            self._offsets = self.aligned(self.lines)
+        return self._offsets[index] if index < len(self._offsets) else self.end
+
+    def line_of(self, offset: int) -> int:
+        """The line of a laid-out block that holds a character."""
+        if self._offsets is None:
+            self._offsets = self.aligned(self.lines)
+        return max(bisect_left(self._offsets, offset + 1, hi=min(len(self._offsets), len(self.lines))) - 1, 0)
+
+    def aligned(self, lines: Sequence[Line]) -> list[int]:
+        """Where each line begins in the turn's text, as far as its words can be found there again."""
+        return [self.start] * len(lines)
+
+    def _marked(self, lines: list[Line], offsets: list[int], width: int) -> tuple[list[Line], list[int]]:
+        """The lines with each mark after the line that holds the character before it."""
+        lines, offsets = list(lines), list(offsets[: len(lines)])
+        for mark in reversed(self.marks):
+            after = bisect_left(offsets, mark.offset)
+            wrapper = Wrapper(width, (("┊ ", STAMP),), (("┊ ", STAMP),))
+            wrapper.feed(mark.text, STAMP)
+            stamps = wrapper.lines
+            lines[after:after] = stamps
+            offsets[after:after] = [max(mark.offset - 1, self.start)] * len(stamps)
+        return lines, offsets
+
+
+class TextBlock(Block):
+    """Plain text or tokens, exactly as they are; it can grow. `ends_line`: its last line break begins no line of it."""
+
+    def __init__(self, start: int, *, ground: str = "") -> None:
+        super().__init__(start, start, ground=ground)
+        self.runs: list[Run] = []
+        self.ends_line = False
+        self._wrapper: Wrapper | None = None
+        self._wrapper_width = 0
+        self._fed = 0
+
+    def feed(self, text: str, ink: Ink) -> None:
+        """Adds text; the lines that are there already are not laid out again."""
+        self.end += len(text)
+        self.runs.append((text, ink))
+        self.width = 0
+
+    def estimate(self, width: int) -> int:
+        return sum(len(line) // max(width, 1) + 1 for line in "".join(text for text, _ in self.runs).split("\n"))
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        if self._wrapper is None or self._wrapper_width != width:
+            self._wrapper, self._wrapper_width, self._fed = Wrapper(width), width, 0
+        for text, ink in self.runs[self._fed :]:
+            self._wrapper.feed(text, ink)
+        self._fed = len(self.runs)
+        lines = list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
+        return lines, [self.start + start for start in self._wrapper.line_starts[: len(lines)]]
+
+
+class ChunkBlock(Block):
+    """A chunk of Markdown, in the reading look."""
+
+    def __init__(self, chunk: Chunk, *, open: bool = False) -> None:
+        super().__init__(chunk.start, chunk.end, gap=chunk.gap)
+        self.chunk, self.open = chunk, open
+
+    def estimate(self, width: int) -> int:
+        return sum(len(line) // max(width, 1) + 1 for line in self.chunk.source.splitlines()) + self.gap
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        chunk = self.chunk
+        if chunk.kind == "code":
+            label = [label_line(chunk.language)] if chunk.first and chunk.language else []
+            return label + code_lines(chunk.source, chunk.language, width), None
+        if self.open and chunk.kind == "paragraph" and not chunk.indent:
+            return paragraph_lines(chunk.source, width), None
+        source = mended(chunk.source) if self.open else chunk.source
+        if chunk.indent:
+            source = "\n".join(_dedented(line, chunk.indent) for line in source.split("\n"))
+        return markdown_lines(chunk.head + source, width, chunk.indent), None
+
+    def aligned(self, lines: Sequence[Line]) -> list[int]:
+        offsets, at, source = [], 0, self.chunk.source
+        for line in lines:
+            offsets.append(min(self.start + at, self.end))
+            for word in line.text.split():
+                found = source.find(word, at, at + _FAR)
+                at = found + len(word) if found >= 0 else at
+            ending = _LINE_END.match(source, at)
+            at = ending.end() if ending is not None else at
+        return offsets
+
+
+class TitleBlock(Block):
+    """Who speaks, and a remark on it."""
+
+    def __init__(self, said: tuple[str, str], ink: Ink, *, gap: bool, ground: str = "") -> None:
+        super().__init__(-1, -1, gap=gap, ground=ground)
+        self.said, self._ink = said, ink
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        wrapper = Wrapper(width)
+        name, remark = self.said
+        wrapper.feed(name, self._ink)
+        if remark:
+            wrapper.feed(f" · {remark}", LABEL)
+        return wrapper.lines, None
+
+
+class EndingBlock(Block):
+    """A word on how the turn ended."""
+
+    def __init__(self, offset: int, text: str) -> None:
+        super().__init__(offset, offset)
+        self._text = text
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        wrapper = Wrapper(width, (("╌ ", ENDING),), (("  ", ENDING),))
+        wrapper.feed(self._text, ENDING)
+        return wrapper.lines, None
+
+
+def _dedented(line: str, depth: int) -> str:
+    return line[min(depth, len(line) - len(line.lstrip(" "))) :]
+
+
+def body_width(width: int) -> int:
+    """The cells for text in a widget that wide: a margin at each side."""
+    return max(width - 2 * MARGIN, 4)

@@ -1,0 +1,84 @@
+"""Code blocks: highlighted by Pygments, line by line, on a ground of their own.
+
+The lines that are complete are highlighted and laid out once and remembered; while a block streams only its newest line is
+looked at.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from termchat.tui.transcript.ink import Ink, Line, Run, on_ground
+from termchat.tui.transcript.wrap import Wrapper
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
+
+GROUND = "code_background"
+PLAIN = Ink("text")
+LABEL = Ink("muted")
+
+_INKS = {
+    "Token.Comment": Ink("code_comment", italic=True),
+    "Token.Keyword": Ink("code_keyword"),
+    "Token.Operator.Word": Ink("code_keyword"),
+    "Token.Name.Function": Ink("code_name"),
+    "Token.Name.Class": Ink("code_name"),
+    "Token.Name.Builtin": Ink("code_name"),
+    "Token.Name.Tag": Ink("code_keyword"),
+    "Token.Name.Attribute": Ink("code_name"),
+    "Token.Name.Decorator": Ink("code_number"),
+    "Token.Literal.String": Ink("code_string"),
+    "Token.Literal.Number": Ink("code_number"),
+}
+"""Pygments' kinds of tokens to inks; a kind without one takes its parent's."""
+
+
+def code_lines(source: str, language: str, width: int, prefix: tuple[Run, ...] = ()) -> list[Line]:
+    """The lines of a piece of code, wrapped to `width` cells."""
+    complete, newline, last = source.rpartition("\n")
+    lines = list(_laid_out(complete + newline, language, width, prefix)) if newline else []
+    if last:
+        lines += _laid_out.__wrapped__(last, language, width, prefix)
+    return lines
+
+
+def label_line(language: str, prefix: tuple[Run, ...] = ()) -> Line:
+    """The line above a code block that names its language."""
+    wrapper = Wrapper(1000, prefix, prefix)
+    wrapper.feed(language, LABEL)
+    return wrapper.lines[0]._replace(ground=GROUND)
+
+
+@lru_cache(maxsize=64)
+def _laid_out(source: str, language: str, width: int, prefix: tuple[Run, ...]) -> tuple[Line, ...]:
+    wrapper = Wrapper(width, prefix, prefix)
+    for text, ink in _highlighted(source, language):
+        wrapper.feed(text, ink)
+    lines = wrapper.closed if source.endswith("\n") else wrapper.lines
+    return tuple(on_ground(lines, GROUND))
+
+
+def _highlighted(source: str, language: str) -> list[Run]:
+    lexer = _lexer(language.lower())
+    if lexer is None:
+        return [(source, PLAIN)]
+    return [(text, _ink(kind)) for _, kind, text in lexer.get_tokens_unprocessed(source)]
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Lexer | None:
+    from pygments.lexers import get_lexer_by_name  # here and not above: most chats begin without code
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(language) if language else None
+    except ClassNotFound:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _ink(kind: _TokenType) -> Ink:
+    return next((_INKS[str(parent)] for parent in reversed(kind.split()) if str(parent) in _INKS), PLAIN)

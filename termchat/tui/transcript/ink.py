@@ -1,0 +1,97 @@
+"""What a line of the transcript is made of, and how it gets its colours.
+
+Layout speaks of inks by name and knows no colour; `Paint` turns a laid-out line into a strip in the colours of a palette.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from termchat.tui.themes import Palette
+
+HEATS = 32
+"""Steps of an ink's heat; a palette has fewer colours and takes the nearest."""
+
+MARGIN = 1
+"""Empty cells at the left of every line."""
+
+
+class Ink(NamedTuple):
+    """How text is painted. `color` and `ground` are names of palette colours; `heat` is 0 (improbable) to HEATS - 1."""
+
+    color: str = "text"
+    ground: str = ""
+    heat: int = -1
+    bold: bool = False
+    italic: bool = False
+    strike: bool = False
+    underline: bool = False
+
+
+Run = tuple[str, Ink]
+"""Text in one ink."""
+
+
+class Line(NamedTuple):
+    """A laid-out line. `ground` names the colour that fills it to its full width, "" for the background."""
+
+    runs: tuple[Run, ...]
+    ground: str = ""
+
+    @property
+    def text(self) -> str:
+        """The line's text, without the margin."""
+        return "".join(text for text, _ in self.runs)
+
+
+BLANK = Line(())
+
+
+def heat_of(probability: float) -> int:
+    """The heat of a probability. The square root spreads the improbable ones out."""
+    return int(min(max(probability, 0.0), 1.0) ** 0.5 * (HEATS - 1))
+
+
+def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:
+    """The lines, filled with that colour where they have none of their own."""
+    return [line if line.ground else line._replace(ground=ground) for line in lines]
+
+
+class Paint:
+    """Lines to strips in the colours of one palette."""
+
+    def __init__(self, palette: Palette) -> None:
+        self.palette = palette
+        self._styles: dict[tuple[Ink, str], Style] = {}
+
+    def strip(self, line: Line, width: int) -> Strip:
+        """The line with its margin, filled to `width` cells."""
+        fill = self.style(Ink(), line.ground)
+        segments = [Segment(" " * MARGIN, fill)]
+        segments += [Segment(text, self.style(ink, line.ground)) for text, ink in line.runs]
+        return Strip(segments).adjust_cell_length(width, fill)
+
+    def style(self, ink: Ink, ground: str = "") -> Style:
+        """The ink on a ground, as Rich's style."""
+        style = self._styles.get((ink, ground))
+        if style is None:
+            style = self._styles[ink, ground] = Style(
+                color=getattr(self.palette, ink.color),
+                bgcolor=self._ground(ink, ground),
+                bold=ink.bold or None,
+                italic=ink.italic or None,
+                strike=ink.strike or None,
+                underline=ink.underline or None,
+            )
+        return style
+
+    def _ground(self, ink: Ink, ground: str) -> str:
+        if ink.heat >= 0:
+            heat = self.palette.heat
+            return heat[min(ink.heat * len(heat) // HEATS, len(heat) - 1)]
+        return str(getattr(self.palette, ink.ground or ground or "background"))

@@ -1,0 +1,179 @@
+"""A chunk of Markdown to lines: headings, paragraphs, nested lists, quotes, code, rules and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from termchat.tui.transcript.code import code_lines, label_line
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.transcript.inline import closed_part, mended, runs_of
+from termchat.tui.transcript.table import Cell, table_lines
+from termchat.tui.transcript.wrap import Wrapper
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token as MarkdownToken
+
+TEXT = Ink("text")
+QUOTE = Ink("quote", italic=True)
+QUOTE_BAR: Run = ("▎ ", Ink("border"))
+RULE = Ink("border")
+MARKER = Ink("accent")
+BULLETS = "•◦▪"
+HEADINGS = (Ink("heading", bold=True, underline=True), Ink("heading", bold=True), Ink("heading", italic=True))
+"""The inks of headings of level 1, 2, and 3 or more."""
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    """HTML and link definitions are left as the text they are: nothing that was written may vanish from the screen."""
+    from markdown_it import MarkdownIt  # here and not above: the first frame has no Markdown
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+
+
+def markdown_lines(source: str, width: int, indent: int = 0) -> list[Line]:
+    """The lines of one chunk, `indent` cells to the right."""
+    writer = _Writer(width, indent)
+    writer.write(_parser().parse(source))
+    return writer.lines
+
+
+def paragraph_lines(source: str, width: int) -> list[Line]:
+    """The lines of a plain paragraph that still streams; most of it is remembered from the last time."""
+    cut = closed_part(source)
+    if not cut:
+        return markdown_lines(mended(source), width)
+    wrapper = _begun(source[:cut], width).copy()
+    _feed_inline(wrapper, mended(source[cut:]))
+    return wrapper.lines
+
+
+@lru_cache(maxsize=4)
+def _begun(source: str, width: int) -> Wrapper:
+    wrapper = Wrapper(width)
+    _feed_inline(wrapper, source)
+    return wrapper
+
+
+def _feed_inline(wrapper: Wrapper, source: str) -> None:
+    for token in _parser().parseInline(source):
+        for text, ink in runs_of(token.children or (), TEXT):
+            wrapper.feed(text, ink)
+
+
+class _Prefix:
+    """What stands before the lines of a list item or quote: a marker at the first, then something as wide."""
+
+    def __init__(self, first: Run, rest: Run) -> None:
+        self.first: Run | None = first
+        self.rest = rest
+
+    def take(self) -> Run:
+        first, self.first = self.first, None
+        return first or self.rest
+
+
+class _Writer:
+    def __init__(self, width: int, indent: int) -> None:
+        self.lines: list[Line] = []
+        self._width = width
+        self._prefixes = [_Prefix((" " * indent, TEXT), (" " * indent, TEXT))] if indent else []
+        self._inks = [TEXT]
+        self._lists: list[str] = []
+        self._written_to: int | None = None
+
+    def write(self, tokens: Sequence[MarkdownToken]) -> None:
+        index = 0
+        while index < len(tokens):
+            token = tokens[index]
+            match token.type:
+                case "heading_open":
+                    self._inks.append(HEADINGS[min(int(token.tag[1]), len(HEADINGS)) - 1])
+                case "blockquote_open":
+                    self._prefixes.append(_Prefix(QUOTE_BAR, QUOTE_BAR))
+                    self._inks.append(QUOTE)
+                case "bullet_list_open" | "ordered_list_open":
+                    self._lists.append(token.type)
+                case "list_item_open":
+                    marker = self._marker(token)
+                    self._prefixes.append(_Prefix((marker, MARKER), (" " * len(marker), TEXT)))
+                case "inline":
+                    self._space(token)
+                    self._text(runs_of(token.children or (), self._inks[-1]))
+                case "fence" | "code_block":
+                    self._space(token)
+                    self._code(token)
+                case "hr":
+                    self._space(token)
+                    self._text([("─" * max(self._room(), 2), RULE)])
+                case "table_open":
+                    self._space(token)
+                    index = self._table(tokens, index)
+                case "heading_close":
+                    self._inks.pop()
+                case "blockquote_close":
+                    self._inks.pop()
+                    self._prefixes.pop()
+                case "list_item_close":
+                    if self._prefixes[-1].first is not None:
+                        self._text([])
+                    self._prefixes.pop()
+                case "bullet_list_close" | "ordered_list_close":
+                    self._lists.pop()
+            index += 1
+
+    def _marker(self, item: MarkdownToken) -> str:
+        if self._lists[-1] == "ordered_list_open":
+            return f"{item.info}{item.markup} "
+        depth = self._lists.count("bullet_list_open") - 1
+        return BULLETS[min(depth, len(BULLETS) - 1)] + " "
+
+    def _space(self, token: MarkdownToken) -> None:
+        """A blank line where the source has one between this and what is written."""
+        begin, end = token.map or [0, 0]
+        if self._written_to is not None and begin > self._written_to:
+            self.lines.append(Line(tuple(p.rest for p in self._prefixes if p.first is None)))
+        self._written_to = end
+
+    def _take_prefix(self) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+        return tuple(p.take() for p in self._prefixes), tuple(p.rest for p in self._prefixes)
+
+    def _room(self) -> int:
+        return self._width - sum(len(p.rest[0]) for p in self._prefixes)
+
+    def _text(self, runs: list[Run]) -> None:
+        first, rest = self._take_prefix()
+        wrapper = Wrapper(self._width, first, rest)
+        for text, ink in runs:
+            wrapper.feed(text, ink)
+        self.lines += wrapper.lines
+
+    def _code(self, token: MarkdownToken) -> None:
+        language = token.info.split()[0] if token.info.strip() else ""
+        first, rest = self._take_prefix()
+        lines = [label_line(language, rest)] if language else []
+        lines += code_lines(token.content, language, self._width, rest)
+        if lines and first != rest:
+            runs = lines[0].runs
+            shared = len(rest) if runs[: len(rest)] == rest else 0
+            lines[0] = lines[0]._replace(runs=(*first, *runs[shared:]))
+        self.lines += lines
+
+    def _table(self, tokens: Sequence[MarkdownToken], index: int) -> int:
+        rows: list[list[Cell]] = []
+        while tokens[index].type != "table_close":
+            token = tokens[index]
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                ink = TEXT._replace(bold=token.type == "th_open")
+                align = str(token.attrs.get("style", "")).removeprefix("text-align:")
+                rows[-1].append(Cell(tuple(runs_of(tokens[index + 1].children or (), ink)), align))
+            index += 1
+        first, rest = self._take_prefix()
+        for number, line in enumerate(table_lines(rows, self._room())):
+            self.lines.append(Line((*(rest if number else first), *line.runs)))
+        return index

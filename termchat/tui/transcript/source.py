@@ -1,0 +1,136 @@
+"""A turn of the path as it is read: its text with what belongs to each piece, the changes of settings, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from termchat.conversation.stamps import changes
+from termchat.conversation.tree import Node, Role, Span
+from termchat.decoding.records import Settings
+from termchat.decoding.samplers import escape
+
+ENDINGS: dict[str, tuple[str, str]] = {
+    "end": ("", ""),
+    "length": ("reached {detail}", "reached max_tokens"),
+    "stop": ('stop sequence "{detail}"', "stop sequence"),
+    "rule": ("ended by {detail}", "ended by a rule"),
+    "user": ("stopped", "stopped"),
+    "context": ("context full: {detail} tokens", "context full"),
+}
+"""Why a reply ended: with its detail, and without. What ends normally needs no word."""
+
+
+class Part(NamedTuple):
+    """A node of the turn, and how many of its tokens belong to it; None: all there are and will be."""
+
+    node: Node
+    taken: int | None
+
+
+class Mark(NamedTuple):
+    """A change of settings: after how many characters and tokens of the turn, and what changed."""
+
+    offset: int
+    token: int
+    text: str
+
+
+def parts_of(spans: list[Span]) -> tuple[Part, ...]:
+    """The spans of one turn as parts; the same nodes taken as far compare equal."""
+    return tuple(
+        Part(span.node, None if span.node.role == "user" or span.count >= span.node.kept() else span.count)
+        for span in spans
+    )
+
+
+class Source:
+    """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts."""
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        self.parts = parts
+        self.length = 0
+        self.tokens = 0
+        self.marks: list[Mark] = []
+        self._part = 0
+        self._taken = 0
+        self._settings_seen = 0
+        self._drawn_with: Settings | None = None
+        self._newest: Settings | None = None
+        self._pending_read = False
+
+    @property
+    def role(self) -> Role:
+        """Whose turn it is."""
+        return self.parts[0].node.role
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        node, taken = self.parts[-1]
+        return node.done or taken is not None
+
+    @property
+    def size(self) -> int:
+        """Characters of the whole turn, read or not."""
+        return sum(len(node.written) + sum(map(len, node.tokens.texts[:taken])) for node, taken in self.parts)
+
+    def read(self) -> Iterator[tuple[str, float | None]]:
+        """The text that came since the last time, by token, with the probability it was drawn with."""
+        while True:
+            node, taken = self.parts[self._part]
+            if node.role == "user" and not self._taken:
+                self._taken = 1
+                self.length += len(node.written)
+                yield node.written, None
+            tokens = node.tokens
+            for index in range(self._taken, len(tokens) if taken is None else min(taken, len(tokens))):
+                self._read_settings(node, index)
+                self._drawn_with = self._newest
+                self._taken += 1
+                self.tokens += 1
+                text = tokens.texts[index]
+                self.length += len(text)
+                yield text, tokens.probabilities[index]
+            self._read_settings(node, self._taken)
+            if self._part == len(self.parts) - 1:
+                break
+            self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
+        if node.role == "assistant" and node.done and taken is None and not self._pending_read:
+            self._pending_read = True
+            self.length += len(node.pending)
+            yield node.pending, None
+
+    def title(self) -> tuple[str, str]:
+        """Who speaks, and a remark on it."""
+        if self.role == "user":
+            return "you", ""
+        start = self.parts[0].node.start
+        return (start.model.name, f"seed {start.seed}") if start is not None else ("model", "")
+
+    def ending(self, *, running: bool) -> str:
+        """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""
+        node, taken = self.parts[-1]
+        if node.role == "user" or taken is not None:
+            return ""
+        if node.failed is not None:
+            return f"interrupted: {node.failed.message}"
+        if node.finished is None:
+            return "" if running else "interrupted"
+        detail = escape(node.finished.detail)
+        return ENDINGS[node.finished.reason][0 if detail else 1].format(detail=detail)
+
+    def _read_settings(self, node: Node, upto: int) -> None:
+        """Marks the changes that came before token `upto` of the node; several between two tokens are one."""
+        while self._settings_seen < len(node.settings) and node.settings_at[self._settings_seen] <= upto:
+            self._newest = node.settings[self._settings_seen]
+            self._settings_seen += 1
+            if not self.tokens or self._drawn_with is None:
+                self._drawn_with = self._newest
+                continue
+            if self.marks and self.marks[-1].token == self.tokens:
+                self.marks.pop()
+            changed = changes(self._drawn_with, self._newest)
+            if changed:
+                text = f"{', '.join(changed)} at token {self.tokens}"
+                self.marks.append(Mark(self.length, self.tokens, text))

@@ -1,0 +1,87 @@
+"""Tables as aligned text; columns that do not fit are narrowed and their cells wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
+from termchat.tui.transcript.wrap import Wrapper
+
+FRAME = Ink("border")
+BAR: Run = (" │ ", FRAME)
+NARROWEST = 4
+
+
+class Cell(NamedTuple):
+    """A cell's runs, and "left", "right", "center" or ""."""
+
+    runs: tuple[Run, ...]
+    align: str
+
+
+def table_lines(rows: list[list[Cell]], width: int) -> Iterator[Line]:
+    """The lines of a table in `width` cells; the first row is its head."""
+    natural = [max(map(_width_of, column)) for column in zip_longest(*rows, fillvalue=Cell((), ""))]
+    room = width - len(BAR[0]) * (len(natural) - 1)
+    widths = _fitted(natural, room)
+    if sum(widths) > room:
+        yield from (line for row in rows for line in _in_one(row, width))
+        return
+    for number, row in enumerate(rows):
+        yield from _row(row, widths)
+        if number == 0:
+            yield Line((("─┼─".join("─" * size for size in widths), FRAME),))
+
+
+def _in_one(row: list[Cell], width: int) -> list[Line]:
+    """A row of a table that has too many columns for its width: one text, wrapped."""
+    wrapper = Wrapper(width)
+    for index, cell in enumerate(row):
+        for text, ink in (BAR, *cell.runs) if index else cell.runs:
+            wrapper.feed(text, ink)
+    return wrapper.lines
+
+
+def _width_of(cell: Cell) -> int:
+    return max(sum(cell_len(text) for text, _ in line.runs) for line in _wrapped(cell, 10_000))
+
+
+def _wrapped(cell: Cell, width: int) -> list[Line]:
+    wrapper = Wrapper(width)
+    for text, ink in cell.runs:
+        wrapper.feed(text, ink)
+    return wrapper.lines
+
+
+def _fitted(natural: list[int], room: int) -> list[int]:
+    """The columns' widths: the widest give way first."""
+    widths = [max(size, 1) for size in natural]
+    while sum(widths) > room and max(widths) > NARROWEST:
+        widest = max(widths)
+        second = max((size for size in widths if size < widest), default=NARROWEST)
+        count = widths.count(widest)
+        target = max(second, widest - max((sum(widths) - room) // count, 1), NARROWEST)
+        widths = [target if size == widest else size for size in widths]
+    return widths
+
+
+def _row(row: list[Cell], widths: list[int]) -> Iterator[Line]:
+    columns = [_wrapped(cell, size) for cell, size in zip(row, widths, strict=False)]
+    for parts in zip_longest(*columns, fillvalue=BLANK):
+        runs: list[Run] = []
+        for index, (part, size) in enumerate(zip(parts, widths, strict=False)):
+            if index:
+                runs.append(BAR)
+            left, right = _padding(size - sum(cell_len(text) for text, _ in part.runs), row[index].align)
+            runs += [(" " * left, Ink()), *part.runs, (" " * right, Ink())]
+        yield Line(tuple(run for run in runs if run[0]))
+
+
+def _padding(space: int, align: str) -> tuple[int, int]:
+    space = max(space, 0)
+    left = {"right": space, "center": space // 2}.get(align, 0)
+    return left, space - left

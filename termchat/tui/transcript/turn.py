@@ -1,0 +1,207 @@
+"""One turn of the chat: title, body and end as blocks, stacked."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Literal
+
+from textual.strip import Strip
+
+from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock, TitleBlock
+from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
+from termchat.tui.transcript.heights import Heights
+from termchat.tui.transcript.ink import Ink, Line, Paint, heat_of
+from termchat.tui.transcript.source import Part, Source
+
+Look = Literal["reading", "probability"]
+
+TEXT = Ink("text")
+USER_GROUND = "surface"
+TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
+
+
+class Turn:
+    """A turn, laid out for one width and look. Until `build` it is nothing but an estimated height.
+
+    Blocks before `_settled` never change again; whatever stands after them is looked at anew by `update`.
+    """
+
+    def __init__(self, parts: tuple[Part, ...], look: Look, width: int, *, first: bool) -> None:
+        self.parts = parts
+        self.first = first
+        self.built = False
+        self.blocks: list[Block] = []
+        self.heights = Heights()
+        self._look, self._width = look, width
+        self._source = Source(parts)
+        self._body: Body = PlainBody()
+        self._settled = 0
+        self._estimate = self._guess()
+
+    @property
+    def height(self) -> int:
+        """Its lines; an estimate as far as it is not laid out."""
+        return self.heights.total if self.built else self._estimate
+
+    def build(self, *, running: bool) -> None:
+        """Reads the turn and makes its blocks, without laying them out."""
+        if self.built:
+            return
+        self.built = True
+        user = self._source.role == "user"
+        ground = USER_GROUND if user else ""
+        if user or self._look == "probability":
+            self._body = PlainBody(ground=ground)
+        else:
+            self._body = ReadingBody()
+        self.blocks, self._settled = [self._title()], 1
+        self._read(running)
+        self._stack(0)
+
+    def resize(self, width: int) -> None:
+        """Another width: all heights are estimates again."""
+        self._width = width
+        if self.built:
+            self._stack(0)
+        else:
+            self._estimate = self._guess()
+
+    def update(self, paint: Paint, *, running: bool) -> int:
+        """Takes in what is new and lays it out; returns the first line that is not what it was."""
+        keep = min(self._settled, len(self.blocks))
+        title = self._source.title()
+        before: list[tuple[Line, Strip | None]] = []
+        if isinstance(self.blocks[0], TitleBlock) and self.blocks[0].said != title:
+            self.blocks[0] = self._title()
+            keep = 0
+        if keep > 1:
+            keep -= 1  # a mark may have come behind the last character of a block that was finished
+        for block in self.blocks[keep:]:
+            before += block.painted(paint)
+        self._read(running)
+        for block in self.blocks[keep:]:
+            block.lay(self._width)
+        self._stack(keep)
+        return self.heights.top(keep) + self._adopt(keep, before, paint)
+
+    def lay(self, top: int, bottom: int) -> bool:
+        """Lays out what stands on these lines; whether that changed the turn's height."""
+        height = self.heights.total
+        index = self.heights.at(top)
+        while index < len(self.blocks) and self.heights.top(index) < bottom:
+            if self.blocks[index].width != self._width:
+                self.blocks[index].lay(self._width)
+                self._stack(index)
+            index += 1
+        return self.heights.total != height
+
+    def lay_up(self, rows: int) -> None:
+        """Lays out its last lines, at least so many where there are."""
+        have = 0
+        for index in range(len(self.blocks) - 1, -1, -1):
+            if have >= rows:
+                break
+            self.blocks[index].lay(self._width)
+            have += len(self.blocks[index].lines)
+        self._stack(0)
+
+    def lay_some(self, enough: Callable[[], bool]) -> bool:
+        """Lays out blocks until it is enough; whether all are laid out."""
+        for block in reversed(self.blocks):
+            if block.width != self._width:
+                block.lay(self._width)
+                if enough():
+                    break
+        self._stack(0)
+        return all(block.width == self._width for block in self.blocks)
+
+    def is_laid(self, top: int, bottom: int) -> bool:
+        """Whether all that stands on these lines is laid out."""
+        first, last = self.heights.at(max(top, 0)), self.heights.at(bottom - 1)
+        return self.built and all(block.width == self._width for block in self.blocks[first : last + 1])
+
+    def find(self, y: int) -> tuple[Block, int]:
+        """The block on a line, and which of its lines that is."""
+        index = self.heights.at(y)
+        return self.blocks[index], y - self.heights.top(index)
+
+    def offset_at(self, y: int) -> int:
+        """The character that begins a line; a guess where nothing is laid out. -1 is the title."""
+        if not self.built:
+            return self._source.size * y // self._estimate if y > 1 else -1
+        block, line = self.find(y)
+        return block.offset_at(line, self._width)
+
+    def line_of(self, offset: int) -> int:
+        """The line that holds a character; its block gets laid out."""
+        index = max(bisect_right(self.blocks, offset, key=lambda block: block.start) - 1, 0)
+        self.blocks[index].lay(self._width)
+        self._stack(index)
+        return self.heights.top(index) + self.blocks[index].line_of(offset)
+
+    def _guess(self) -> int:
+        return self._source.size // max(self._width, 1) + 3
+
+    def _title(self) -> TitleBlock:
+        user = self._source.role == "user"
+        return TitleBlock(
+            self._source.title(),
+            TITLES[self._source.role],
+            gap=not self.first,
+            ground=USER_GROUND if user else "",
+        )
+
+    def _read(self, running: bool) -> None:
+        """Reads on, and puts new blocks in the place of those that were open."""
+        source, body = self._source, self._body
+        for text, probability in source.read():
+            if text:
+                body.feed(text, TEXT if probability is None else TEXT._replace(heat=heat_of(probability)))
+        done = source.done or not running
+        old_settled = self._settled
+        del self.blocks[self._settled :]
+        self.blocks += body.finished()
+        self._settled = len(self.blocks)
+        self.blocks += body.open(done=done)
+        if len(self.blocks) > 1 and self._look == "reading" and old_settled == 1:
+            self.blocks[1].gap = False
+        self._put_caret(old_settled, not done)
+        self._put_marks(max(old_settled - 1, 1))
+        ending = source.ending(running=running)
+        if ending:
+            self.blocks.append(EndingBlock(source.length, ending))
+
+    def _put_caret(self, since: int, wanted: bool) -> None:
+        if wanted and len(self.blocks) == self._settled:
+            self.blocks.append(TextBlock(self._source.length))
+        for block in self.blocks[since:]:
+            caret = wanted and block is self.blocks[-1]
+            if block.caret != caret:
+                block.caret, block.width = caret, 0
+
+    def _put_marks(self, since: int) -> None:
+        """Gives each block the marks that come after its first character and not after the next block's."""
+        marks = self._source.marks
+        for index in range(since, len(self.blocks)):
+            block = self.blocks[index]
+            begin = bisect_right(marks, block.start, key=lambda mark: mark.offset) if index > 1 else 0
+            end = len(marks)
+            if index + 1 < len(self.blocks):
+                end = bisect_right(marks, self.blocks[index + 1].start, key=lambda mark: mark.offset)
+            if tuple(block.marks) != tuple(marks[begin:end]):
+                block.marks, block.width = tuple(marks[begin:end]), 0
+
+    def _adopt(self, since: int, before: list[tuple[Line, Strip | None]], paint: Paint) -> int:
+        """Takes over the strips of lines that stayed; how many did, from the top."""
+        same = 0
+        for block in self.blocks[since:]:
+            for index, line in enumerate(block.lines):
+                if same >= len(before) or before[same][0] != line:
+                    return same
+                block.adopt(index, before[same][1], paint)
+                same += 1
+        return same
+
+    def _stack(self, since: int) -> None:
+        self.heights.replace(since, [block.height(self._width) for block in self.blocks[since:]])

@@ -1,0 +1,181 @@
+"""Text to lines of so many cells, as it comes: nothing that is behind the last word is looked at again.
+
+Lines break after spaces and on either side of an ideograph; a word too long for a line starts a line of its own and
+is broken. Spaces at the end of a line hang over its edge and are not drawn. A character and what continues it (accents,
+joiners, selectors) are never parted, wherever the tokens part them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from rich.cells import cell_len, get_character_cell_size, split_graphemes
+
+from termchat.text import sanitize
+from termchat.tui.transcript.ink import Ink, Line, Run
+
+TAB = 4
+_PIECE = re.compile(r"\n|\t| +|[^\n\t ]+")
+_IDEOGRAPHS = (
+    "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
+)
+_STARTS_NO_LINE = frozenset("、。，．・：；？！）］｝〕〉》」』】〙〗ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")
+_ENDS_NO_LINE = frozenset("（［｛〔〈《「『【〘〖")
+_JOINER = "\u200d"
+
+
+class Wrapper:
+    """Wraps runs fed one after the other. `first` and `rest` are put before the first and the other lines."""
+
+    def __init__(self, width: int, first: tuple[Run, ...] = (), rest: tuple[Run, ...] = (), ground: str = "") -> None:
+        self._rest, self._ground = rest, ground
+        self._indent = sum(cell_len(text) for text, _ in rest)
+        self._width = max(width, self._indent + 2)
+        self.closed: list[Line] = []
+        self.starts = [0]
+        """For each line, the open one included, how many characters were fed before it."""
+        self._line: list[Run] = list(first)
+        self._used = sum(cell_len(text) for text, _ in first)
+        self._word: list[Run] = []
+        self._word_width = 0
+        self._word_start = 0
+        self._fed = 0
+
+    def feed(self, text: str, ink: Ink) -> None:
+        """Adds foreign text; it is sanitised here."""
+        for found in _PIECE.finditer(text):
+            piece = found[0]
+            if piece == "\n":
+                self._end_word()
+                if ink.heat >= 0 and self._used < self._width:
+                    _add(self._line, " ", ink)
+                self._fed += 1
+                self._break(self._fed)
+            elif piece == "\t" or piece[0] == " ":
+                self._end_word()
+                size = len(piece) if piece != "\t" else TAB - (self._used - self._indent) % TAB
+                if (size := min(size, self._width - self._used)) > 0:
+                    _add(self._line, " " * size, ink)
+                    self._used += size
+                self._fed += len(piece)
+            else:
+                for part in (piece,) if piece.isascii() else filter(None, _ideograph().split(piece)):
+                    self._extend_word(sanitize(part), ink, parted=_is_parted(self._word, part))
+                    self._fed += len(part)
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines as they stand, the open one with its last word last."""
+        if not self._word:
+            return [*self.closed, self._make(self._line)]
+        if self._word_fits():
+            return [*self.closed, self._make(_joined(list(self._line), self._word))]
+        return [*self.closed, self._make(self._line), self._make(_joined(list(self._rest), self._word))]
+
+    @property
+    def line_starts(self) -> list[int]:
+        """For each of `lines`, how many characters were fed before it."""
+        return [*self.starts, self._word_start] if self._word and not self._word_fits() else self.starts
+
+    def copy(self) -> Wrapper:
+        """Another one that goes on from here."""
+        other = Wrapper(self._width, (), self._rest, self._ground)
+        other.closed, other.starts = list(self.closed), list(self.starts)
+        other._line, other._used = list(self._line), self._used
+        other._word, other._word_width, other._word_start = list(self._word), self._word_width, self._word_start
+        other._fed = self._fed
+        return other
+
+    def _extend_word(self, piece: str, ink: Ink, *, parted: bool) -> None:
+        if parted:
+            self._end_word()
+        if not self._word:
+            self._word_start = self._fed
+        _add(self._word, piece, ink)
+        self._word_width = (
+            self._word_width + len(piece) if piece.isascii() else sum(cell_len(text) for text, _ in self._word)
+        )
+        room = self._width - self._indent
+        if self._word_width > room:
+            self._fold(room)
+
+    def _fold(self, room: int) -> None:
+        """Puts a word that fits no line on lines of its own, but for its last part."""
+        if self._used > self._indent:
+            self._break(self._word_start)
+        word, self._word, used = self._word, [], 0
+        start = self._word_start
+        for text, ink in word:
+            for begin, end, size in split_graphemes(text)[0]:
+                if used + size > room:
+                    _joined(self._line, self._word)
+                    self._word = []
+                    self._break(start)
+                    self._word_start, used = start, 0
+                _add(self._word, text[begin:end], ink)
+                used += size
+                start += end - begin
+        self._word_width = used
+
+    def _end_word(self) -> None:
+        if not self._word:
+            return
+        if not self._word_fits():
+            self._break(self._word_start)
+        _joined(self._line, self._word)
+        self._used += self._word_width
+        self._word, self._word_width = [], 0
+
+    def _word_fits(self) -> bool:
+        return self._used + self._word_width <= self._width or self._used <= self._indent
+
+    def _break(self, start: int) -> None:
+        self.closed.append(self._make(self._line))
+        self.starts.append(start)
+        self._line, self._used = list(self._rest), self._indent
+
+    def _make(self, runs: list[Run]) -> Line:
+        return Line(tuple(runs), self._ground)
+
+
+@cache
+def _ideograph() -> re.Pattern[str]:
+    """Compiled when the first character outside ASCII comes."""
+    return re.compile(f"([{_IDEOGRAPHS}])")
+
+
+def _is_parted(word: list[Run], piece: str) -> bool:
+    """Whether a line may break between a word and the piece that follows it without a space."""
+    if not word or (word[-1][0].isascii() and piece.isascii()):
+        return False
+    last, first = word[-1][0][-1], piece[0]
+    if last in _ENDS_NO_LINE or first in _STARTS_NO_LINE or last == _JOINER or not get_character_cell_size(first):
+        return False
+    return _ideograph().match(last) is not None or _ideograph().match(first) is not None
+
+
+def _joined(line: list[Run], word: list[Run]) -> list[Run]:
+    for text, ink in word:
+        _add(line, text, ink)
+    return line
+
+
+def _add(runs: list[Run], text: str, ink: Ink) -> None:
+    """Adds a run; what continues the last character keeps that character's ink."""
+    if runs:
+        last, last_ink = runs[-1]
+        cut = len(text) if last_ink == ink else _continuation(last, text)
+        if cut:
+            runs[-1] = (last + text[:cut], last_ink)
+            text = text[cut:]
+    if text:
+        runs.append((text, ink))
+
+
+def _continuation(before: str, text: str) -> int:
+    """How many characters of `text` belong to the last character of `before`."""
+    size = 1 if before[-1:] == _JOINER else 0
+    while size < len(text) and not text[size].isascii() and not get_character_cell_size(text[size]):
+        size += 2 if text[size] == _JOINER else 1
+    return min(size, len(text))
