@@ -53,15 +53,6 @@ def test_the_heat_scale_fades_into_the_background(loaded: LoadedTheme) -> None:
     assert all(further > nearer for further, nearer in pairwise(distances))
 
 
-def test_warmth_follows_probability() -> None:
-    p = SHIPPED["dark"].palette
-    scale = [p.warmth(n / 100) for n in range(101)]
-    assert scale == sorted(scale)
-    assert set(scale) == set(range(len(p.heat)))
-    assert p.warmth(-1.0) == 0
-    assert p.warmth(1.5) == len(p.heat) - 1
-
-
 async def test_css_can_use_every_colour(tmp_path: Path) -> None:
     path = tmp_path / "odd.toml"
     path.write_text(DARK.replace('name = "dark"', 'name = "odd"').replace("#b9a0e6", "#010203"), "utf-8")

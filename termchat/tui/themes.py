@@ -52,11 +52,6 @@ class Palette(msgspec.Struct, frozen=True, kw_only=True):
     code_name: str
     heat: tuple[str, ...]
 
-    def warmth(self, probability: float) -> int:
-        """The index into `heat` of a probability; the square root spreads the improbable ones out."""
-        share = min(max(probability, 0.0), 1.0) ** 0.5
-        return min(int(share * len(self.heat)), len(self.heat) - 1)
-
 
 _COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name", "dark"))
 

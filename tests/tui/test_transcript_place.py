@@ -64,6 +64,20 @@ async def test_it_follows_the_end_only_while_the_reader_is_there() -> None:
         assert not any("↓ new" in line for line in screen(app))
 
 
+async def test_a_scroll_that_has_just_begun_is_not_undone_by_the_next_token() -> None:
+    chat = chat_of("Go")
+    node = reply(chat, "word\n\n" * 40)
+    app = Host(chat)
+    async with app.run_test(size=(40, 10)) as pilot:
+        await settled(pilot)
+        app.transcript.scroll_to(y=5, animate=True, duration=0.05)
+        node.add(token(len(node.tokens), "more\n\nlines"))
+        app.transcript.grew(node.number)
+        await pilot.pause(0.3)
+        assert not app.transcript.following
+        assert app.transcript.scroll_offset.y == 5
+
+
 async def test_scrolling_back_to_the_end_follows_again() -> None:
     app = Host(chat_of("Go", "word\n\n" * 40))
     async with app.run_test(size=(40, 10)) as pilot:
@@ -150,6 +164,17 @@ async def test_another_palette_repaints_and_moves_nothing() -> None:
         assert colors == {light.background}
 
 
+async def test_what_is_selected_is_painted_so() -> None:
+    app = Host(chat_of("Hello 狐狸 fox", "Hello bear"))
+    async with app.run_test(size=(60, 20)) as pilot:
+        app.screen.selections = {app.transcript: Selection(Offset(7, 1), Offset(9, 1))}
+        await pilot.pause()
+        plain = app.transcript.palette.surface
+        chosen = [segment.text for segment in app.transcript.render_line(1) if segment.style.bgcolor.name != plain]  # type: ignore[union-attr]
+        assert "".join(chosen) == "狐狸"
+        assert app.screen.get_selected_text() == "狐狸"
+
+
 async def test_selected_text_is_copied_without_the_margin() -> None:
     app = Host(chat_of("Hello fox", "Hello bear"))
     async with app.run_test(size=(60, 20)):
@@ -191,7 +216,7 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_token_costs_the_same_however_long_chat_and_reply_are(look: Look, laid_out: list[int]) -> None:
     chance = random.Random(1)
     spent = []
-    for turns, length in ((0, 5), (0, 100), (30, 5)):
+    for turns, length in ((0, 5), (0, 50), (12, 5)):
         chat = numbered_chat(turns)
         ask(chat, "Go")
         node = reply(chat, (PROSE * 4 + "\n\n") * length)

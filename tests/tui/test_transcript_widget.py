@@ -79,6 +79,17 @@ async def test_a_streaming_paragraph_is_shown_as_the_finished_one_will_be() -> N
                 assert shown == re.sub(r"\*\*|`", "", said)
 
 
+async def test_code_in_a_list_item_streams_as_code() -> None:
+    chat = chat_of("Go")
+    node = reply(chat)
+    app = Host(chat)
+    async with app.run_test(size=(60, 20)):
+        for piece in ("- item", "\n  ``", "`", "py", "\n", "  a =", " `b`", "\n  c"):
+            node.add(token(len(node.tokens), piece))
+            app.transcript.grew(node.number)
+        assert texts(app)[4:] == ["• item", "  py", "  a = `b`", "  c▌"]
+
+
 async def test_half_a_marker_does_not_flicker() -> None:
     chat = chat_of("Go")
     node = reply(chat)

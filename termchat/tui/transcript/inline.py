@@ -17,6 +17,7 @@ STEP = 256
 CODE = Ink("code")
 ADDRESS = Ink("muted")
 
+_FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
 _SENTENCE_END = re.compile(r"[.!?,;:] (?=\S)")
 
 _OPENS: dict[str, dict[str, bool | str]] = {
@@ -65,6 +66,8 @@ def mended(source: str) -> str:
     """The source of a paragraph that still streams, with the emphasis or code that is open at its end closed."""
     start = source.rfind("\n\n") + 1
     tail = source[start:].rstrip()
+    if _FENCE.search(source):
+        return source
     outside = tail.split("`")
     if len(outside) % 2 == 0:
         return source.rstrip().removesuffix("`") if tail.endswith("`") else source.rstrip() + "`"

@@ -102,6 +102,8 @@ class Transcript(ScrollView, can_focus=True):
         if changed is None:
             return
         top = self._top
+        if self.scroll_target_y < self.scroll_y:  # the reader has just begun to scroll up
+            self.following = False
         if self.following:
             self._move_to(max(self._document.height - self._rows, 0))
         else:
