@@ -20,7 +20,7 @@ from termchat.tui.screens.setup import Setup, SetupDialog
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines
+from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
@@ -127,7 +127,7 @@ class ChatScreen(Screen[None]):
         self._lay_out()
         if small:
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
-            self._small.show_lines([Line(((needs, Ink("warning")),))])
+            self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
         self.call_after_refresh(self._show_all)
 
     def paint_with(self, palette: Palette) -> None:
@@ -183,11 +183,17 @@ class ChatScreen(Screen[None]):
         if self._panels.display:
             self._panels.show_chat(chat, self._desk.tune)
         self._desk.show_keys(SITUATIONS[chat.phase])
-        self._queue.show_lines(queue_lines(chat.queue, self._queue.room))
+        self._queue.show_lines(queue_lines(chat.queue, self._room))
 
     def _show_slips(self) -> None:
-        room = self._desk.size.width if self.has_class("-alone") else self.query_one("#chat").size.width
-        self._notices.show_lines(notice_lines(self._told, room - 2, dead=self._chat.failure is not None))
+        self._notices.show_lines(notice_lines(self._told, self._room, dead=self._chat.failure is not None))
+        self._queue.show_lines(queue_lines(self._chat.queue, self._room))
+
+    @property
+    def _room(self) -> int:
+        """Cells of a line in the chat's column; those that are not shown yet do not know it."""
+        column = self._transcript if self._transcript.display else self._welcome
+        return (column.size.width or self.size.width) - 2
 
     def _show_all(self) -> None:
         self._show_state()

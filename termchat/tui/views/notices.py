@@ -29,8 +29,8 @@ def notice_lines(notices: Sequence[Notice], width: int, *, dead: bool = False) -
 
 def _notice(notice: Notice, width: int) -> list[Line]:
     ink = _INKS[notice.severity]
-    said = [(line, ink) for line in _wrapped(notice.message, width - 2)]
-    said += [(line, TEXT) for line in _wrapped(notice.hint, width - 2)]
+    said = [(line, ink) for line in wrapped(notice.message, width - 2)]
+    said += [(line, TEXT) for line in wrapped(notice.hint, width - 2)]
     return [_barred(line, shade, ink) for line, shade in said]
 
 
@@ -56,7 +56,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     if chat.conversation.system:
         what.append(f"System prompt: {chat.conversation.system}")
     lines = [BLANK, Line((("A new chat", STRONG),)), BLANK]
-    lines += [Line(((line, TEXT),)) for text in what for line in _wrapped(text, width)]
+    lines += [Line(((line, TEXT),)) for text in what for line in wrapped(text, width)]
     lines.append(BLANK)
     for key, does in (
         (_KEY["tune"], "turn the knobs of the decoding chain, also while a reply streams"),
@@ -68,7 +68,8 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     return lines
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int) -> list[str]:
+    """Foreign text on a few lines; what does not fit them is cut."""
     lines = textwrap.wrap(sanitize(text, keep=""), max(width, 10))
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES - 1 :] = [lines[_MOST_LINES - 1] + " …"]

@@ -14,7 +14,6 @@ _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")
 _GAUGE = 8
 _BAR = 10
-_ENDS = {"length": "max tokens reached", "stop": "stop sequence", "user": "stopped", "context": "context full"}
 
 
 def context_used(conversation: Conversation) -> int:
@@ -61,16 +60,10 @@ def _decoding(chat: Chat) -> list[Run]:
     return [("● ", Ink("success")), ("writing", TEXT), (f" {rate:.0f} t/s" if rate else "", MUTED)]
 
 
-def _idle(chat: Chat) -> list[Run]:
-    finished = chat.live.finished
-    why = _ENDS.get(finished.reason, "") if finished else ""
-    return [(f"{why} · " if why else "", Ink("warning")), ("ready", MUTED)]
-
-
 _STATES: dict[str, Callable[[Chat], list[Run]]] = {
     "no model": lambda _: [("no model", Ink("warning"))],
     "loading": _loading,
-    "idle": _idle,
+    "idle": lambda _: [("ready", MUTED)],
     "rendering": lambda _: [("reading", MUTED)],
     "prefill": _prefill,
     "decoding": _decoding,

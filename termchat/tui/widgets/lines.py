@@ -20,13 +20,13 @@ _ANY = Color(0, 0, 0)
 class Row(Horizontal):
     """Widgets beside each other that cover it; hidden itself, since Textual would draw all of it below them, every frame."""
 
-    DEFAULT_CSS = "Row, Column > Row { visibility: hidden; } Row > * { visibility: visible; }"
+    DEFAULT_CSS = "Row, Row > Column { visibility: hidden; } Row > * { visibility: visible; }"
 
 
 class Column(Vertical):
     """Widgets below each other, likewise."""
 
-    DEFAULT_CSS = "Column, Row > Column { visibility: hidden; } Column > * { visibility: visible; }"
+    DEFAULT_CSS = "Column, Column > Row { visibility: hidden; } Column > * { visibility: visible; }"
 
 
 class LinesView(Widget):

@@ -1,0 +1,494 @@
+"""The app on a fake engine: what a person types and what then stands on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
+from termchat.tui.app import TermchatApp
+from termchat.tui.terminal import Answers
+from termchat.tui.transcript import Transcript
+from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.panels import Panels
+from tests.tui.fake_engine import FakeEngine
+
+SPEC = ModelSpec("/tiny.gguf", "tiny")
+
+
+class Desktop:
+    """An app that runs, and what it stands on."""
+
+    def __init__(self, app: TermchatApp, engine: FakeEngine, pilot: Pilot[None]) -> None:
+        self.app, self.engine, self.pilot, self.chat = app, engine, pilot, app.chat
+
+    @property
+    def text(self) -> str:
+        """What the screen shows."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in strips)
+
+    @property
+    def composer(self) -> Composer:
+        return self.app.query_one(Composer)
+
+    async def type(self, text: str, *keys: str) -> None:
+        """Types a text, then presses keys."""
+        await self.pilot.press(*({" ": "space", ".": "full_stop"}.get(c, c) for c in text), *keys)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Lets the app take in what the engine said."""
+        for _ in range(3):
+            self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
+            await self.pilot.pause()
+
+    async def sent(self, text: str, *pieces: str) -> None:
+        """A message is sent and the reply has begun."""
+        await self.type(text, "enter")
+        self.engine.say(*pieces)
+        await self.settle()
+
+
+@asynccontextmanager
+async def desktop(
+    size: tuple[int, int] = (120, 40), *, spec: ModelSpec | None = SPEC, loads: bool = True, **options: object
+) -> AsyncIterator[Desktop]:
+    engine = FakeEngine(loads=loads)
+    app = TermchatApp(Chat(engine, Tuning(seed=1)), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
+    async with app.run_test(size=size) as pilot:
+        desk = Desktop(app, engine, pilot)
+        await desk.settle()
+        yield desk
+
+
+# --- the first frame -------------------------------------------------------------------------------------------------
+
+
+async def test_a_text_sent_while_the_model_loads_is_shown_as_queued_and_sent_when_it_is_there() -> None:
+    async with desktop(loads=False) as desk:
+        desk.engine.load_up_to(0.4)
+        await desk.type("hello there", "enter")
+        assert "loading" in desk.text
+        assert "40%" in desk.text
+        assert "queued  hello there" in desk.text
+        desk.engine.load_up_to(1.0)
+        await desk.settle()
+        desk.engine.say("Hi", " you")
+        await desk.settle()
+        assert "queued" not in desk.text
+        assert "hello there" in desk.text
+        assert "Hi you" in desk.text
+
+
+async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn() -> None:
+    drawn: list[bool] = []
+
+    class Watched(FakeEngine):
+        def send(self, command: object) -> int:
+            drawn.append(bool(app.screen._compositor.visible_widgets) and app.screen.size.width > 0)
+            return super().send(command)  # type: ignore[arg-type]
+
+    engine = Watched()
+    app = TermchatApp(Chat(engine), SPEC, theme="dark")
+    async with app.run_test() as pilot:
+        await pilot.pause()
+    assert drawn == [True]
+
+
+async def test_without_a_model_the_screen_says_what_to_do() -> None:
+    notice = Notice("no model was found", "pip install 'termchat[smollm2]' \x1b[31m", "error")
+    async with desktop(spec=None, notices=[notice]) as desk:
+        assert "no model was found" in desk.text
+        assert "pip install 'termchat[smollm2]' ␛[31m" in desk.text
+        assert not [command for command in desk.engine.commands if isinstance(command, Load)]
+        await desk.type("still works")
+        assert desk.composer.text == "still works"
+
+
+# --- the chat --------------------------------------------------------------------------------------------------------
+
+
+async def test_sending_streaming_and_the_end_of_a_reply() -> None:
+    async with desktop() as desk:
+        await desk.sent("tell me", "Once", " upon")
+        assert desk.composer.text == ""
+        assert "Once upon" in desk.text
+        assert "writing" in desk.text
+        desk.engine.say(" a time.")
+        desk.engine.end()
+        await desk.settle()
+        assert "Once upon a time." in desk.text
+        assert "ready" in desk.text
+
+
+async def test_keys_in_one_burst_are_taken_in_order() -> None:
+    async with desktop() as desk:
+        for key in ("a", "b", "enter", "c"):
+            desk.app.simulate_key(key)
+        await desk.settle()
+        assert [text for role, text in desk.chat.conversation.turns() if role == "user"] == ["ab"]
+        assert desk.composer.text == "c"
+
+
+async def test_a_newline_is_not_sent() -> None:
+    async with desktop() as desk:
+        await desk.type("a", "ctrl+j", "b", "shift+enter", "c")
+        assert desk.composer.text == "a\nb\nc"
+        assert not desk.engine.generated
+
+
+async def test_enter_while_a_reply_streams_queues_and_the_next_reply_follows() -> None:
+    async with desktop() as desk:
+        await desk.sent("one", "first")
+        await desk.type("two", "enter")
+        assert "+1 queued" in desk.text
+        desk.engine.end()
+        await desk.settle()
+        desk.engine.say("second")
+        await desk.settle()
+        assert "second" in desk.text
+        assert "queued" not in desk.text
+
+
+async def test_escape_closes_the_innermost_thing_before_it_stops_the_reply() -> None:
+    async with desktop((80, 24)) as desk:
+        await desk.sent("go", "on", " and")
+        await desk.type("", "ctrl+b")
+        await desk.type("", "ctrl+t", "1")
+        assert "TUNE" in desk.text
+        await desk.type("", "escape")  # what was typed
+        assert "TUNE" in desk.text
+        await desk.type("", "escape")  # TUNE
+        assert "TUNE" not in desk.text
+        assert "CHAIN" in desk.text
+        await desk.type("", "escape")  # the drawer
+        assert "CHAIN" not in desk.text
+        assert desk.chat.busy
+        await desk.type("", "escape")
+        assert not desk.chat.busy
+        assert isinstance(desk.engine.commands[-1], Cancel)
+        assert "on and" in desk.text
+
+
+async def test_regenerate_continue_and_new() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "first")
+        desk.engine.end("user")
+        await desk.settle()
+        await desk.type("", "ctrl+o")
+        assert desk.engine.generated[-1].done == 1
+        desk.engine.say(" more")
+        desk.engine.end()
+        await desk.settle()
+        assert "first more" in desk.text
+        await desk.type("", "ctrl+r")
+        desk.engine.say("another")
+        desk.engine.end()
+        await desk.settle()
+        assert "another" in desk.text
+        assert "first more" not in desk.text
+        await desk.type("", "ctrl+n")
+        assert "another" not in desk.text
+        assert "A new chat" in desk.text
+
+
+async def test_a_turn_that_does_not_fit_comes_back_to_the_composer() -> None:
+    async with desktop() as desk:
+        desk.engine.prompt = [1] * 2050
+        await desk.type("too much", "enter")
+        await desk.settle()
+        assert desk.composer.text == "too much"
+        assert "the prompt has 2050 tokens, the context 2048" in desk.text
+
+
+async def test_ctrl_c_stops_then_asks_then_quits() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "on")
+        await desk.type("", "ctrl+c")
+        assert not desk.chat.busy
+        await desk.type("", "ctrl+c")
+        assert "press Ctrl+C again to quit" in desk.text
+        await desk.type("", "ctrl+c")
+        assert desk.engine.closed
+        assert desk.app.return_code == 0
+
+
+async def test_ctrl_c_copies_what_is_selected() -> None:
+    async with desktop() as desk:
+        await desk.type("copy me")
+        desk.composer.select_all()
+        await desk.type("", "ctrl+c")
+        assert desk.app.clipboard == "copy me"
+        assert "again to quit" not in desk.text
+
+
+async def test_the_chat_scrolls_while_the_composer_has_the_keyboard() -> None:
+    async with desktop((80, 24)) as desk:
+        await desk.sent("go", *[f"line {n}\n\n" for n in range(60)])
+        assert "line 59" in desk.text
+        await desk.type("", "pageup")
+        assert "line 59" not in desk.text
+        desk.engine.say("later")
+        await desk.settle()
+        assert "later" not in desk.text
+        await desk.type("", "ctrl+end")
+        assert "later" in desk.text
+
+
+async def test_the_look_changes_and_changes_back() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "some", " **text**")
+        transcript = desk.app.query_one(Transcript)
+        await desk.type("", "ctrl+l")
+        assert transcript.look == "probability"
+        assert "**text**" in desk.text
+        await desk.type("", "ctrl+l")
+        assert transcript.look == "reading"
+        assert "**text**" not in desk.text
+
+
+# --- knobs -----------------------------------------------------------------------------------------------------------
+
+
+async def test_tune_turns_a_knob_in_mid_reply_and_leaves_the_composer_alone() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "a")
+        await desk.type("half a th")
+        desk.composer.move_cursor((0, 4))
+        await desk.type("", "ctrl+t", "t", "1", "full_stop", "2", "enter")
+        adjusted = [command for command in desk.engine.commands if isinstance(command, Adjust)]
+        assert [command.samplers.temperature for command in adjusted] == [1.2]
+        desk.engine.say("b")
+        await desk.settle()
+        assert "temperature 0.8 → 1.2 at token 1" in desk.text
+        await desk.type("", "escape")
+        assert (desk.composer.text, desk.composer.cursor_location) == ("half a th", (0, 4))
+        await desk.type("X")
+        assert desk.composer.text == "halfX a th"
+
+
+async def test_tune_opens_on_the_last_knob_and_shows_errors_in_place() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+t", "k", "escape", "ctrl+t")
+        assert "TUNE   top_k" in desk.text
+        await desk.type("", "minus", "1", "enter")
+        assert "top_k must be a whole number from 0" in desk.text
+        assert desk.chat.tuning.top_k == 40
+
+
+async def test_stop_sequences_are_edited_in_one_line() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+t", "s", "enter")
+        await desk.type("", "backslash", "n", "6", "enter")
+        assert desk.chat.tuning.stop == ("\n6",)
+        assert '"\\n6"' in desk.text
+        await desk.type("", "escape", "escape")
+        assert desk.app.focused is desk.composer
+
+
+async def test_turning_a_knob_while_idle_shows_a_preview() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "a", "b")
+        desk.engine.end()
+        await desk.settle()
+        assert "PREVIEW" not in desk.text
+        await desk.type("", "ctrl+t", "m", "right")
+        assert "PREVIEW" in desk.text
+        assert "entropy 7.25 bit" in desk.text
+
+
+# --- dialogs ---------------------------------------------------------------------------------------------------------
+
+
+async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Path) -> None:
+    saved: list[Path] = []
+
+    def save(path: Path) -> None:
+        if path.stem == "bad":
+            raise OSError("no space left \x1b[2J")
+        saved.append(path)
+
+    async with desktop(save=save) as desk:
+        (tmp_path / "there.md").write_text("old")
+
+        async def answer(path: Path) -> None:
+            desk.app.screen.query_one("Input").value = str(path)  # type: ignore[attr-defined]
+            await desk.type("", "enter")
+
+        await desk.type("", "ctrl+s")
+        assert "chat.md" in desk.text
+        await answer(tmp_path / "x.txt")
+        assert "must end in .md or .jsonl" in desk.text
+        await answer(tmp_path / "bad.md")
+        assert "no space left ␛[2J" in desk.text
+        await answer(tmp_path / "there.md")
+        assert "Enter again replaces it" in desk.text
+        await desk.type("", "enter")
+        assert saved == [tmp_path / "there.md"]
+        assert "saved" in desk.text
+
+
+async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() -> None:
+    async with desktop() as desk:
+        await desk.type("", "f2")
+        await desk.type("be brief", "enter")
+        assert (desk.chat.conversation.system, desk.chat.conversation.raw) == ("be brief", False)
+        assert "System prompt: be brief" in desk.text
+        await desk.type("", "f2", "tab", "space", "shift+tab", "enter")
+        assert desk.chat.conversation.raw
+        assert "Raw completion" in desk.text
+
+
+async def test_the_palette_lists_everything_and_does_it() -> None:
+    async with desktop() as desk:
+        commands = {command.title: command for command in desk.app.get_system_commands(desk.app.screen)}
+        for title in ("Tune", "Save transcript", "New chat", "Quit", "Theme light", "System prompt and raw mode"):
+            assert title in commands
+        await desk.type("", "ctrl+p")
+        await desk.pilot.pause(0.2)
+        assert "Save transcript" in desk.text
+        await desk.type("", "escape")
+        callback: Callable[[], object] = commands["Theme light"].callback
+        callback()
+        await desk.settle()
+        assert desk.app.theme == "light"
+
+
+async def test_a_key_can_be_remapped_and_the_key_line_says_so() -> None:
+    async with desktop(keymap={"tune": "f9", "send": "f5"}) as desk:
+        assert "F9 tune" in desk.text
+        assert "F5 send" in desk.text
+        await desk.type("", "f9")
+        assert "TUNE" in desk.text
+        await desk.type("", "escape")
+        await desk.type("hi", "f5")
+        assert next(text for _, text in desk.chat.conversation.turns()) == "hi"
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_under_a_hundred_columns_the_panels_are_a_drawer() -> None:
+    async with desktop((80, 24)) as desk:
+        panels = desk.app.query_one(Panels)
+        assert not panels.display
+        await desk.type("", "ctrl+b")
+        assert panels.display
+        await desk.type("", "ctrl+b", "ctrl+t")
+        assert panels.display
+        await desk.type("", "escape")
+        assert not panels.display
+
+
+async def test_a_terminal_that_is_too_small_says_so_and_comes_back_in_mid_reply() -> None:
+    async with desktop((120, 40)) as desk:
+        await desk.sent("go", "before")
+        await desk.pilot.resize_terminal(39, 11)
+        await desk.settle()
+        assert " ".join(desk.text.split()) == "terminal too small (39x11), needs 40x12"
+        desk.engine.say(" after")
+        await desk.settle()
+        await desk.pilot.resize_terminal(40, 12)
+        await desk.settle()
+        assert "before after" in desk.text
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (100, 30), (120, 40), (200, 60)])
+async def test_every_line_fits_at_every_size(size: tuple[int, int]) -> None:
+    async with desktop(size) as desk:
+        await desk.sent("go", "word ", "word ")
+        await desk.type("", "ctrl+t")
+        lines = desk.app.screen._compositor.render_strips()
+        assert {strip.cell_length for strip in lines} == {size[0]}
+        assert "CHAIN" in desk.text
+        assert "TUNE" in desk.text
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_dead_engine_is_noticed_while_idle_and_one_key_starts_it_again() -> None:
+    async with desktop() as desk:
+        desk.engine.die()
+        await asyncio.sleep(0.2)  # nobody calls tick: the descriptor wakes the screen
+        await desk.pilot.pause()
+        assert "ended by SIGKILL" in desk.text
+        assert "Ctrl+O starts the engine again" in desk.text
+        await desk.type("", "ctrl+o")
+        assert "SIGKILL" not in desk.text
+        assert "ready" in desk.text
+
+
+async def test_a_death_in_mid_reply_keeps_the_text_and_goes_on_from_the_same_token() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "one", " two")
+        desk.engine.die()
+        await desk.settle()
+        assert "one two" in desk.text
+        await desk.type("", "ctrl+o")
+        assert desk.engine.generated[-1].done == 2
+        desk.engine.say(" three")
+        await desk.settle()
+        assert "one two three" in desk.text
+
+
+async def test_a_signal_ends_the_engine_then_closes_the_store_and_names_itself_in_the_code() -> None:
+    order: list[bool] = []
+    async with desktop(close=lambda: order.append(engine_closed())) as desk:
+
+        def engine_closed() -> bool:
+            return desk.engine.closed
+
+        await desk.sent("go", "on")
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.1)
+    assert order == [True]
+    assert desk.app.return_code == 128 + signal.SIGTERM
+
+
+async def test_what_is_pasted_is_drawn_with_marks_and_sent_as_it_is() -> None:
+    async with desktop() as desk:
+        desk.composer.insert("a\x1b[31mb\u202ec")
+        await desk.settle()
+        assert "a␛[31mb\N{REPLACEMENT CHARACTER}c" in desk.text
+        await desk.type("", "enter")
+        assert "\x1b" not in desk.text
+        assert next(text for _, text in desk.chat.conversation.turns()) == "a\x1b[31mb\u202ec"
+
+
+# --- the terminal ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "dark"),
+    [
+        ("\x1b]11;rgb:1515/1717/1c1c\x1b\\", True),
+        ("\x1b]11;rgb:fb/fa/f7\x07", False),
+        ("\x1b]11;rgba:0/0/0/f\x07", True),
+    ],
+)
+def test_the_terminals_answer_is_taken_out_of_what_is_typed_however_it_is_cut(answer: str, dark: bool) -> None:
+    typed = f"ab{answer}cd"
+    for cut in range(len(typed) + 1):
+        answers = Answers()
+        assert answers.take(typed[:cut]).rstrip("\x1b") + answers.take(typed[cut:]) in ("abcd", "ab\x1bcd") or cut == 3
+        if cut != 3:
+            assert answers.dark is dark
+
+
+def test_what_only_begins_like_an_answer_is_typed_after_all() -> None:
+    answers = Answers()
+    assert answers.take("x\x1b]") == "x"
+    assert answers.rest() == "\x1b]"
+    assert answers.take("y") == "y"
+    assert answers.dark is None

@@ -1,0 +1,278 @@
+"""The panels' rows and what TUNE's keys do, without a screen."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from termchat.chat.changes import Notice
+from termchat.chat.live import Live
+from termchat.chat.service import Chat
+from termchat.decoding.records import Candidate, Prefill, Stage, Token
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.engine.port import ModelSpec
+from termchat.tui import keys
+from termchat.tui.transcript.ink import Line
+from termchat.tui.tune import BY_KEY, Tune
+from termchat.tui.views.candidates import candidate_lines
+from termchat.tui.views.chain import chain_lines
+from termchat.tui.views.hints import key_line, tune_line
+from termchat.tui.views.marks import bar, count, percent, sparkline
+from termchat.tui.views.notices import notice_lines, queue_lines
+from termchat.tui.views.status import context_used, header_line
+from termchat.tui.views.timing import timing_lines
+from tests import made_records
+from tests.tui.fake_engine import FakeEngine, replaced
+
+SPEC = ModelSpec("/tiny.gguf", "tiny")
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [line.text.rstrip() for line in lines]
+
+
+def candidate(token_id: int, text: str, probability: float, removed_by: str | None = None) -> Candidate:
+    return Candidate(token_id, text, 18.2 - token_id, math.log(0.31 / (token_id + 1)), probability, 0.75, removed_by)
+
+
+def step(**fields: object) -> Token:
+    return replaced(made_records.token(0, b"x", "x"), **fields)
+
+
+def live_with(token: Token) -> Live:
+    live = Live()
+    live.add(token)
+    return live
+
+
+def idle_chat(engine: FakeEngine) -> Chat:
+    chat = Chat(engine, Tuning(seed=1))
+    chat.load(SPEC)
+    chat.pump()
+    return chat
+
+
+# --- marks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fraction", "filled"), [(0.0, 0), (0.001, 1), (0.5, 5), (1.0, 10), (3.0, 10)])
+def test_a_bar_shows_whatever_is_above_zero_and_never_overflows(fraction: float, filled: int) -> None:
+    (full, _), (rest, _) = bar(fraction, 10)
+    assert (len(full), len(full + rest)) == (filled, 10)
+
+
+def test_a_sparkline_has_the_newest_at_the_right_and_the_highest_at_full_height() -> None:
+    assert sparkline([1, 2, 8, 4], 3) == "▃█▅"
+    assert sparkline([8], 3) == "  █"
+    assert sparkline([], 2) == "  "
+
+
+def test_numbers_are_short() -> None:
+    assert [count(n) for n in (9999, 12_400, 131_072)] == ["9999", "12.4k", "131k"]
+    assert [percent(p) for p in (0.0, 0.0004, 0.31, 1.0)] == ["0.0%", "<0.1%", "31.0%", "100.0%"]
+
+
+# --- the chain -------------------------------------------------------------------------------------------------------
+
+
+def test_the_chain_has_a_line_per_knob_with_value_and_survivors_after_its_stage() -> None:
+    token = step(stages=[Stage("penalties", 49152), Stage("top_k", 40), Stage("min_p", 4), Stage("temperature", 4)])
+    lines = texts(chain_lines(Tuning(temperature=1.2, stop=("\n6.",), max_tokens=512), token, 43))
+    assert len(lines) == 1 + len(KNOBS)
+    by_label = {line[2:11].strip(): line for line in lines[1:]}
+    assert by_label["top_k"].endswith(" 40")
+    assert by_label["presence"].endswith("49152")  # the last knob of the penalties
+    assert not by_label["repeat"].endswith("49152")
+    assert "1.2" in by_label["temp"]
+    assert '"\\n6."' in by_label["stop"]
+    assert "512" in by_label["max"]
+    assert "fresh" in by_label["seed"]
+
+
+def test_the_knob_that_tune_is_on_stands_out_and_shows_what_is_typed() -> None:
+    lines = chain_lines(Tuning(), None, 43, selected="top_p", typed="0.9")
+    chosen = [line for line in lines if line.ground == "panel"]
+    assert [line.text.rstrip() for line in chosen] == ["p top_p    0.9▏"]
+
+
+@pytest.mark.parametrize("width", [20, 43, 60])
+def test_no_line_of_the_chain_is_wider_than_the_panel(width: int) -> None:
+    tuning = Tuning(stop=("a very long stop sequence that fits no panel at all",), seed=2**53 - 1)
+    assert all(len(line.text) <= width for line in chain_lines(tuning, step(), width) if width >= 30)
+
+
+# --- candidates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_shows_logit_both_probabilities_and_the_dice() -> None:
+    token = step(
+        id=1, candidates=[candidate(0, " hungry", 0.56), candidate(1, " old", 0.44), candidate(2, "x", 0, "min_p")]
+    )
+    _, first, drawn, cut = texts(candidate_lines(live_with(token), 43, 10))
+    assert first.split() == ["·hungry", "18.2", "31.0%", "56.0%"]
+    assert drawn.split() == ["·old", "17.2", "15.5%", "44.0%", "●"]
+    assert cut.split() == ["x", "16.2", "10.3%", "cut", "min_p"]
+
+
+def test_the_drawn_token_is_shown_even_where_there_is_no_room_for_its_rank() -> None:
+    token = step(id=9, candidates=[candidate(i, f"t{i}", 0.1) for i in range(10)])
+    lines = texts(candidate_lines(live_with(token), 43, 3))
+    assert [line.split()[0] for line in lines[1:]] == ["t0", "t1", "t9"]
+    assert lines[-1].endswith("●")
+
+
+def test_a_wide_panel_shows_the_noise() -> None:
+    token = step(id=0, candidates=[candidate(0, "a", 1.0)])
+    narrow, wide = (texts(candidate_lines(live_with(token), width, 3))[1] for width in (43, 56))
+    assert "+0.75" not in narrow
+    assert "+0.75" in wide
+
+
+def test_a_preview_is_marked_and_says_when_it_was_recomputed() -> None:
+    live = live_with(step())
+    live.preview = step()
+    assert texts(candidate_lines(live, 43, 1))[0].startswith("PREVIEW ")
+    assert "recomputed" not in texts(candidate_lines(live, 43, 1))[0]
+    live.preview_recomputed = True
+    assert texts(candidate_lines(live, 43, 1))[0].startswith("PREVIEW recomputed")
+
+
+def test_foreign_text_in_candidates_and_errors_is_shown_as_marks() -> None:
+    token = step(id=0, candidates=[candidate(0, "\x1b]52;c;x\x07\u202e", 1.0)])
+    shown = "".join(texts(candidate_lines(live_with(token), 43, 3)))
+    shown += "".join(texts(notice_lines([Notice("bad \x1b[31m\x9b", "\u202ehint\nhint", "error")], 60)))
+    shown += "".join(texts(queue_lines(["two\nlines \x1b[2J"], 60)))
+    assert "␛" in shown
+    assert not set("\x1b\x07\x9b\u202e\n") & set(shown)
+
+
+# --- timing and header -----------------------------------------------------------------------------------------------
+
+
+def test_timing_shows_rates_from_the_engines_own_times() -> None:
+    live = Live()
+    live.prefill = Prefill(410, 310, [50, 50], 500.0)
+    live.ttft_ms = 84.4
+    for _ in range(5):
+        live.add(step(decode_us=9000, sample_us=1000, entropy=3.9, p_end=0.002))
+    shown = "\n".join(texts(timing_lines(live, 43)))
+    for part in ("entropy 3.90 bit", "p(end) 0.20%", "TTFT 84 ms", "prefill 200 t/s", "310 reused", "decode 100 t/s"):
+        assert part in shown
+    assert "sampling 10%" in shown
+    assert all(len(line.text) <= 43 for line in timing_lines(live, 43))
+
+
+def test_the_header_keeps_what_matters_most_where_there_is_little_room() -> None:
+    chat = idle_chat(FakeEngine())
+    chat.conversation.title = "fox and bear"
+    wide, narrow = header_line(chat, 120).text, header_line(chat, 60).text
+    for part in ("termchat", "tiny Q4_1", "cpu, 2 threads", "0/2048", "fox and bear", "ready"):
+        assert part in wide
+    assert "0/2048" in narrow
+    assert "ready" in narrow
+    assert "fox" not in narrow
+    assert len(narrow) <= 60
+
+
+def test_the_context_gauge_counts_the_path_and_not_the_branches() -> None:
+    engine = FakeEngine()
+    chat = idle_chat(engine)
+    chat.send("hi")
+    chat.pump()
+    chat.pump()
+    engine.say("a", "b")
+    engine.end()
+    chat.pump()
+    assert context_used(chat.conversation) == len(chat.conversation.ids()) == 5
+    chat.regenerate()
+    chat.pump()
+    engine.say("c")
+    chat.pump()
+    assert context_used(chat.conversation) == 4
+
+
+def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
+    idle, busy = (key_line(situation, {}, 130).text for situation in ("idle", "busy"))
+    assert "Enter send" in idle
+    assert "Enter queue" in busy
+    assert "Esc stop" in busy
+    assert "Esc" not in idle
+    assert "F9 tune" in key_line("idle", {"tune": "f9"}, 130).text
+    assert "Ctrl+Q quit" in key_line("idle", {}, 40).text  # the way out is always there
+    assert "Ctrl+O restart and go on" in key_line("failed", {}, 80).text
+
+
+def test_every_key_has_its_own_id_key_and_help() -> None:
+    table = [*keys.COMPOSER, *keys.CHAT, *keys.APP]
+    names = [name for key in table for name in key.keys.split(",")]
+    assert len(set(names)) == len(names)
+    assert len({key.id for key in table}) == len(table)
+    assert all(key.help and key.binding.tooltip == key.help for key in table)
+
+
+# --- TUNE ------------------------------------------------------------------------------------------------------------
+
+
+def pressed(tune: Tune, *names: str) -> None:
+    for name in names:
+        tune.press({".": "full_stop", "-": "minus"}.get(name, name), name if len(name) == 1 else None)
+
+
+def test_letters_pick_arrows_move_and_undo_goes_all_the_way_back() -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "k", "right", "right", "t", "left", "shift+right")
+    assert (chat.tuning.top_k, chat.tuning.temperature) == (42, 1.0)
+    pressed(tune, "z", "z", "z")
+    assert (chat.tuning.top_k, chat.tuning.temperature) == (41, 0.8)
+    pressed(tune, "z", "z")
+    assert (chat.tuning, tune.error) == (Tuning(seed=1), "nothing to undo")
+
+
+def test_a_typed_value_counts_when_it_is_accepted_and_a_bad_one_says_the_range() -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "p", "0", ".", "5")
+    assert (tune.typed, chat.tuning.top_p) == ("0.5", 0.95)
+    pressed(tune, "enter")
+    assert (tune.typed, chat.tuning.top_p) == (None, 0.5)
+    pressed(tune, "7", "enter")
+    assert "top_p must be a number from 0 to 1" in tune.error
+    assert chat.tuning.top_p == 0.5
+    assert "from 0 to 1" in tune_line(tune, 120).text
+    assert tune.back()
+    assert not tune.back()
+
+
+def test_off_and_default() -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "m", "x")
+    assert chat.tuning.min_p == 0.0
+    pressed(tune, "d")
+    assert chat.tuning.min_p == 0.05
+    pressed(tune, "i", "x")
+    assert chat.tuning.seed is None
+    pressed(tune, "right")
+    assert "type a number" in tune.error
+
+
+def test_stop_sequences_are_added_with_escapes_and_removed_by_name() -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    tune.toggle_stop("\\n6.")
+    tune.toggle_stop("END")
+    assert chat.tuning.stop == ("\n6.", "END")
+    tune.toggle_stop("\\n6.")
+    assert chat.tuning.stop == ("END",)
+    tune.select("stop")
+    pressed(tune, "x")
+    assert chat.tuning.stop == ()
+    pressed(tune, "z")
+    assert chat.tuning.stop == ("END",)
+
+
+def test_no_knobs_letter_is_a_command_of_tune() -> None:
+    assert len(BY_KEY) == len(KNOBS)
+    assert not set(BY_KEY) & set(Tune._COMMANDS)
