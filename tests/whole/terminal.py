@@ -1,0 +1,163 @@
+"""A terminal in a test: the whole program in a pty, its bytes kept, its screen read by pyte."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+
+import pyte
+
+KEYS = {
+    "enter": "\r", "esc": "\x1b", "left": "\x1b[D", "right": "\x1b[C", "up": "\x1b[A", "down": "\x1b[B",
+    "shift+right": "\x1b[1;2C", "pageup": "\x1b[5~", "ctrl+end": "\x1b[1;5F", "tab": "\t", "backspace": "\x7f",
+} | {f"ctrl+{letter}": chr(ord(letter) - 96) for letter in "abcdefghijklmnopqrstuvwxyz"}  # fmt: skip
+
+
+class Terminal:
+    """`termchat` with its own home, in a terminal of some size."""
+
+    def __init__(self, home: Path, *args: str, columns: int = 120, rows: int = 40, **variables: str) -> None:
+        self.home = home
+        self.output = bytearray()
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self._main, side = os.openpty()
+        self._set_size(side, columns, rows)
+
+        def own_terminal() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "termchat", *args],
+            stdin=side, stdout=side, stderr=side, env=environment(home, variables),
+            start_new_session=True, preexec_fn=own_terminal,
+        )  # fmt: skip
+        self._side = side
+        self.before = termios.tcgetattr(side)
+
+    @staticmethod
+    def _set_size(descriptor: int, columns: int, rows: int) -> None:
+        fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen."""
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    @property
+    def foreign(self) -> bytes:
+        """All bytes that came, without the one sequence of Textual's own that looks like an attack: the pointer's shape."""
+        return re.sub(rb"\x1b\]22;[a-z-]*\x07", b"", bytes(self.output))
+
+    def read(self, timeout: float = 0.05) -> bool:
+        """Takes in what has come; False when nothing came."""
+        if not select.select([self._main], [], [], timeout)[0]:
+            return False
+        try:
+            data = os.read(self._main, 1 << 16)
+        except OSError:
+            return False
+        self.output += data
+        # pyte does not know every private sequence that Textual asks a terminal; what it cannot read it would print.
+        self._stream.feed(re.sub(rb"\x1b\[[?>=<][0-9;:$]*[a-zA-Z]|\x1b[P_^].*?\x1b\\", self._known, data, flags=re.S))
+        return bool(data)
+
+    @staticmethod
+    def _known(found: re.Match[bytes]) -> bytes:
+        return found[0] if re.fullmatch(rb"\x1b\[\?(25|7|6|1049)[hl]", found[0]) else b""
+
+    def wait(self, wanted: str | Callable[[], object], limit: float = 60.0) -> None:
+        """Until a text stands on the screen, or something is true."""
+        condition = wanted if callable(wanted) else lambda: wanted in self.text
+        end = monotonic() + limit
+        while not condition():
+            self.read()
+            if monotonic() > end or (self.process.poll() is not None and not self.read(0)):
+                assert condition(), f"waited for {wanted!r}; exit {self.process.poll()}; the screen:\n{self.text}"
+                return
+
+    def settle(self, seconds: float = 0.4) -> None:
+        """Until nothing has come for some time."""
+        while self.read(seconds):
+            pass
+
+    def keys(self, *names: str) -> None:
+        """Presses keys by name; other texts are typed."""
+        for name in names:
+            os.write(self._main, KEYS.get(name, name).encode())
+            self.read(0.15 if name == "esc" else 0.02)
+
+    def paste(self, text: str) -> None:
+        """A bracketed paste."""
+        os.write(self._main, b"\x1b[200~" + text.encode() + b"\x1b[201~")
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The terminal gets another size."""
+        self.screen.resize(rows, columns)
+        self._set_size(self._main, columns, rows)
+        os.killpg(self.process.pid, signal.SIGWINCH)
+
+    def worker(self) -> int:
+        """The process id of the engine."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for child in children:
+            if b"engine.llama.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+        raise AssertionError("there is no worker")
+
+    def ended(self, limit: float = 15.0) -> int:
+        """Waits for the end and returns the exit code."""
+        end = monotonic() + limit
+        while self.process.poll() is None and monotonic() < end:
+            self.read()
+        while self.read(0.05):
+            pass
+        code = self.process.poll()
+        assert code is not None, f"still running; the screen:\n{self.text}"
+        return code
+
+    def restored(self) -> bool:
+        """Whether the terminal is as it was: its modes, the main screen, a cursor."""
+        modes = re.findall(rb"\x1b\[\?(1049|25|1000|1003|2004)([hl])", bytes(self.output))
+        last = dict(modes)
+        return (
+            termios.tcgetattr(self._side) == self.before
+            and last.get(b"1049") == b"l"
+            and last.get(b"25") == b"h"
+            and last.get(b"1003", b"l") == b"l"
+            and last.get(b"2004", b"l") == b"l"
+        )
+
+    def hang_up(self) -> None:
+        """The terminal goes away."""
+        os.close(self._side)
+        os.close(self._main)
+        self._main = self._side = -1
+
+    def close(self) -> None:
+        """Ends whatever is left."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for descriptor in (self._main, self._side):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._main = self._side = -1
+
+
+def environment(home: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """A process environment with a home of its own, nothing of ours inherited."""
+    dropped = ("TERMCHAT_", "XDG_", "NO_COLOR", "COLORFGBG", "TMUX", "TEXTUAL")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    folders = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
+    return kept | folders | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"} | dict(variables)
