@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -74,7 +75,11 @@ class Paint:
         fill = self.style(Ink(), line.ground)
         segments = [Segment(" " * MARGIN, fill)]
         segments += [Segment(text, self.style(ink, line.ground)) for text, ink in line.runs]
-        return Strip(segments).adjust_cell_length(width, fill)
+        used = MARGIN + sum(cell_len(text) for text, _ in line.runs)
+        if used > width:
+            return Strip(segments, used).crop(0, width)
+        segments.append(Segment(" " * (width - used), fill))
+        return Strip(segments, width)  # made once: a strip's caches cost more to make than its text
 
     def style(self, ink: Ink, ground: str = "") -> Style:
         """The ink on a ground, as Rich's style."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from termchat.decoding.records import Token
-from termchat.decoding.samplers import KNOBS, Knob, Tuning
+from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
 _LABEL, _VALUE, _LEFT = 9, 8, 7
 _LAST_OF_STAGE = {knob.stage: name for name, knob in KNOBS.items()}
@@ -23,23 +25,26 @@ def chain_lines(
         left = survivors.get(knob.stage) if knob.stage and _LAST_OF_STAGE[knob.stage] == name else None
         cut = left is not None and left < before
         before = before if left is None else left
-        runs = _knob(knob, tuning, width, typed if name == selected else None, chosen=name == selected)
+        chosen = name == selected
+        runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen)
         tail: list[Run] = [] if left is None else [(str(left), STRONG if cut else MUTED)]
         lines.append(Line(spread(runs, tail, width), "panel" if name == selected else ""))
     return lines
 
 
-def _knob(knob: Knob, tuning: Tuning, width: int, typed: str | None, *, chosen: bool) -> list[Run]:
-    value = getattr(tuning, knob.name)
-    off = value == knob.off and knob.name != "temperature"
-    name: list[Run] = [
+@lru_cache(maxsize=256)
+def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool) -> tuple[Run, ...]:
+    knob = KNOBS[name]
+    off = value == knob.off and name != "temperature"
+    head: tuple[Run, ...] = (
         (knob.key + " ", Ink("accent", bold=chosen)),
         (column(knob.label, _LABEL), MUTED if off and not chosen else TEXT),
-    ]
+    )
+    room = width - length(head)
     if typed is not None:
-        return [*name, (column(typed + "▏", width - length(name)), Ink("accent", bold=True))]
+        return (*head, (column(typed + "▏", room), Ink("accent", bold=True)))
     ink = MUTED if off else STRONG if chosen else TEXT
     if knob.stage is None:
-        return [*name, (column(knob.show(value), width - length(name)).rstrip(), ink)]
-    room = width - length(name) - _VALUE - _LEFT
-    return [*name, (column(knob.show(value), _VALUE), ink), *bar(0 if off else knob.fraction(value), room, ACCENT)]
+        return (*head, (column(knob.show(value), room).rstrip(), ink))
+    filled = 0.0 if off else knob.fraction(value)
+    return (*head, (column(knob.show(value), _VALUE), ink), *bar(filled, room - _VALUE - _LEFT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from rich.cells import cell_len
 
@@ -45,6 +46,7 @@ def percent(share: float, digits: int = 1) -> str:
     return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
 
 
+@lru_cache(maxsize=8192)
 def column(text: str, width: int, *, right: bool = False) -> str:
     """The text, foreign or not, in exactly `width` cells."""
     shown = one_line(text, width, cell_len)
