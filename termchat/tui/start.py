@@ -24,6 +24,13 @@ from termchat.tui.app import TermchatApp
 
 def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
     """Runs the chat in this terminal; returns the exit code."""
+    app = build(config, resume=resume, raw=raw)
+    app.run()
+    return app.return_code or 0
+
+
+def build(config: Config, *, resume: bool = False, raw: bool = False) -> TermchatApp:
+    """The app, not running yet; its engine starts after the first frame."""
     notices = [Notice(problem, severity="warning") for problem in config.problems]
     store = _open_store(notices)
     conversation, newest = Conversation(config.system, raw=raw), None
@@ -44,7 +51,7 @@ def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
         recorder=recorder,
         newest=newest,
     )
-    app = TermchatApp(
+    return TermchatApp(
         chat,
         spec,
         theme=config.theme,
@@ -52,8 +59,6 @@ def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
         save=lambda path: _save(recorder, path, chat.conversation),
         close=lambda: _close(store),
     )
-    app.run()
-    return app.return_code or 0
 
 
 def _open_store(notices: list[Notice]) -> Store:

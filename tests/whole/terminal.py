@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 
@@ -26,7 +26,10 @@ KEYS = {
 class Terminal:
     """`termchat` with its own home, in a terminal of some size."""
 
-    def __init__(self, home: Path, *args: str, columns: int = 120, rows: int = 40, **variables: str) -> None:
+    def __init__(
+        self, home: Path, *args: str, columns: int = 120, rows: int = 40, program: Sequence[str] = ("-m", "termchat"),
+        **variables: str,
+    ) -> None:  # fmt: skip
         self.home = home
         self.output = bytearray()
         self.screen = pyte.Screen(columns, rows)
@@ -38,7 +41,7 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "termchat", *args],
+            [sys.executable, *program, *args],
             stdin=side, stdout=side, stderr=side, env=environment(home, variables),
             start_new_session=True, preexec_fn=own_terminal,
         )  # fmt: skip

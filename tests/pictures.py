@@ -1,0 +1,98 @@
+"""Pictures of the real app with the real model, for the README: `python -m tests.pictures [FOLDER]`.
+
+Each is an SVG of the screen at some moment of one short session with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from termchat import settings
+from termchat.tui.app import TermchatApp
+from termchat.tui.start import build
+
+FOLDER = Path(__file__).parent / "pictures"
+PROMPT = "Write a story about a fox and a bear who build a boat."
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    """Waits for something to be true on a live app."""
+    for _ in range(3000):
+        if condition():
+            return
+        await pilot.pause(0.05)
+    raise TimeoutError
+
+
+def drawn(app: TermchatApp) -> int:
+    """Tokens of the reply so far."""
+    spans = app.chat.conversation.reply()
+    return len(spans[-1].node.tokens) if spans else 0
+
+
+async def say(pilot: Pilot[None], app: TermchatApp, text: str, tokens: int) -> None:
+    """Types a message and waits for so many tokens."""
+    await until(pilot, lambda: app.chat.phase == "idle")
+    for character in text:
+        await pilot.press({" ": "space", ".": "full_stop"}.get(character, character))
+    await pilot.press("enter")
+    await until(pilot, lambda: drawn(app) >= tokens)
+
+
+def picture(app: TermchatApp, path: Path) -> None:
+    """The screen as SVG, without the web fonts that Rich would load from elsewhere."""
+    svg = re.sub(r"@font-face \{.*?\}", "", app.export_screenshot(title="termchat"), flags=re.S)
+    path.write_text(svg.replace("Fira Code", "ui-monospace, DejaVu Sans Mono, Menlo, Consolas"))
+    print(path)
+
+
+async def streaming(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
+    """A knob is turned while the reply streams; then the same reply by probability."""
+    await say(pilot, app, PROMPT, 40)
+    await pilot.press("ctrl+t", "t", "1", "full_stop", "2", "enter")
+    await until(pilot, lambda: drawn(app) >= 110)
+    picture(app, folder / "tune.svg")
+    await pilot.press("escape", "ctrl+l")
+    await until(pilot, lambda: drawn(app) >= 170)
+    await pilot.press("escape")
+    await until(pilot, lambda: app.chat.phase == "idle")
+    await pilot.pause(0.5)
+    picture(app, folder / "probability.svg")
+
+
+async def small(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
+    """An 80-column terminal."""
+    await say(pilot, app, PROMPT, 80)
+    await pilot.press("escape")
+    await until(pilot, lambda: app.chat.phase == "idle")
+    await pilot.pause(0.5)
+    picture(app, folder / "small.svg")
+
+
+SHOTS: tuple[tuple[str, tuple[int, int], Callable[[Pilot[None], TermchatApp, Path], Awaitable[None]]], ...] = (
+    ("dark", (120, 36), streaming),
+    ("light", (80, 24), small),
+)
+
+
+async def main(folder: Path) -> None:
+    """Makes them all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for theme, size, shoot in SHOTS:
+        with tempfile.TemporaryDirectory() as home:
+            os.environ |= {f"XDG_{kind}_HOME": home for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
+            app = build(settings.load({"theme": theme, "seed": 42, "max_tokens": 300}, environ={}))
+            async with app.run_test(size=size) as pilot:
+                await shoot(pilot, app, folder)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))
