@@ -46,6 +46,7 @@ class TermchatApp(App[None]):
 
     CSS = """
     CommandPalette > Vertical { margin-top: 1; }
+    CommandPalette SearchIcon { display: none; }
     """
     BINDINGS = [key.binding for key in APP]  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True

@@ -7,6 +7,7 @@ from termchat.tui.transcript.ink import BLANK, Ink, Line
 from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
 from termchat.tui.views.chain import chain_lines
+from termchat.tui.views.marks import length
 from termchat.tui.views.timing import prefill_line, timing_lines
 from termchat.tui.widgets.lines import LinesView
 
@@ -33,4 +34,12 @@ class Panels(LinesView):
         candidates = candidate_lines(chat.live, width, rows)
         lines = [*chain, *gap, *candidates, *gap, *timing][:height]
         lines += [BLANK] * (height - len(lines))
-        self.show_lines([Line((_EDGE, *runs), ground) for runs, ground in lines])
+        self.show_lines([_edged(line, width) for line in lines])
+
+
+def _edged(line: Line, width: int) -> Line:
+    """The line behind the edge; its ground begins behind it too."""
+    if not line.ground:
+        return Line((_EDGE, *line.runs))
+    fill = (" " * max(width - length(line.runs), 0), Ink())
+    return Line((_EDGE, *((text, ink._replace(ground=line.ground)) for text, ink in (*line.runs, fill))))

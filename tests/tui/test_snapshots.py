@@ -1,0 +1,62 @@
+"""Pictures of the screen on a fake engine. After a wanted change: `pytest tests/tui/test_snapshots.py --snapshot-update`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from termchat.chat.service import Chat
+from termchat.decoding.records import Candidate
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from termchat.tui.app import TermchatApp
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import Desktop
+
+STORY = ("Once", " upon", " a", " time", " a", " **fox**", " met", " a", " bear", ".", " He", " was", " very", " old")
+CANDIDATES = [
+    Candidate(7, " hungry", 18.2, -1.17, 0.439, 0.31, None),
+    Candidate(8, " old", 17.6, -1.77, 0.267, 2.05, None),
+    Candidate(9, " tired", 15.9, -3.47, 0.0, -0.4, "min_p"),
+    Candidate(10, "\n", 15.1, -4.27, 0.0, 1.2, "top_p"),
+]
+
+Snapshot = Callable[..., bool]
+
+
+def screen(theme: str) -> tuple[TermchatApp, Callable[..., Awaitable[None]]]:
+    """An app, and what brings it into the middle of a reply and then presses keys."""
+    engine = FakeEngine()
+    chat = Chat(engine, Tuning(seed=42, stop=("\n6.",), max_tokens=512))
+    chat.conversation.title = "fox and bear"
+    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
+
+    async def play(pilot: Pilot[None], *keys: str) -> None:
+        desk = Desktop(app, engine, pilot)
+        await desk.settle()
+        await desk.sent("Write a story about a fox and a bear.", *STORY[:5])
+        engine.say(*STORY[5:], id=8, candidates=CANDIDATES)
+        await desk.settle()
+        await desk.type("", *keys)
+
+    return app, play
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "keys"),
+    [
+        ((120, 40), "dark", ("ctrl+t", "t", "1", "full_stop", "2")),
+        ((120, 40), "light", ("ctrl+l",)),
+        ((80, 24), "dark", ("ctrl+t", "m", "right")),
+        ((80, 24), "light", ("ctrl+s",)),
+        ((40, 12), "dark", ()),
+    ],
+    ids=["tune", "token-look", "drawer", "save", "smallest"],
+)
+def test_the_screen_in_the_middle_of_a_reply(
+    snap_compare: Snapshot, size: tuple[int, int], theme: str, keys: tuple[str, ...]
+) -> None:
+    app, play = screen(theme)
+    assert snap_compare(app, terminal_size=size, run_before=lambda pilot: play(pilot, *keys))
