@@ -16,26 +16,39 @@ from numpy.typing import NDArray
 
 VERSION = 1
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_S27, _S30, _S31, _S12 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(12)
+_GOLDEN, _MIX_1, _MIX_2, _LOW = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64 - 1
+_GOLDEN_64, _MIX_1_64, _MIX_2_64 = np.uint64(_GOLDEN), np.uint64(_MIX_1), np.uint64(_MIX_2)
+_S12, _S27, _S30, _S31 = np.uint64(12), np.uint64(27), np.uint64(30), np.uint64(31)
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    x = x + _GOLDEN
-    x = (x ^ (x >> _S30)) * _MIX_1
-    x = (x ^ (x >> _S27)) * _MIX_2
-    return x ^ (x >> _S31)
+def _mix(x: int) -> int:
+    x = (x + _GOLDEN) & _LOW
+    x = ((x ^ (x >> 30)) * _MIX_1) & _LOW
+    x = ((x ^ (x >> 27)) * _MIX_2) & _LOW
+    return x ^ (x >> 31)
 
 
 def uniform(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     """Shape (n,), strictly inside (0, 1), one for each of the n ids."""
-    key = _mix(_mix(np.array([seed], np.uint64)) ^ np.uint64(step))
-    word = _mix(key ^ ids.astype(np.uint64))
-    return ((word >> _S12).astype(np.float64) + 0.5) * 2.0**-52
+    word = ids.astype(np.uint64)
+    word ^= np.uint64(_mix(_mix(seed) ^ step))
+    word += _GOLDEN_64  # the same mixing, in place; a step's noise is on the way to its token
+    word ^= word >> _S30
+    word *= _MIX_1_64
+    word ^= word >> _S27
+    word *= _MIX_2_64
+    word ^= word >> _S31
+    word >>= _S12
+    u = word.astype(np.float64)
+    u += 0.5
+    u *= 2.0**-52
+    return u
 
 
 def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     """Standard Gumbel noise, shape (n,), for a seed >= 0, a step >= 0 of the reply and n token ids."""
-    return -np.log(-np.log(uniform(seed, step, ids)))
+    u = uniform(seed, step, ids)
+    np.log(u, out=u)
+    np.negative(u, out=u)
+    np.log(u, out=u)
+    return np.negative(u, out=u)

@@ -74,14 +74,14 @@ class Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
     ms: float
 
 
-class Stage(msgspec.Struct, frozen=True, array_like=True):
+class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stage of the chain and how many tokens had a finite logit after it."""
 
     name: str
     survivors: int
 
 
-class Candidate(msgspec.Struct, frozen=True, array_like=True):
+class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One of the highest raw logits of a step, and what the chain made of it."""
 
     id: int

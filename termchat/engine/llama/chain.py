@@ -55,15 +55,15 @@ class Survivors(NamedTuple):
 
 
 def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-    """At least `count` ids that hold the `count` highest logits (all ids that tie with the last, too), in no order.
+    """Ids in ascending order that hold the `count` highest logits, and all that tie with or come near the last.
 
     The count-th largest maximum over disjoint groups is a lower bound for the count-th largest value; one pass finds it
     and a second collects what reaches it.
     """
     rows = len(logits) // _GROUP
+    if count >= len(logits):
+        return np.arange(len(logits), dtype=np.int32)
     if rows <= count:
-        if count >= len(logits):
-            return np.arange(len(logits), dtype=np.int32)
         bound = np.partition(logits, len(logits) - count)[len(logits) - count]
     else:
         highest = logits[: rows * _GROUP].reshape(_GROUP, rows).max(axis=0)
@@ -80,11 +80,13 @@ class Chain:
         self._stages = [(name, build(settings, n_vocab)) for name, build in _BUILDERS]
         self._penalties = self._stages[0][1]
         self._array = LIB.llama_token_data_array()
+        self._reference = ctypes.byref(self._array)
         self._data = np.empty(0, _CANDIDATE)
+        self._pointer: Any = None
         penalised = settings.repeat_penalty != 1 or settings.frequency_penalty != 0 or settings.presence_penalty != 0
-        self.last_n = settings.repeat_last_n if penalised else 0
+        self._last_n = settings.repeat_last_n if penalised else 0
         self._recent: list[int] = []
-        for token in past[len(past) - min(self.last_n, len(past)) :]:
+        for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 
     def close(self) -> None:
@@ -95,67 +97,71 @@ class Chain:
 
     def accept(self, token: int) -> None:
         """The token joins what the penalties look at."""
-        if self.last_n:
+        if self._last_n:
             LIB.llama_sampler_accept(self._penalties, token)
             self._recent.append(token)
-            del self._recent[: -self.last_n]
+            del self._recent[: -self._last_n]
 
-    def _selected(self, logits: NDArray[np.float32]) -> NDArray[np.int32] | None:
-        """The ids the chain has to see; None for all."""
-        penalised = list(set(self._recent))
-        count = self.settings.top_k + len(penalised)
-        if not self.settings.top_k or count * _PRESELECT_LIMIT > self.n_vocab:
-            return None
-        ids = top(logits, count)
-        return np.union1d(ids, np.array(penalised, np.int32)) if penalised else ids
+    def needs(self) -> int | None:
+        """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
+        count = self.settings.top_k + len(set(self._recent))
+        return count if self.settings.top_k and count * _PRESELECT_LIMIT <= self.n_vocab else None
 
-    def apply(self, logits: NDArray[np.float32], watched: Sequence[int]) -> Survivors:
-        """Runs the stages over the logits, shape (n_vocab,); the logits are left as they are."""
-        ids = self._selected(logits)
-        data = self._filled(logits, ids)
-        array = self._array
-        array.data = ctypes.cast(data.ctypes.data, LIB.llama_token_data_p)
-        array.size, array.selected, array.sorted = len(data), -1, False
-        reference = ctypes.byref(array)
+    def apply(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None, watched: Sequence[int]) -> Survivors:
+        """Runs the stages over logits of shape (n_vocab,), which stay as they are.
+
+        `near` are ids that hold at least the `needs()` highest logits; None is the whole vocabulary.
+        """
+        if near is not None and self._recent:
+            near = np.union1d(near, np.array(self._recent, np.int32))
+        data, array = self._filled(logits, near), self._array
+        array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
         stages: list[Stage] = []
         removed: dict[int, str] = {}
-        alive, seen = len(data), ids is None
+        # What is not near is hidden, not cut, until top_k takes it away.
+        alive = size = len(data)
+        seen = near is None
         for name, sampler in self._stages:
-            LIB.llama_sampler_apply(sampler, reference)
-            now = array.size
+            LIB.llama_sampler_apply(sampler, self._reference)
+            now = size = array.size
             if name == "temperature" and self.settings.temperature <= 0:
-                now = int(np.isfinite(data["logit"][:now]).sum())
-            # What was not preselected is hidden, not cut, until top_k takes it away.
-            seen = seen or name == "top_k"
-            if now < alive or (name == "top_k" and ids is not None):
-                kept = self._kept(data, array.size, watched, masked=now != array.size)
-                removed.update((i, name) for i in watched if i not in kept and i not in removed)
-                alive = now
+                now = int(np.isfinite(data["logit"][:size]).sum())
+            if now < alive or (name == "top_k" and not seen):
+                self._note_cut(data[:size], now, watched, name, removed)
+                alive, seen = now, True
             stages.append(Stage(name, alive if seen else self.n_vocab))
-        rest = data[: array.size]
-        if alive != array.size:
+        rest = data[:size]
+        if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
         stages.append(Stage("dice", 1))
         return Survivors(rest["id"], rest["logit"], stages, removed)
 
-    def _filled(self, logits: NDArray[np.float32], ids: NDArray[np.int32] | None) -> NDArray[Any]:
-        count = self.n_vocab if ids is None else len(ids)
+    def _filled(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None) -> NDArray[Any]:
+        count = self.n_vocab if near is None else len(near)
         if len(self._data) < count:
             self._data = np.empty(count, _CANDIDATE)
+            self._pointer = ctypes.cast(self._data.ctypes.data, LIB.llama_token_data_p)
         data = self._data[:count]
-        data["id"] = np.arange(count, dtype=np.int32) if ids is None else ids
-        data["logit"] = logits if ids is None else logits[ids]
+        data["id"] = np.arange(count, dtype=np.int32) if near is None else near
+        data["logit"] = logits if near is None else logits[near]
         return data
 
-    def _kept(self, data: NDArray[Any], size: int, watched: Sequence[int], *, masked: bool) -> set[int]:
-        rest = data[:size]
-        if masked:
+    def _note_cut(
+        self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str]
+    ) -> None:
+        """Which of the watched ids are gone after a stage that left `alive` of the rest."""
+        if alive < len(rest):
             rest = rest[np.isfinite(rest["logit"])]
-        if size > 4 * _GROUP:
+        kept: set[int] | NDArray[np.bool_]
+        if len(rest) > 4 * _GROUP:
             mask = np.zeros(self.n_vocab, np.bool_)
             mask[rest["id"]] = True
-            return {i for i in watched if mask[i]}
-        return set(rest["id"].tolist())
+            kept = {i for i in watched if mask[i]}
+        else:
+            kept = set(rest["id"].tolist())
+        for i in watched:
+            if i not in kept and i not in removed:
+                removed[i] = name
 
 
 class Drawn(NamedTuple):
@@ -175,7 +181,8 @@ class Drawn(NamedTuple):
 class Observer:
     """Says what a row of logits means: the model's own softmax, the chain's effect, the draw.
 
-    Sums are over float32 exponentials, with the totals and logarithms in float64: within 1e-5 of a float64 softmax.
+    Exponentials and their sums are float32, summed in pairs; logarithms and quotients are float64: all within 1e-5 of a
+    float64 softmax.
     """
 
     def __init__(self, n_vocab: int, end_ids: Sequence[int], name: Callable[[int], str], candidates: int) -> None:
@@ -188,60 +195,63 @@ class Observer:
 
     def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int) -> Drawn:
         """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,)."""
-        leaders = top(logits, self._count)
-        values = logits[leaders]
-        leaders = leaders[np.argsort(-values, kind="stable")[: self._count]]
+        needs = chain.needs()
+        near = top(logits, max(self._count, needs or 1))
+        values = logits[near]
+        order = (-values).argsort(kind="stable")
+        leaders = near[order[: self._count]]
         watched: list[int] = leaders.tolist()
-        ids, final, stages, removed = chain.apply(logits, watched)
+        ids, final, stages, removed = chain.apply(logits, None if needs is None else near, watched)
 
         scores = final.astype(np.float64)
         scores -= scores.max()
         weights = np.exp(scores)
-        total = weights.sum()
+        weights /= weights.sum()
         noise = dice.gumbel(seed, step, np.concatenate((ids, leaders)))
-        best = int(np.argmax(scores + noise[: len(ids)]))
+        best = int((scores + noise[: len(ids)]).argmax())
         chosen = int(ids[best])
-        if chosen not in removed and chosen not in watched:
-            watched.append(chosen)
-
-        highest = float(values.max())
-        shifted = np.subtract(logits, np.float32(highest), out=self._shifted)
-        raw = np.exp(shifted, out=self._weights)
-        mass = float(raw.sum(dtype=np.float64))
-        log_mass = math.log(mass)
-        # -sum p log2 p, with p = w / mass and log p = shifted - log mass. numpy sums in pairs; a BLAS dot would lose 1e-5.
-        with np.errstate(invalid="ignore"):
-            weighted = np.multiply(raw, shifted, out=self._shifted)
-        entropy = (log_mass - float(weighted.sum()) / mass) / math.log(2)
-
-        if not math.isfinite(entropy):  # a model that masks tokens with -inf: 0 log 0 is 0
-            entropy = (log_mass - float(weighted[raw > 0].sum()) / mass) / math.log(2)
-
         noises = noise[len(ids) :].tolist()
-        if len(watched) > len(noises):
+        if chosen not in watched:
+            watched.append(chosen)
             noises.append(float(noise[best]))
+
+        highest = float(values[order[0]])
+        log_mass, entropy, p_end = self._own(logits, highest)
+        self._place[watched] = 0  # of what was cut, any place will do
         self._place[ids] = np.arange(len(ids))
+        probabilities = weights[self._place[watched]].tolist()
+        listed = logits[watched].tolist()
+        base = highest + log_mass
         candidates = [
-            Candidate(
-                id=i,
-                text=self._name(i),
-                logit=logit,
-                logprob=logit - highest - log_mass,
-                probability=0.0 if i in removed else float(weights[self._place[i]] / total),
-                noise=g,
-                removed_by=removed.get(i),
-            )
-            for i, logit, g in zip(watched, logits[watched].tolist(), noises, strict=True)
+            Candidate(i, self._name(i), logit, logit - base, 0.0 if i in removed else probability, g, removed.get(i))
+            for i, logit, probability, g in zip(watched, listed, probabilities, noises, strict=True)
         ]
-        chosen_logit = float(logits[chosen])
+        logit = listed[watched.index(chosen)]
+        # Whatever is above a token that is near is near itself; a penalised token may come from anywhere.
+        field = values if logit >= float(values[order[-1]]) else logits
         return Drawn(
             id=chosen,
-            logit=chosen_logit,
-            logprob=chosen_logit - highest - log_mass,
-            rank=int(np.count_nonzero(logits > logits[chosen])),
-            probability=float(weights[best] / total),
-            entropy=max(entropy, 0.0),
-            p_end=float(raw[self._end_ids].sum(dtype=np.float64)) / mass,
+            logit=logit,
+            logprob=logit - base,
+            rank=int(np.count_nonzero(field > np.float32(logit))),
+            probability=float(weights[best]),
+            entropy=entropy,
+            p_end=p_end,
             stages=stages,
             candidates=candidates,
         )
+
+    def _own(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:
+        """The model's own softmax: log of the sum of exp(logit - highest), entropy in bits, mass on end tokens."""
+        shifted = np.subtract(logits, np.float32(highest), out=self._shifted)
+        raw = np.exp(shifted, out=self._weights)
+        mass = float(raw.sum())
+        log_mass = math.log(mass)
+        p_end = float(raw[self._end_ids].sum()) / mass
+        # -sum p log2 p, with p = raw / mass and log p = shifted - log mass. A BLAS dot would lose 1e-5; numpy's sum does not.
+        with np.errstate(invalid="ignore"):
+            weighted = np.multiply(raw, shifted, out=shifted)
+        total = float(weighted.sum())
+        if not math.isfinite(total):  # a model that masks tokens with -inf: 0 log 0 is 0
+            total = float(weighted[raw > 0].sum())
+        return log_mass, max((log_mass - total / mass) / math.log(2), 0.0), p_end

@@ -7,6 +7,7 @@ the log and never to a screen. It leaves when its input ends.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -151,6 +152,8 @@ class Worker:
         self._unload()
         self._session = Session(command.spec, lambda fraction: self._send(number, Progress(fraction)))
         self._inbox.on_cancel = self._session.cache.abort.set
+        gc.collect()
+        gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
         return Loaded(self._session.info())
 
     def _unload(self) -> None:
