@@ -58,11 +58,11 @@ def reopen_latest(store: Store, config: Config) -> Reopened | None:
     config = msgspec.structs.replace(
         config,
         tuning=msgspec.structs.replace(config.tuning, **kept),
-        origin=config.origin | {name: "session" for name in kept if kept[name] != getattr(config.tuning, name)},
+        origin=config.origin | dict.fromkeys(kept, "session"),
         model=config.model if config.origin["model"] == FLAG else _model_of(stored.info.model) or config.model,
     )
     info = msgspec.structs.replace(stored.info, tuning=config.tuning)
-    return Reopened(config, StoreRecorder(store, info), conversation, newest)
+    return Reopened(config, StoreRecorder(store, info, conversation), conversation, newest)
 
 
 def _model_of(model: ModelRef) -> str | None:

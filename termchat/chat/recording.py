@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from time import time
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -23,13 +24,17 @@ TITLE_LENGTH = 60
 class StoreRecorder:
     """A `Recorder` that writes to the store. A chat is begun with its first turn, so empty ones leave no trace.
 
-    `info` is what is known of the chat; its id is "" until it is begun.
+    `info` is what is known of the chat on the screen; its id is "" until it is begun. `conversation` is the one that the
+    store knows by that id.
     """
 
-    def __init__(self, store: Store, info: SessionInfo) -> None:
+    def __init__(self, store: Store, info: SessionInfo, conversation: Conversation | None = None) -> None:
         self.store = store
         self.info = info
+        self._ids: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
         self._problem: str | None = None
+        if conversation is not None and info.id:
+            self._ids[conversation] = info.id
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation, not in the store yet."""
@@ -48,15 +53,17 @@ class StoreRecorder:
         """A node was added; the first message names the chat."""
         if not conversation.title:
             conversation.title = title_of(node.written)
-        if not self.info.id:
+        if conversation not in self._ids:
             session = self.store.begin(conversation, tuning=self.info.tuning, model=self.info.model)
+            self._ids[conversation] = session
             self.info = msgspec.structs.replace(self.info, id=session, created=time())
-        self.store.add_node(self.info.id, node)
+        self.store.add_node(self._ids[conversation], node)
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        """The next record of a reply."""
-        if self.info.id:
-            self.store.add_record(self.info.id, node.number, record)
+        """The next record of a reply; it may belong to a chat that is no longer on the screen."""
+        session = self._ids.get(conversation)
+        if session is not None:
+            self.store.add_record(session, node.number, record)
 
     def notices(self) -> list[tuple[str, str]]:
         """What the store has to say; that saving fails, and that it works again, is said once each."""

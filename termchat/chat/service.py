@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from termchat.chat.changes import (
     Change,
@@ -23,12 +23,12 @@ from termchat.chat.changes import (
 from termchat.chat.live import Live
 from termchat.chat.recorder import NoRecorder, Recorder
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.conditions import Condition, Length
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import (
     Adjust,
     Cancel,
-    Command,
     Engine,
     Event,
     FirstToken,
@@ -49,6 +49,14 @@ from termchat.engine.port import (
 )
 
 BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding")
+
+
+class _Asked(NamedTuple):
+    """A question that is open: its number, and what its answers belong to, whatever is shown by then."""
+
+    number: int
+    conversation: Conversation
+    node: Node
 
 
 class Chat:
@@ -85,9 +93,10 @@ class Chat:
         self.returned = ""
         self._candidates = candidates
         self._changes: list[Change] = []
-        self._asked: dict[int, Command] = {}
-        self._turn: Node | None = None
-        self._reply: Node | None = None
+        self._loading = 0
+        self._turn: _Asked | None = None
+        self._reply: _Asked | None = None
+        self._longer = 0
         self._cancelled = False
         self._continue_when_loaded = False
         self._preview_wanted = False
@@ -104,7 +113,7 @@ class Chat:
         """Loads a model, in place of the one that is there."""
         self.spec, self.model, self.failure, self.progress = spec, None, None, 0.0
         self._enter("loading")
-        self._ask(Load(spec))
+        self._loading = self.engine.send(Load(spec))
 
     def send(self, text: str) -> None:
         """The person's next message; it waits in the queue while something else is going on."""
@@ -117,22 +126,23 @@ class Chat:
         if self.phase == "rendering":
             self._cancelled = True
         elif self.busy:
-            self._ask(Cancel())
+            self.engine.send(Cancel())
 
     def regenerate(self) -> None:
         """Another reply to the last message, beside the one that is there."""
-        spans = self.conversation.reply()
         if not self._ready("regenerate"):
             return
-        if spans and spans[0].node.parent is not None:
-            parent = self.conversation.nodes[spans[0].node.parent]
+        chat = self.conversation
+        spans = chat.reply()
+        number = spans[0].node.parent if spans else chat.leaf
+        if number is None:
+            self._changed(Notice("there is no reply to make again"))
+            return
+        turn = chat.nodes[number]
+        if self._is_foreign():  # its ids are another model's: the message is sent again
+            self._begin(turn.written, chat.nodes[turn.parent] if turn.parent is not None else None, turn.at)
         else:
-            leaf = self.conversation.leaf
-            if leaf is None or spans:
-                self._changed(Notice("there is no reply to make again"))
-                return
-            parent = self.conversation.nodes[leaf]
-        self._generate(parent, len(parent.ids), seed=self._seed(), done=0)
+            self._generate(turn, len(turn.ids), seed=self._seed(), done=0)
 
     def continue_reply(self) -> None:
         """Goes on with the last reply from its last token, with its own seed, as if it had never stopped."""
@@ -144,32 +154,38 @@ class Chat:
                 self.regenerate()
             return
         last = spans[-1].node
-        if last.finished is not None and last.finished.reason == "end":
+        reason = last.finished.reason if last.finished is not None else None
+        if reason == "end":
             self._changed(Notice("the model ended this reply itself", "regenerate it, or write the next message"))
+            return
+        if self._is_foreign():
+            self._changed(Notice("another model wrote this reply", "regenerate it, or write the next message"))
             return
         done = sum(span.count for span in spans)
         first = spans[0].node.start
         seed = first.seed if first is not None else self._seed()
-        self._generate(last, len(last.ids), seed=seed, done=done)
+        # Whoever continues a reply that was long enough wants as much again.
+        self._generate(last, len(last.ids), seed=seed, done=done, longer=done if reason == "length" else 0)
 
     def new(self, system: str | None = None, *, raw: bool | None = None) -> None:
         """An empty conversation; the model and the knobs stay."""
-        if self.busy:
-            self.stop()
         old = self.conversation
-        self.open(
-            Conversation(old.system if system is None else system, raw=old.raw if raw is None else raw),
-        )
+        self.open(Conversation(old.system if system is None else system, raw=old.raw if raw is None else raw))
 
     def open(self, conversation: Conversation, newest: Token | None = None) -> None:
-        """Shows another conversation; `newest` is its last token's record, for the panels."""
-        self._turn = self._reply = None
+        """Shows another conversation; `newest` is its last token's record, for the panels.
+
+        A reply that is running ends, and its end is kept with the conversation it belongs to; a message sent meanwhile
+        waits for that.
+        """
+        if self.busy:
+            self.stop()
         self.conversation = conversation
         self.recorder.opened(conversation)
         self.live = Live.of(conversation, newest)
         self.queue.clear()
-        if self.busy:
-            self._enter("idle")
+        self._preview_wanted = self._continue_when_loaded = False
+        self._previewing = 0
         self._changed(PathChanged(), LiveChanged(), StatusChanged())
 
     def adjust(self, name: str, value: object) -> None:
@@ -186,7 +202,7 @@ class Chat:
         self._changed(TuningChanged())
         self.recorder.tuned(self.conversation, turned)
         if self.phase in ("prefill", "decoding"):
-            self._ask(Adjust(turned.samplers(), turned.conditions(), dict(self.origin)))
+            self.engine.send(Adjust(turned.samplers(), self._conditions(), dict(self.origin)))
         else:
             self._preview_wanted = True
             self._preview()
@@ -224,11 +240,14 @@ class Chat:
         changes, self._changes = self._changes, []
         return changes
 
-    def _on_progress(self, _number: int, event: Progress) -> None:
-        self.progress = event.fraction
-        self._changed(StatusChanged())
+    def _on_progress(self, number: int, event: Progress) -> None:
+        if number == self._loading:
+            self.progress = event.fraction
+            self._changed(StatusChanged())
 
-    def _on_loaded(self, _number: int, event: Loaded) -> None:
+    def _on_loaded(self, number: int, event: Loaded) -> None:
+        if number != self._loading:
+            return
         self.model = event.info
         self.progress = 1.0
         self.recorder.loaded(self.conversation, event.info)
@@ -236,33 +255,29 @@ class Chat:
         if self._continue_when_loaded:
             self._continue_when_loaded = False
             self.continue_reply()
-        else:
-            self._next()
-            if self.live.token is not None and not self.busy:
-                self._preview_wanted = True
-                self._preview()
+        self._next()
 
     def _on_rendered(self, number: int, event: Rendered) -> None:
         self._prompted(number, event.ids, whole=event.whole)
 
     def _on_tokenized(self, number: int, event: Tokenized) -> None:
-        self._prompted(number, event.ids, whole=False)
+        self._prompted(number, event.ids, whole=self._is_foreign())
 
     def _prompted(self, number: int, ids: list[int], *, whole: bool) -> None:
         """The prompt ids of the turn that was sent are there."""
-        self._asked.pop(number, None)
-        turn, self._turn = self._turn, None
-        if turn is None:
+        asked = self._turn
+        if asked is None or asked.number != number or self.model is None:
             return
+        turn = asked.node
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
-        length = len(self.conversation.ids())
-        assert self.model is not None
+        length = len(asked.conversation.ids())
         if self._cancelled:
-            self._take_back(turn)
+            self._take_back()
+            self._next()
             return
         if length > self.model.context:
-            self._take_back(turn)
+            self._take_back()
             self._fail(
                 Failed(
                     "context",
@@ -270,67 +285,74 @@ class Chat:
                     "shorten it, start a new chat, or load the model with a larger --context",
                 )
             )
+            self._next()
             return
+        self._turn = None
         self.recorder.turn(self.conversation, turn)
         self._generate(turn, len(turn.ids), seed=self._seed(), done=0)
 
-    def _on_prefilling(self, _number: int, event: Prefilling) -> None:
-        self.live.prefill_done, self.live.prefill_total = event.done, event.total
-        self._changed(StatusChanged())
+    def _on_prefilling(self, number: int, event: Prefilling) -> None:
+        if self._is_shown(number):
+            self.live.prefill_done, self.live.prefill_total = event.done, event.total
+            self._changed(StatusChanged())
 
-    def _on_first_token(self, _number: int, event: FirstToken) -> None:
-        self.live.ttft_ms = event.ttft_ms
+    def _on_first_token(self, number: int, event: FirstToken) -> None:
+        if self._is_shown(number):
+            self.live.ttft_ms = event.ttft_ms
 
-    def _on_record(self, _number: int, event: Record) -> None:
+    def _on_record(self, number: int, event: Record) -> None:
         reply = self._reply
-        if reply is None:
+        if reply is None or reply.number != number:
             return
-        reply.add(event)
-        self.recorder.record(self.conversation, reply, event)
-        self._changed(ReplyGrew(reply.number))
-        if isinstance(event, Token):
-            self.live.add(event)
-            if self.phase != "decoding":
-                self._enter("decoding")
-            self._changed(LiveChanged())
-        elif isinstance(event, Prefill):
-            self.live.prefill = event
-            self._changed(LiveChanged())
+        reply.node.add(event)
+        self.recorder.record(reply.conversation, reply.node, event)
+        if self._is_shown(number):
+            self._changed(ReplyGrew(reply.node.number))
+            self._show(event)
+        if isinstance(event, Token) and self.phase != "decoding":
+            self._enter("decoding")
         elif isinstance(event, Finished):
-            self.live.finished = event
+            shown = self._is_shown(number)
             self._ended()
-            if event.reason == "user":
-                self._changed(StatusChanged())  # the queue waits: whoever pressed stop wants to look first
-            else:
+            # Whoever pressed stop wants to look first; whoever opened another chat goes on there.
+            if event.reason != "user" or not shown:
                 self._next()
 
+    def _show(self, event: Record) -> None:
+        """Brings the newest of the reply on the screen to the panels."""
+        if isinstance(event, Token):
+            self.live.add(event)
+        elif isinstance(event, Prefill):
+            self.live.prefill = event
+        elif isinstance(event, Finished):
+            self.live.finished = event
+        self._changed(LiveChanged())
+
     def _on_failed(self, number: int, event: Failed) -> None:
-        asked = self._asked.pop(number, None)
-        if isinstance(asked, Inspect):
-            self._previewing = 0
-            if event.kind != "engine":
-                return
         dead = event.kind == "engine"
-        if self._turn is not None:
-            self._take_back(self._turn)
-        if self._reply is not None:
-            self._on_record(number, event)
+        if number == self._previewing and not dead:
+            self._previewing = 0
+            return
+        if self._turn is not None and (dead or number == self._turn.number):
+            self._take_back()
+        if self._reply is not None and (dead or number == self._reply.number):
+            self._on_record(self._reply.number, event)
             self._ended()
-        if dead or isinstance(asked, Load):
+        if dead or number == self._loading:
             self.model = None
             self._previewing = 0
-            self._asked.clear()
             self._enter("failed")
         self._fail(event)
+        self._next()
 
     def _on_inspected(self, number: int, event: Inspected) -> None:
-        self._asked.pop(number, None)
-        if number == self._previewing:
-            self._previewing = 0
-            if not self.busy:
-                self.live.preview, self.live.preview_recomputed = event.token, event.recomputed
-                self._changed(LiveChanged())
-            self._preview()
+        if number != self._previewing:
+            return
+        self._previewing = 0
+        if not self.busy:
+            self.live.preview, self.live.preview_recomputed = event.token, event.recomputed
+            self._changed(LiveChanged())
+        self._preview()
 
     _HANDLERS: dict[type[Event], Callable[[Chat, int, Any], None]] = {  # noqa: RUF012 - a table, never changed
         Progress: _on_progress,
@@ -349,11 +371,6 @@ class Chat:
     }
 
     # --- how it is done ----------------------------------------------------------------------------------------------
-
-    def _ask(self, command: Command) -> int:
-        number = self.engine.send(command)
-        self._asked[number] = command
-        return number
 
     def _changed(self, *changes: Change) -> None:
         self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
@@ -379,53 +396,90 @@ class Chat:
     def _seed(self) -> int:
         return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
 
+    def _conditions(self) -> tuple[Condition, ...]:
+        """What ends the running reply; a continued one may become as much longer as was agreed when it began."""
+        return tuple(
+            Length(tokens=condition.tokens + self._longer) if isinstance(condition, Length) else condition
+            for condition in self.tuning.conditions()
+        )
+
+    def _is_shown(self, number: int) -> bool:
+        """Whether the reply with this number belongs to the conversation on the screen."""
+        reply = self._reply
+        return reply is not None and reply.number == number and reply.conversation is self.conversation
+
+    def _is_foreign(self) -> bool:
+        """Whether another model than the one that is loaded made ids of the path."""
+        if self.model is None:
+            return False
+        foreign = False
+        for span in self.conversation.path():
+            foreign = foreign and not span.node.whole
+            start = span.node.start
+            foreign = foreign or (start is not None and start.model.sha256 != self.model.sha256)
+        return foreign
+
     def _next(self) -> None:
         """Sends the first text of the queue, if nothing else is going on."""
         if self.phase != "idle" or not self.queue:
             return
-        text = self.queue.popleft()
         chat = self.conversation
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-        turn = chat.grow("user", parent=parent.number if parent else None, at=parent.kept() if parent else 0, text=text)
-        self._turn, self._cancelled = turn, False
+        self._begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
+
+    def _begin(self, text: str, parent: Node | None, at: int) -> None:
+        """A new turn behind `parent`: asks for its prompt ids."""
+        chat = self.conversation
+        chat.leaf = parent.number if parent else None
+        foreign = self._is_foreign()
+        turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
+        self._cancelled = False
+        if chat.raw:
+            whole = "".join(said for _, said in chat.turns())
+            number = self.engine.send(Tokenize(whole if foreign else text, begin=foreign or parent is None))
+        else:
+            messages = [Message("system", chat.system)] if chat.system else []
+            messages += [Message(role, content) for role, content in chat.turns()]
+            finished = parent.finished if parent is not None else None
+            ended = parent.ids[-1] if parent is not None and finished and finished.reason == "end" else None
+            after_reply = parent is not None and parent.role == "assistant" and not foreign
+            number = self.engine.send(Render(messages, after_reply=after_reply, reply_ended=ended))
+        self._turn = _Asked(number, chat, turn)
         self._enter("rendering")
         self._changed(PathChanged())
-        if chat.raw:
-            self._ask(Tokenize(text, begin=parent is None))
-            return
-        messages = [Message("system", chat.system)] if chat.system else []
-        messages += [Message(role, content) for role, content in chat.turns()]
-        ended = parent.ids[-1] if parent is not None and parent.finished and parent.finished.reason == "end" else None
-        after_reply = parent is not None and parent.role == "assistant"
-        self._ask(Render(messages, after_reply=after_reply, reply_ended=ended))
 
-    def _take_back(self, turn: Node) -> None:
-        """A turn that could not be sent leaves the chat; its text goes back to whoever typed it."""
+    def _take_back(self) -> None:
+        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it."""
+        assert self._turn is not None
+        _, chat, turn = self._turn
         self._turn = None
-        self.conversation.drop(turn)
-        self.returned = turn.written
+        chat.drop(turn)
+        if chat is self.conversation:
+            self.returned = turn.written
         self._enter("idle")
         self._changed(PathChanged())
 
-    def _generate(self, parent: Node, at: int, *, seed: int, done: int) -> None:
-        reply = self.conversation.grow("assistant", parent=parent.number, at=at)
-        self._reply = reply
+    def _generate(self, parent: Node, at: int, *, seed: int, done: int, longer: int = 0) -> None:
+        chat = self.conversation
+        reply = chat.grow("assistant", parent=parent.number, at=at)
+        self._longer = longer
         self.live.begin()
-        self.recorder.turn(self.conversation, reply)
+        self.recorder.turn(chat, reply)
         self._enter("prefill")
         self._changed(PathChanged(), LiveChanged())
-        self._ask(
+        number = self.engine.send(
             Generate(
-                ids=self.conversation.ids(),
+                ids=chat.ids(),
                 samplers=self.tuning.samplers(),
-                conditions=self.tuning.conditions(),
+                conditions=self._conditions(),
                 seed=seed,
                 origin=dict(self.origin),
                 done=done,
-                raw=self.conversation.raw,
+                raw=chat.raw,
                 candidates=self._candidates,
             )
         )
+        self._reply = _Asked(number, chat, reply)
 
     def _ended(self) -> None:
         self._reply = None
@@ -436,13 +490,13 @@ class Chat:
         """Asks for the shown step under the knobs as they are; one question at a time, the newest knobs win."""
         spans = self.conversation.reply()
         start = spans[0].node.start if spans else None
-        if not self._preview_wanted or self._previewing or self.phase != "idle" or start is None:
+        if not self._preview_wanted or self._previewing or self.phase != "idle" or start is None or self._is_foreign():
             return
         tokens = sum(span.count for span in spans)
         if not tokens:
             return
         self._preview_wanted = False
-        self._previewing = self._ask(
+        self._previewing = self.engine.send(
             Inspect(
                 ids=self.conversation.ids()[:-1],
                 samplers=self.tuning.samplers(),

@@ -216,9 +216,13 @@ class Conversation:
         return ((span, span.node.text(span.count)) for span in self.path(leaf))
 
     def turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
-        """Roles and shown texts of the path; a reply in several pieces is one turn."""
-        for role, pieces in groupby(self.pieces(leaf), key=lambda piece: piece[0].node.role):
-            yield role, "".join(text for _, text in pieces)
+        """Roles and shown texts of the path; a reply in several pieces is one turn, every message its own."""
+        for user, pieces in groupby(self.pieces(leaf), key=lambda piece: piece[0].node.role == "user"):
+            texts = [text for _, text in pieces]
+            if user:
+                yield from (("user", text) for text in texts)
+            else:
+                yield "assistant", "".join(texts)
 
 
 def _ids(spans: list[Span]) -> list[int]:

@@ -62,11 +62,10 @@ class TextGate:
         shown, self._held = self._held, ""
         return shown
 
-    def finish(self) -> str:
-        """The text still to be shown when the reply is over for good; half a character shows as U+FFFD."""
-        if self.stopped_by is not None:
-            return ""
-        return self._gate(self._decoder.decode(b"", final=True)) + self.release()
+    def finish(self) -> None:
+        """No token will ever follow: half a character becomes U+FFFD. What is not out yet stays in `held`."""
+        if self.stopped_by is None:
+            self._held += self._decoder.decode(b"", final=True)
 
     def resume(self, data: bytes) -> None:
         """Takes the bytes of a reply that goes on, all shown already: no text comes out of them.

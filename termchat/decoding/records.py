@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import builtins
 import json
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -122,7 +123,9 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
-    """The reply is over. `held` was withheld by a stop sequence (`stop`), or was not shown yet (`user`)."""
+    """The reply is over. `held` is text that came out with no token: for `stop` it is withheld for good; else it is what a
+    stop sequence could have begun with, and belongs to the reply.
+    """
 
     reason: Reason
     detail: str
@@ -150,7 +153,8 @@ RECORD_NAMES: dict[type, str] = {
 
 
 def to_dict(value: Any) -> Any:
-    """A record as plain values: structs become dicts by field name, bytes become base64 text."""
+    """A record as plain values: structs become dicts by field name, bytes become base64 text, and what is no number
+    (NaN, infinity), for which JSON has no word, becomes None."""
     if isinstance(value, msgspec.Struct):
         named: dict[str, Any] = {}
         if type(value) in RECORD_NAMES:
@@ -161,6 +165,10 @@ def to_dict(value: Any) -> Any:
         return named
     if isinstance(value, (list, tuple)):
         return [to_dict(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_dict(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     return value
@@ -168,4 +176,4 @@ def to_dict(value: Any) -> Any:
 
 def to_json(record: Record) -> str:
     """One line of JSON, without the newline; everything outside ASCII is escaped."""
-    return json.dumps(to_dict(record), ensure_ascii=True, separators=(",", ":"))
+    return json.dumps(to_dict(record), ensure_ascii=True, allow_nan=False, separators=(",", ":"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
+import msgspec
 import pytest
 
 from termchat.chat.changes import Change, LiveChanged, Notice, TuningChanged
@@ -172,7 +173,9 @@ def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_
     assert reply.finished.reason == "stop"
     assert reply.text() == text[: text.index(stop)]
     kept = b"".join(list(reply.tokens.pieces())[: reply.kept()]).decode()
-    assert len(kept) < len(reply.text()) + len(stop)
+    last = list(reply.tokens.pieces())[reply.kept() - 1].decode()
+    assert kept.startswith(reply.text())
+    assert len(kept) - len(reply.text()) < len(last)  # at most a token that holds both
     driven.chat.continue_reply()
     driven.idle()
     assert "".join(t for role, t in driven.chat.conversation.turns() if role == "assistant").startswith(
@@ -231,7 +234,9 @@ def test_killed_in_mid_reply_one_call_goes_on_from_the_same_token(make: Make) ->
     assert cut.start is not None
     assert rest.start.seed == cut.start.seed
     assert not rest.start.exact  # the cells were rebuilt in batches
-    assert len(cut.tokens) + len(rest.tokens) == 50 or rest.finished is not None
+    assert rest.finished is not None
+    assert rest.finished.reason in ("length", "end")
+    assert rest.finished.reason == "end" or len(cut.tokens) + len(rest.tokens) == 50
     assert [text for role, text in driven.chat.conversation.turns()][-1].startswith(shown)
 
 
@@ -300,3 +305,98 @@ def test_token_type_is_what_panels_get(make: Make) -> None:
     driven = make(Tuning(max_tokens=2))
     driven.say("Hi")
     assert isinstance(driven.chat.live.token, Token)
+
+
+def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    driven = make(Tuning(max_tokens=12, seed=2), recorder=StoreRecorder(store, SessionInfo()))
+    driven.idle()
+    for wait_for_tokens in (0, 1, 6):
+        driven.chat.send("Tell me about the first thing.")
+        old = driven.chat.conversation
+        driven.until(lambda: len(old.reply() and old.reply()[-1].node.tokens) >= wait_for_tokens)  # noqa: B023
+        driven.chat.new()
+        assert driven.chat.conversation is not old
+        driven.chat.send("Name a fish.")
+        driven.idle()
+        reply = driven.reply
+        assert reply.start is not None
+        assert len(reply.tokens) == 12 or (reply.finished and reply.finished.reason == "end")
+        text = b"".join(driven_piece for driven_piece in reply.tokens.pieces()).decode()
+        assert text.startswith(reply.text()[:10])
+        assert [said for role, said in driven.chat.conversation.turns() if role == "user"] == ["Name a fish."]
+        assert driven.chat.live.finished == reply.finished
+        for span in old.reply():
+            assert span.node.finished is not None
+            assert span.node.finished.reason in ("user", "length")
+    driven.chat.close()
+    assert store.close()
+    assert not any(Store.open(tmp_path / "sessions.db").load(s.id).interrupted for s in store.sessions())
+
+
+def test_a_preview_asked_for_in_one_chat_is_not_shown_in_the_next(make: Make) -> None:
+    driven = make(Tuning(max_tokens=5))
+    driven.say("Hello")
+    driven.chat.adjust("temperature", 2.0)
+    driven.chat.new()
+    driven.say("Hi")
+    assert driven.chat.live.preview is None
+
+
+def test_continue_after_the_limit_gives_as_much_again(make: Make) -> None:
+    driven = make(Tuning(max_tokens=10, seed=6))
+    driven.say("Tell me a very long story about a king.")
+    for total in (20, 30):
+        driven.chat.continue_reply()
+        driven.idle()
+        assert sum(len(span.node.tokens) for span in driven.chat.conversation.reply()) == total
+
+
+def test_after_a_refused_turn_the_queue_goes_on(make: Make) -> None:
+    driven = make(Tuning(max_tokens=3))
+    driven.chat.send("word " * 3000)
+    driven.chat.send("short")
+    driven.idle()
+    assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["short"]
+
+
+def test_death_in_every_phase_is_survived(make: Make) -> None:
+    driven = make(Tuning(max_tokens=6))
+    assert isinstance(driven.chat.engine, LocalEngine)
+
+    def kill() -> None:
+        assert isinstance(driven.chat.engine, LocalEngine)
+        assert driven.chat.engine.pid is not None
+        os.kill(driven.chat.engine.pid, signal.SIGKILL)
+        driven.until(lambda: driven.chat.phase == "failed")
+        driven.chat.restart()
+        driven.idle()
+
+    kill()  # while it loads
+    driven.chat.send("Hello")
+    kill()  # while the prompt is rendered
+    driven.chat.send("word " * 700)
+    driven.until(lambda: driven.chat.live.prefill_done > 0)
+    kill()  # while the prompt is read; the reply is made after the restart
+    assert driven.reply.finished is not None
+    driven.chat.adjust("temperature", 1.7)
+    kill()  # while a preview is made
+    assert driven.say("Still there?").finished is not None
+
+
+def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
+    driven = make(Tuning(max_tokens=8))
+    first = driven.say("Name a stone.")
+    driven.chat.load(msgspec.structs.replace(spec, sha256="another"))
+    driven.idle()
+    driven.chat.continue_reply()
+    driven.told += driven.chat.pump()
+    assert any("another model wrote this reply" in text for text in driven.notices)
+    reply = driven.say("Name a metal.")
+    turn = driven.chat.conversation.nodes[reply.parent or 0]
+    assert turn.whole
+    assert reply.prefill is not None
+    assert reply.prefill.tokens == len(turn.prompt_ids)
+    assert first.number in {span.node.number for span in driven.chat.conversation.path()}
+    assert driven.say("And another.").prefill is not None
+    assert not driven.chat.conversation.nodes[driven.reply.parent or 0].whole

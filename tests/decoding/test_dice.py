@@ -11,6 +11,8 @@ from scipy import stats
 from termchat.decoding import dice
 
 IDS = np.arange(12, dtype=np.int32)
+PINNED_UNIFORM = [0.33493855816005447, 0.2196836783904802, 0.24084474679184942, 0.32727528516197435]
+"""Version 1 for seed 42, step 7, tokens 0, 1, 2 and 49151. A transcript of today must be drawn the same in ten years."""
 
 
 def test_version_1_is_pinned() -> None:
@@ -32,9 +34,6 @@ def reference(seed: int, step: int, token: int) -> float:
         return x ^ (x >> 31)
 
     return ((mix(mix(mix(seed) ^ step) ^ token) >> 12) + 0.5) / 2**52
-
-
-PINNED_UNIFORM = [reference(42, 7, i) for i in (0, 1, 2, 49151)]
 
 
 @given(seed=st.integers(0, 2**53 - 1), step=st.integers(0, 2**31), token=st.integers(0, 300_000))

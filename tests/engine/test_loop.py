@@ -181,19 +181,12 @@ def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Ses
 def test_context_full_ends_the_reply(model_path: object) -> None:
     small = Session(ModelSpec(str(model_path), "smollm2", context=256, threads=1), lambda _: None)
     try:
-        ids = prompt(small, "Tell me a story that never ends.")
-        stream = records(small, request(ids, Tuning(temperature=1.3)))
-        finished = only(stream, Finished)
-        assert isinstance(finished, Finished)
-        if finished.reason != "end":
-            assert (finished.reason, finished.detail) == ("context", "256 of 256")
-            assert len(ids) + finished.tokens == 256
-        # A raw prompt without an end in sight fills it for sure.
         raw = small.model.tokenize("1 2 3 4 5 6 7 8 9 10 11 12 13", special=False)
         filled = records(small, request(raw, Tuning(temperature=0)))
         finished = only(filled, Finished)
         assert isinstance(finished, Finished)
-        assert (finished.reason, len(raw) + finished.tokens) == ("context", 256)
+        assert (finished.reason, finished.detail) == ("context", "256 of 256")
+        assert len(raw) + finished.tokens == 256
         with pytest.raises(EngineError, match="the prompt has 300 tokens, the context 256"):
             records(small, request(raw[:1] * 300, Tuning()))
     finally:
@@ -223,13 +216,16 @@ def test_inspect_needs_no_pass_for_the_last_step_and_one_for_any_other(session: 
     cells = list(session.cache.ids)
     for step, recomputed in ((29, False), (12, True), (0, True)):
         ask = Inspect(path[: len(ids) + step], tuning.samplers(), 7, step)
-        seen, fresh = session.inspect(ask)
+        seen, fresh = session.inspect(ask, alone=True, wanted=lambda: False)
         assert fresh is recomputed
         assert (seen.id, seen.step) == (stream[step].id, step)
         assert seen.logit == pytest.approx(stream[step].logit, abs=0.2)
         assert [c.id for c in seen.candidates][:3] == [c.id for c in stream[step].candidates][:3]
-        colder, _ = session.inspect(Inspect(ask.ids, Tuning(temperature=0).samplers(), 7, step))
+        colder, still = session.inspect(
+            Inspect(ask.ids, Tuning(temperature=0).samplers(), 7, step), alone=True, wanted=lambda: False
+        )
         assert colder.rank == 0
+        assert still is recomputed
     assert session.cache.ids == cells
     longer = records(session, request(path, Tuning(max_tokens=40), done=30))
     prefill = only(longer, Prefill)
@@ -252,3 +248,46 @@ def test_generate_command_defaults_to_twenty_candidates(session: Session) -> Non
     assert command.candidates == 20
     token = tokens(records(session, request(prompt(session, "Hi"), Tuning(max_tokens=1, temperature=0))))[0]
     assert len(token.candidates) == 20
+
+
+def test_a_rewound_cache_has_no_logits_at_hand(session: Session) -> None:
+    ids = prompt(session, "Tell me about the fog.")
+    stream = tokens(records(session, request(ids, Tuning(max_tokens=12))))
+    path = [*ids, *(t.id for t in stream)]
+    session.cache.rewind(len(ids) + 4)
+    seen, recomputed = session.inspect(
+        Inspect(path[: len(ids) + 4], Tuning().samplers(), 7, 4), alone=True, wanted=lambda: False
+    )
+    assert recomputed
+    assert (seen.id, seen.candidates[0].id) == (stream[4].id, stream[4].candidates[0].id)
+
+
+def test_much_that_is_not_cached_is_decoded_for_the_next_turn_and_can_be_given_up(session: Session) -> None:
+    ids = session.model.tokenize("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 12, special=False)
+    session.cache.rewind(0)
+    with pytest.raises(EngineError, match="given up"):
+        session.inspect(Inspect(ids, Tuning().samplers(), 7, 0), alone=True, wanted=lambda: True)
+    assert len(session.cache.ids) == 63
+    session.inspect(Inspect(ids, Tuning().samplers(), 7, 0), alone=True, wanted=lambda: False)
+    assert session.cache.ids == ids
+    prefill = only(records(session, request(ids, Tuning(max_tokens=1))), Prefill)
+    assert isinstance(prefill, Prefill)
+    assert prefill.shapes == [1]
+
+
+@pytest.mark.parametrize("bad", [-1, 49152])
+def test_ids_of_another_vocabulary_are_refused(session: Session, bad: int) -> None:
+    with pytest.raises(EngineError, match=f"token {bad} is not in this model's vocabulary"):
+        records(session, request([1, bad, 3], Tuning(max_tokens=1), done=2))
+
+
+def test_the_end_token_never_carries_text(session: Session) -> None:
+    """What a stop could have begun with, and did not, comes out with the end: in `held`."""
+    ids = prompt(session, "Say hi.")
+    free = records(session, request(ids, Tuning(temperature=0)))
+    text = "".join(t.text for t in tokens(free))
+    stream = records(session, request(ids, Tuning(temperature=0, stop=(text[-1] + "zzz",))))
+    finished = only(stream, Finished)
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.held, tokens(stream)[-1].text) == ("end", text[-1], "")
+    assert "".join(t.text for t in tokens(stream)) + finished.held == text

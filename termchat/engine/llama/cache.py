@@ -108,39 +108,46 @@ class Cache:
         return next(i for i in range(limit) if self.ids[i] != ids[i])
 
     def rewind(self, count: int) -> int:
-        """Keeps the first `count` cells. Returns how many are left: fewer when the model cannot rewind."""
+        """Keeps the first `count` cells. Returns how many are left: none when the model cannot rewind."""
         if count < len(self.ids) or count == 0:
+            self.current = False
             if not LIB.llama_memory_seq_rm(self.memory, MAIN, count, -1):
                 LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
                 count = 0
             del self.ids[count:]
         return len(self.ids)
 
-    def prefill(self, ids: list[int], shapes: list[int] | None = None) -> Iterator[int]:
-        """Decodes what of `ids` has no cells yet, yielding the size of each batch; the logits are the last id's.
+    def prepare(self, ids: list[int], shapes: list[int] | None = None) -> list[int]:
+        """Rewinds to what `ids` can reuse and returns the batch sizes in which the rest is to be decoded.
 
         `shapes` are batch sizes from the first id on, to rebuild cells just as they were made.
-
-        Raises:
-            Aborted: the abort flag was set.
-            EngineError: llama.cpp failed.
         """
         kept = self.common(ids)
         plan = self._recorded(ids, kept, shapes) if shapes else self._planned(ids, kept)
-        self.rewind(len(ids) - sum(plan))
-        if len(self.ids) != len(ids) - sum(plan):  # a model that cannot rewind begins anew
-            plan = self._planned(ids, 0)
-        self.abort.watch(self.pointer, True)
-        try:
-            for size in plan:
-                at = len(self.ids)
+        kept = len(ids) - sum(plan)
+        # A model that cannot rewind begins anew.
+        return plan if self.rewind(kept) == kept else self._planned(ids, 0)
+
+    def prefill(self, ids: list[int], plan: list[int]) -> Iterator[int]:
+        """Decodes what `prepare` planned, yielding the size of each batch; the logits are then the last id's.
+
+        Raises:
+            Aborted: the abort flag was set.
+            ContextFull: there are more ids than cells.
+            EngineError: llama.cpp failed.
+        """
+        for size in plan:
+            at = len(self.ids)
+            # Only here: whoever takes the next batch may use the context in between.
+            self.abort.watch(self.pointer, True)
+            try:
                 if size == 1:
                     self.decode(ids[at])
                 else:
                     self._decode_rows(ids[at : at + size], at)
-                yield size
-        finally:
-            self.abort.watch(self.pointer, False)
+            finally:
+                self.abort.watch(self.pointer, False)
+            yield size
 
     def _planned(self, ids: list[int], kept: int) -> list[int]:
         body = len(ids) - 1 - kept
@@ -201,7 +208,10 @@ class Cache:
         code = LIB.llama_decode(self.pointer, batch)
         if code == 0:
             return
-        LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
+        self.current = False
+        if not LIB.llama_memory_seq_rm(self.memory, sequence, at, -1) and sequence == MAIN:
+            LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)  # a state that cannot be cut is of no use any more
+            self.ids.clear()
         if code == 2:
             raise Aborted
         if code == 1:

@@ -101,6 +101,11 @@ def generate(
     ids = list(request.ids)
     if not ids:
         raise EngineError("prompt", "the prompt is empty", "type something, or give a system prompt")
+    unknown = next((i for i in ids if not 0 <= i < model.n_vocab), None)
+    if unknown is not None:
+        raise EngineError(
+            "prompt", f"token {unknown} is not in this model's vocabulary", "was it another model's chat?"
+        )
     if len(ids) > cache.capacity:
         raise EngineError(
             "context",
@@ -110,8 +115,8 @@ def generate(
     steering = Steering(request, model.n_vocab, cache.threads)
     reply = len(ids) - request.done
     steering.gate.resume(b"".join(model.piece(i) for i in ids[reply:]))
-    kept = cache.common(ids)
-    rebuilt = kept < len(ids) - 1
+    plan = cache.prepare(ids, request.shapes if request.rebuild_exactly else None)
+    rebuilt = len(plan) > 1
     yield Start(
         version=FORMAT,
         termchat=termchat.__version__,
@@ -125,7 +130,7 @@ def generate(
         threads_batch=cache.threads_batch,
         ubatch=cache.batch_size,
         kv_type=cache.model.spec.kv_type,
-        exact=cache.exact and (not request.done or not rebuilt or request.rebuild_exactly),
+        exact=cache.exact and not model.gpu_layers and (not request.done or not rebuilt or request.rebuild_exactly),
     )
     yield steering.record()
 
@@ -136,9 +141,9 @@ def generate(
         yield from _read(poll, steering, ids)
         started = perf_counter()
         shapes: list[int] = []
-        total, done = len(ids) - kept, 0
+        total, done = sum(plan), 0
         last_begun = begun = started
-        for size in cache.prefill(ids, request.shapes if request.rebuild_exactly else None):
+        for size in cache.prefill(ids, plan):
             shapes.append(size)
             done += size
             last_begun = begun
@@ -220,7 +225,8 @@ def _ending(
     if gate.stopped_by is not None:
         return text, ("stop", gate.stopped_by)
     if token in model.end_ids:
-        return text + gate.finish(), ("end", model.name(token))
+        gate.finish()
+        return text, ("end", model.name(token))
     if steering.limit is not None and tokens >= steering.limit:
         ending = ("length", f"max_tokens {steering.limit}")
     elif length >= cache.capacity:

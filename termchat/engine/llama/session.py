@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding.records import Record, Token
 from termchat.engine.llama import loop, native
-from termchat.engine.llama.cache import Cache, ContextFull
+from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
@@ -38,7 +38,7 @@ class Session:
             raise
         self.pace = Pace(threads)
         self._template: ChatTemplate | None = None
-        self._asked: tuple[list[int], NDArray[np.float32]] | None = None
+        self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     def close(self) -> None:
         """Frees everything."""
@@ -89,20 +89,26 @@ class Session:
         self.cache.abort.clear()
         return loop.generate(self.cache, self.pace, command, poll, arrived)
 
-    def inspect(self, command: Inspect) -> tuple[Token, bool]:
-        """What would be drawn after `command.ids`, and whether a fresh forward pass was needed."""
+    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
+        """What would be drawn after `command.ids`, and whether a fresh forward pass was needed.
+
+        With `alone`, no reply is running: much that is not in the cache is then decoded where the next turn can reuse it.
+        That is given up once something else is `wanted`.
+
+        Raises:
+            EngineError: there is no room, it was given up, or llama.cpp failed.
+        """
         ids = command.ids
-        recomputed = False
-        if self.cache.current and self.cache.ids == ids:
-            logits = self.cache.logits().copy()
-        elif self._asked is not None and self._asked[0] == ids:
-            logits = self._asked[1]
-        else:
+        if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
+            raise EngineError("prompt", "there is no such position", "")
+        if self._asked is None or self._asked[0] != ids:
             try:
-                logits, recomputed = self.cache.peek(ids), True
+                self._asked = (ids, *self._logits(ids, alone, wanted))
             except ContextFull:
                 raise EngineError("context", "the context has no room to look at this position", "") from None
-        self._asked = (ids, logits)
+            except Aborted:
+                raise EngineError("busy", "given up for something else", "") from None
+        _, logits, recomputed = self._asked
         model = self.model
         chain = Chain(command.samplers, model.n_vocab, ids)
         try:
@@ -111,6 +117,18 @@ class Session:
         finally:
             chain.close()
         return loop.token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
+
+    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+        cache = self.cache
+        if cache.current and cache.ids == ids:
+            return cache.logits().copy(), False
+        if alone and len(ids) - cache.common(ids) > cache.batch_size:
+            cache.abort.clear()
+            for _ in cache.prefill(ids, cache.prepare(ids)):
+                if wanted():
+                    raise Aborted
+            return cache.logits().copy(), True
+        return cache.peek(ids), True
 
 
 def default_threads() -> int:

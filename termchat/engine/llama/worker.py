@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from termchat.decoding.records import Failed
+from termchat.decoding.records import Failed, Token
 from termchat.engine import wire
 from termchat.engine.port import (
     Adjust,
@@ -31,6 +31,7 @@ from termchat.engine.port import (
     Inspected,
     Load,
     Loaded,
+    Prefilling,
     Progress,
     Render,
     Rendered,
@@ -61,7 +62,7 @@ class Inbox:
         self._steer: deque[tuple[int, Adjust | Cancel]] = deque()
         self._ready = threading.Condition()
         self.on_cancel: Callable[[], None] = _nothing
-        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+        threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
     def next(self) -> tuple[int, Command, float]:
         """Waits for work: number, command, and the `perf_counter` of its arrival."""
@@ -76,6 +77,10 @@ class Inbox:
             return self._work.popleft()
         return None
 
+    def has_work(self) -> bool:
+        """Whether something waits its turn."""
+        return bool(self._work)
+
     def steering(self, reply: int) -> Adjust | Cancel | None:
         """The next command for the reply with this number; older ones are dropped."""
         while self._steer:
@@ -83,6 +88,14 @@ class Inbox:
             if number > reply:
                 return command
         return None
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except BaseException:  # noqa: BLE001 - a worker that no longer listens must not look alive
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
 
     def _read(self) -> None:
         frames = wire.Frames(wire.COMMANDS)
@@ -108,6 +121,7 @@ class Worker:
         self._inbox = inbox
         self._descriptor = descriptor
         self._session: Session | None = None
+        self._replying = False
 
     def run(self) -> None:
         """Forever; the inbox ends the process."""
@@ -142,7 +156,7 @@ class Worker:
             ids, whole = session.render(command)
             return Rendered(ids, whole)
         if isinstance(command, Inspect):
-            token, recomputed = session.inspect(command)
+            token, recomputed = session.inspect(command, alone=not self._replying, wanted=self._inbox.has_work)
             return Inspected(token, recomputed)
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
@@ -169,10 +183,15 @@ class Worker:
 
     def _generate(self, number: int, command: Generate, arrived: float) -> None:
         session = self._loaded()
-        for record in session.generate(command, lambda: self._inbox.steering(number), arrived):
-            self._send(number, record)
-            while (other := self._inbox.between_tokens()) is not None:
-                self._do(*other)
+        self._replying = True
+        try:
+            for record in session.generate(command, lambda: self._inbox.steering(number), arrived):
+                self._send(number, record)
+                # Not elsewhere: from a decode to the draw the logits must stay as they are.
+                while isinstance(record, (Token, Prefilling)) and (other := self._inbox.between_tokens()) is not None:
+                    self._do(*other)
+        finally:
+            self._replying = False
 
     def _send(self, number: int, event: Event) -> None:
         data = memoryview(wire.frame(wire.EVENT_ENCODER, number, event))
