@@ -156,14 +156,14 @@ def test_without_a_file_type_the_weights_tell_the_quantization(write) -> None:
 
 def test_recommended_settings_have_the_knobs_names(write) -> None:
     changes = {
-        "general.sampling.temp": (F32, 0.5),
+        "general.sampling.temp": (F32, 0.6),
         "general.sampling.top_k": (I32, 20),
         "general.sampling.penalty_repeat": (F32, 1.25),
         "general.sampling.penalty_last_n": (I32, 128),
         "general.sampling.sequence": (TEXT, "kt"),
     }
     found = read_header(write(model(changes))).recommended
-    assert found == {"temperature": 0.5, "top_k": 20, "repeat_penalty": 1.25, "repeat_last_n": 128}
+    assert found == {"temperature": 0.6, "top_k": 20, "repeat_penalty": 1.25, "repeat_last_n": 128}
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ class KnobError(ValueError):
 class Knob(msgspec.Struct, frozen=True, kw_only=True):
     """One knob: what it is called, what it takes and how it moves.
 
-    `low` and `high` are hard limits; `bar` is the value that fills the panel's bar; `off` is the value at which the
-    knob changes nothing; `step` and `coarse` are the moves of one key press.
+    `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
+    panel's bar; `off` is the value at which the knob changes nothing; `step` and `coarse` are the moves of one key press.
     """
 
     kind: Literal["float", "int", "texts", "seed"]
@@ -57,6 +57,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     default: Value = None
     low: float = 0
     high: float = 0
+    gap: float = 0
     step: float = 0
     coarse: float = 0
     bar: float = 0
@@ -77,6 +78,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
         if not math.isfinite(value) or not self.low <= value <= self.high:
             raise KnobError(f"{self.name} must be {self._wanted()}, not {value}")
+        if self.low < value < self.gap:
+            raise KnobError(f"{self.name} must be {self.low:g} or at least {self.gap:g}, not {value}")
         if self.kind == "float":
             return float(value)
         if value != int(value):
@@ -111,6 +114,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         else:
             size = self.coarse if coarse else self.step
         moved: float = min(max(value + steps * size, self.low), self.high)
+        if self.low < moved < self.gap:
+            moved = self.low if steps < 0 else self.gap
         return round(moved) if self.kind in ("int", "seed") else round(moved, 4)
 
     def fraction(self, value: Value) -> float:
@@ -131,8 +136,6 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return "fresh"
         if self.off is not None and value == self.off and self.name != "temperature":
             return "off"
-        if isinstance(value, float):
-            return f"{value:.4f}".rstrip("0").ljust(len(str(int(value))) + 2, "0") if value % 1 else f"{value:.1f}"
         return str(value)
 
     def _texts(self, value: object) -> tuple[str, ...]:
@@ -143,12 +146,17 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise KnobError(f"{self.name} must hold texts that are not empty, not {text!r}")
-            found.append(text)
+            found.append(well_formed(text))
         return tuple(dict.fromkeys(found))
 
     def _wanted(self) -> str:
         number = "a whole number" if self.kind in ("int", "seed") else "a number"
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for what no encoding takes: bytes of a command line that were not UTF-8, half characters."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def unescape(text: str) -> str:
@@ -232,8 +240,8 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     temperature: Annotated[
         float,
         Knob(
-            kind="float", key="t", label="temp", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=1.0,
-            help="divides the logits: below 1 sharper, above 1 flatter, 0 greedy",
+            kind="float", key="t", label="temp", stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
+            bar=2, off=1.0, help="divides the logits: below 1 sharper, above 1 flatter, 0 greedy",
         ),
     ] = 0.8  # fmt: skip
 

@@ -70,7 +70,9 @@ class Metadata:
 
     def recommended(self) -> dict[str, float]:
         found = {knob: self.values.get(f"general.sampling.{key}") for key, knob in _RECOMMENDED.items()}
-        return {knob: value for knob, value in found.items() if isinstance(value, (int, float))}
+        # A file holds 32-bit floats: 0.6 is written there as 0.6000000238…
+        short = {knob: float(f"{value:.7g}") if isinstance(value, float) else value for knob, value in found.items()}
+        return {knob: value for knob, value in short.items() if isinstance(value, (int, float))}
 
 
 def check(metadata: Metadata, tensor_count: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 
 import msgspec
+import pytest
 
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import (
@@ -65,6 +67,12 @@ def test_field_names_are_the_contract() -> None:
         {"condition": "stop", "text": "\n6.", "action": "stop"},
         {"condition": "length", "tokens": 9, "action": "stop"},
     ]
+
+
+def test_json_has_no_word_for_what_is_no_number() -> None:
+    token = msgspec.structs.replace(TOKEN, probability=math.nan, logit=-math.inf, state={"mu": math.inf, "tau": 5.0})
+    named = json.loads(to_json(token), parse_constant=lambda word: pytest.fail(word))
+    assert (named["probability"], named["logit"], named["state"]) == (None, None, {"mu": None, "tau": 5.0})
 
 
 def test_binary_round_trip() -> None:

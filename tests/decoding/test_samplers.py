@@ -61,6 +61,21 @@ def test_what_is_shown_can_be_typed(name: str, steps: int) -> None:
     assert knob.parse(knob.show(value)) == value
 
 
+@pytest.mark.parametrize("text", ["0.12345", "0.01", "1e-05", "0.3333333333333333", "2.0"])
+def test_a_typed_number_is_shown_whole(text: str) -> None:
+    knob = KNOBS["repeat_penalty"] if text != "1e-05" else KNOBS["min_p"]
+    assert knob.show(knob.parse(text)) == text
+
+
+def test_a_temperature_too_small_to_divide_by_is_refused_and_skipped_by_keys() -> None:
+    knob = KNOBS["temperature"]
+    for small in (1e-38, 0.001, 0.00999):
+        with pytest.raises(KnobError, match=r"temperature must be 0 or at least 0\.01, not"):
+            knob.check(small)
+    assert (knob.check(0), knob.check(0.01)) == (0.0, 0.01)
+    assert (knob.moved(0.055, -1), knob.moved(-0.045, 1)) == (0.0, 0.01)
+
+
 def test_seed() -> None:
     seed = KNOBS["seed"]
     assert seed.parse("fresh") is None
