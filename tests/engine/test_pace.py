@@ -52,6 +52,30 @@ def test_busy_then_quiet_again(clock: list[float]) -> None:
     assert pace.threads == 2
 
 
+def test_many_threads_are_halved_until_the_barrier_no_longer_waits(clock: list[float]) -> None:
+    """Four cores are free: more threads stall, fewer only take their share of the work."""
+    pace = Pace(16)
+    feed(pace, clock, 6_000)
+    assert [feed(pace, clock, us) for us in (90_000, 80_000, 24_000, 24_000)] == [8, 4, 4, 4]
+    assert feed(pace, clock, 200_000) == 2
+    assert feed(pace, clock, 300_000) == 1
+    assert feed(pace, clock, 900_000) == 1
+
+
+def test_after_a_failed_try_it_is_as_many_as_before(clock: list[float]) -> None:
+    pace = Pace(16)
+    for decode_us in (6_000, 90_000, 80_000):
+        feed(pace, clock, decode_us)
+    clock[0] += Pace.PATIENCE
+    assert feed(pace, clock, 24_000) == 16
+    assert feed(pace, clock, 90_000) == 4
+    clock[0] += Pace.PATIENCE
+    assert feed(pace, clock, 24_000) == 4  # it waits twice as long now
+    clock[0] += Pace.PATIENCE
+    assert feed(pace, clock, 24_000) == 16
+    assert feed(pace, clock, 6_000) == 16
+
+
 def test_one_thread_is_left_alone(clock: list[float]) -> None:
     pace = Pace(1)
     feed(pace, clock, 6000)

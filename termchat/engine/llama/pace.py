@@ -14,8 +14,9 @@ from time import perf_counter
 class Pace:
     """Chooses the thread count from the decode times of the steps; lives as long as the model is loaded.
 
-    When the median of the last `WINDOW` steps is `FACTOR` times the best recent step, half the threads are used. After
-    `PATIENCE` seconds all are tried again, and kept unless that is slower; each failed try doubles the wait.
+    When the median of the last `WINDOW` steps is `FACTOR` times what the threads should need, half of them are used, and half
+    again while that is still so. After `PATIENCE` seconds all are tried again, and kept unless that is slower; each failed
+    try doubles the wait.
     """
 
     WINDOW, MEMORY, FACTOR, PATIENCE, LONGEST = 6, 128, 2.5, 10.0, 160.0
@@ -24,8 +25,8 @@ class Pace:
         self.most = self.threads = threads
         self._recent: deque[int] = deque(maxlen=self.MEMORY)
         self._window: list[int] = []
-        self._fewer_us: float | None = None
-        self._trying = False
+        self._quiet_us = 0.0
+        self._before: tuple[int, float] | None = None
         self._patience = self.PATIENCE
         self._since = perf_counter()
 
@@ -39,20 +40,30 @@ class Pace:
             return self.threads
         typical = median(self._window)
         self._window.clear()
-        if self.threads < self.most:
-            self._fewer_us = typical
-            if perf_counter() - self._since > self._patience:
-                self._use(self.most, trying=True)
-        elif self._trying:
-            if self._fewer_us is not None and typical > self._fewer_us:
+        if self._before is not None:
+            threads, needed_us = self._before
+            self._before = None
+            if typical > needed_us:
                 self._patience = min(self._patience * 2, self.LONGEST)
-                self._use(max(self.most // 2, 1))
+                self._use(threads)
             else:
-                self._trying, self._patience = False, self.PATIENCE
-        elif typical > self.FACTOR * min(self._recent):
-            self._use(max(self.most // 2, 1))
+                self._patience = self.PATIENCE
+        elif self.threads > 1 and typical > self.FACTOR * self._best_us():
+            if self.threads == self.most:
+                self._quiet_us = min(self._recent)
+            self._use(self.threads // 2)
+        elif self.threads < self.most and perf_counter() - self._since > self._patience:
+            self._before = (self.threads, typical)
+            self._use(self.most)
         return self.threads
 
-    def _use(self, threads: int, *, trying: bool = False) -> None:
-        self.threads, self._trying, self._since = threads, trying, perf_counter()
+    def _best_us(self) -> float:
+        """What a step needs with these threads and no other program: the best of late, or less if all together did it well."""
+        best = min(self._recent)
+        if self.threads == self.most:
+            return best
+        return min(best, self._quiet_us * self.most / self.threads)
+
+    def _use(self, threads: int) -> None:
+        self.threads, self._since = threads, perf_counter()
         self._recent.clear()

@@ -1,0 +1,65 @@
+"""How many threads this process should compute with: the cores it may use, and the share of them it was given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_V1_MOUNTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
+
+
+def default_threads(root: Path = Path("/")) -> int:
+    """Physical cores this process may use, at least 1: hyperthreads only make the barrier slower.
+
+    A container's CPU quota counts too: threads beyond it spin at the barrier until the kernel stops them all. `root` is
+    where /proc and /sys are.
+    """
+    return max(1, min(_cores(root), int(_quota(root))))
+
+
+def _cores(root: Path) -> int:
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    siblings = set()
+    for cpu in allowed:
+        shared = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        siblings.add(_read(shared) or str(cpu))
+    return len(siblings)
+
+
+def _quota(root: Path) -> float:
+    """The cores that the tightest control group around this process may keep busy; a large number without a quota."""
+    quotas = [1e9]
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            for folder in _upwards(root / "sys/fs/cgroup", group):
+                quotas += _ratio(*_read(folder / "cpu.max").split())
+        elif "cpu" in controllers.split(","):
+            for mount in _V1_MOUNTS:
+                for folder in _upwards(root / "sys/fs/cgroup" / mount, group):
+                    quotas += _ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+    return min(quotas)
+
+
+def _upwards(mount: Path, group: str) -> Iterator[Path]:
+    """The group's folder and all above it. Inside a container only the mount itself may be there: it is the group then."""
+    parts = [part for part in group.split("/") if part not in ("", "..")]
+    for length in range(len(parts), -1, -1):
+        yield mount.joinpath(*parts[:length])
+
+
+def _ratio(quota: str = "", period: str = "") -> list[float]:
+    """Cores of a quota, in a list; none where there is no limit ("max", -1) or nothing to read."""
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return []
+    return [cores] if cores > 0 else []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
