@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import sys
 from collections import deque
 from typing import Any
@@ -85,7 +84,7 @@ class AbortFlag:
     """
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(ctypes.util.find_library("c") if sys.platform == "win32" else None)
+        libc = ctypes.CDLL(None)  # the process itself, of which libc is a part
         self._bytes = ctypes.create_string_buffer(2)
         self._function = ctypes.cast(libc.strlen, LIB.ggml_abort_callback)
         self._none = LIB.ggml_abort_callback()

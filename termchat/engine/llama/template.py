@@ -237,10 +237,7 @@ def _refuse(message: str) -> NoReturn:
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Interrupts Python code after some time; where there is no alarm signal (Windows), the output cap must do."""
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
+    """Interrupts Python code after some time."""
 
     def on_alarm(_number: int, _frame: FrameType | None) -> NoReturn:
         raise TimeoutError
