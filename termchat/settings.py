@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.decoding.samplers import KNOBS, Knob, Tuning, Value, unescape
+from termchat.decoding.samplers import KNOBS, Knob, Tuning, Value, unescape, well_formed
 from termchat.engine.port import ModelSpec
 from termchat.options import OPTIONS, Option
 from termchat.tomlfile import TomlError, TomlFile
@@ -57,7 +57,15 @@ class Config(msgspec.Struct, frozen=True):
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "") -> ModelSpec:
         """What to tell an engine to load this file as configured."""
-        return ModelSpec(path=str(path), name=name, sha256=sha256, quantization=quantization, **self.engine)
+        shown = well_formed(str(path))
+        return ModelSpec(
+            path=shown,
+            path_bytes=b"" if shown == str(path) else os.fsencode(path),
+            name=well_formed(name),
+            sha256=sha256,
+            quantization=quantization,
+            **self.engine,
+        )
 
     def knob_origin(self) -> dict[str, str]:
         """The part of `origin` that is about knobs."""
@@ -102,7 +110,7 @@ def load(
     values = {name: found.values.get(name, setting.default) for name, setting in _SETTINGS.items()}
     return Config(
         model=str(values["model"]) or None,
-        system=str(values["system"]),
+        system=well_formed(str(values["system"])),
         theme=str(values["theme"]) or str(OPTIONS["theme"].default),
         engine={name: values[name] for name, option in OPTIONS.items() if option.table == "engine"},
         tuning=Tuning(**{name: values[name] for name in KNOBS}),  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_with_nothing_set_the_defaults_are_the_engines_and_the_knobs(tmp_path: P
 
 
 def test_every_field_an_engine_takes_can_be_set() -> None:
-    told = {"path", "name", "sha256", "quantization"}
+    told = {"path", "path_bytes", "name", "sha256", "quantization"}
     assert {name for name, option in OPTIONS.items() if option.table == "engine"} == set(
         ModelSpec.__struct_fields__
     ) - told
@@ -171,6 +171,16 @@ def test_a_mistake_in_a_variable_is_told(written) -> None:
         "TERMCHAT_TOPP: there is no such setting (did you mean TERMCHAT_TOP_P?); it is ignored",
         "TERMCHAT_top_p: there is no such setting (did you mean TERMCHAT_TOP_P?); it is ignored",
     )
+
+
+def test_texts_that_are_not_utf8_get_a_mark_and_paths_are_kept(tmp_path: Path) -> None:
+    flags = {"stop": ["\udce9", r"\ud83d\ude00", r"\ud800"], "system": "caf\udce9", "model": "m\udce9.gguf"}
+    found = load(flags, {}, tmp_path / "none")
+    assert found.tuning.stop == ("\ufffd", "😀")
+    assert (found.system, found.model) == ("caf\ufffd", "m\udce9.gguf")
+    spec = found.spec("m\udce9", Path("/m/m\udce9.gguf"))
+    assert (spec.name, spec.path, spec.path_bytes) == ("m\ufffd", "/m/m\ufffd.gguf", b"/m/m\xe9.gguf")
+    assert found.spec("é", Path("/m/é.gguf")).path_bytes == b""
 
 
 def test_a_bad_flag_is_an_error() -> None:

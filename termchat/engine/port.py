@@ -21,7 +21,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
 
     `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `sha256`
-    and `quantization` are what the file's header said.
+    and `quantization` are what the file's header said. `path_bytes` says where the file is when its path is not UTF-8; `path`
+    is then only what to show.
     """
 
     path: str
@@ -36,6 +37,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     fast_prefill: bool = False
     sha256: str = ""
     quantization: str = ""
+    path_bytes: bytes = b""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -220,13 +222,17 @@ class Engine(Protocol):
     """What the chat service stands on. Not thread-safe: one owner calls it."""
 
     def send(self, command: Command) -> int:
-        """Takes a command and returns its number. Where there is no engine process, or no longer, it starts one first."""
+        """Takes a command and returns its number. Where there is no engine process, or no longer, it starts one first.
+
+        Raises:
+            EngineError: the engine process cannot be started.
+        """
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
         """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).
 
-        When the engine dies, the last event is a `Failed` of kind "engine", with the number of the reply that was running
-        or 0, and `alive` turns false.
+        When the engine dies, the last event is a `Failed` of kind "engine", and `alive` turns false. Its number is that of
+        the reply that was running, else of the oldest command that waited for an answer, else 0.
         """
 
     def fileno(self) -> int:

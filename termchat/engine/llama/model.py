@@ -39,7 +39,7 @@ class Model:
 
         params.progress_callback = on_progress
         last_errors()
-        self.pointer: Any = LIB.llama_model_load_from_file(os.fsencode(spec.path), params)
+        self.pointer: Any = LIB.llama_model_load_from_file(spec.path_bytes or os.fsencode(spec.path), params)
         if not self.pointer:
             why = last_errors() or "llama.cpp gave no reason"
             raise EngineError(
