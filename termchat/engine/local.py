@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -12,14 +13,30 @@ from typing import IO
 
 from termchat.decoding.records import Failed, Finished
 from termchat.engine import wire
-from termchat.engine.port import Command, Event, Generate, Loaded, Rendered, Tokenized, Unloaded
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Command,
+    EngineError,
+    Event,
+    Generate,
+    Inspected,
+    Loaded,
+    Rendered,
+    Tokenized,
+    Unloaded,
+)
 
 _PIPE_SIZE = 1 << 20
-_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized)
+_LONGEST_LOG = 1 << 20
+_UNANSWERED = (Adjust, Cancel)
+_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized, Inspected)
 
 
 class LocalEngine:
-    """A worker process, started by the first command. Its native prints and tracebacks go to `log`."""
+    """A worker process, started by the first command. Its native prints and tracebacks go to `log`, where that can be
+    written; at its start a log of more than 1 MiB makes room, and the one before is kept beside it.
+    """
 
     def __init__(self, log: Path | None = None) -> None:
         self._log = log
@@ -27,7 +44,7 @@ class LocalEngine:
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = wire.Frames(wire.EVENTS)
-        self._log_start = 0
+        self._log_start: int | None = None
 
     @property
     def alive(self) -> bool:
@@ -47,12 +64,13 @@ class LocalEngine:
         """Takes a command and returns its number. Where there is no worker, or no longer, it starts one first.
 
         Raises:
-            OSError: the process cannot be started.
+            EngineError: the process cannot be started.
         """
         if self._process is None:
             self._start()
         self._number += 1
-        self._open[self._number] = command
+        if not isinstance(command, _UNANSWERED):
+            self._open[self._number] = command
         data = memoryview(wire.frame(wire.COMMAND_ENCODER, self._number, command))
         try:
             while data:
@@ -103,23 +121,22 @@ class LocalEngine:
             "OPENBLAS_NUM_THREADS": "1",  # its threads would fight llama.cpp's for the cores
             "GGML_NO_BACKTRACE": "1",  # an abort must not wait for a debugger
         }
-        log: IO[bytes] | int = subprocess.DEVNULL
-        if self._log is not None:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            log = self._log.open("ab")
-            self._log_start = log.tell()
+        log = self._open_log()
+        self._log_start = log.tell() if log is not None else None
         try:
             # -P: a file called random.py in the folder where the app was started must not be imported.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "termchat.engine.llama.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=subprocess.DEVNULL if log is None else log,
                 env=environment,
                 start_new_session=True,  # the terminal's signals are the app's; the worker leaves when its input ends
             )
+        except OSError as error:
+            raise EngineError("engine", f"the engine process cannot be started: {error}") from error
         finally:
-            if not isinstance(log, int):
+            if log is not None:
                 log.close()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -129,13 +146,25 @@ class LocalEngine:
         if sys.platform == "linux":
             import fcntl
 
-            fcntl.fcntl(self._out.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+            with contextlib.suppress(OSError):  # a small pipe will do where the kernel grants no large one
+                fcntl.fcntl(self._out.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+
+    def _open_log(self) -> IO[bytes] | None:
+        if self._log is None:
+            return None
+        try:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            if self._log.exists() and self._log.stat().st_size > _LONGEST_LOG:
+                self._log.replace(self._log.with_name(self._log.name + ".old"))
+            return self._log.open("ab")
+        except OSError:
+            return None  # a chat without a log is better than none
 
     def _died(self) -> tuple[int, Event]:
         assert self._process is not None
         code = self._process.wait()
-        running = [number for number, command in self._open.items() if isinstance(command, Generate)]
-        number = running[-1] if running else max(self._open, default=0)
+        replies = (number for number, command in self._open.items() if isinstance(command, Generate))
+        number = next(replies, min(self._open, default=0))
         self._process = None
         self._in.close()
         self._out.close()
@@ -151,7 +180,7 @@ class LocalEngine:
 
     def _last_line(self) -> str:
         """What the worker last wrote to its log, without llama.cpp's noise of a normal life."""
-        if self._log is None:
+        if self._log is None or self._log_start is None:
             return ""
         try:
             with self._log.open("rb") as file:
