@@ -31,7 +31,7 @@ def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
 
 def build(config: Config, *, resume: bool = False, raw: bool = False) -> TermchatApp:
     """The app, not running yet; its engine starts after the first frame."""
-    notices = [Notice(problem, severity="warning") for problem in config.problems]
+    notices: list[Notice] = []
     store = _open_store(notices)
     conversation, newest = Conversation(config.system, raw=raw), None
     recorder: StoreRecorder | None = None
@@ -42,6 +42,7 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
         config, spec = find_model(config)
     except ModelError as error:
         notices.append(Notice(error.message, error.hint, "error"))
+    notices = [*(Notice(problem, severity="warning") for problem in config.problems), *notices]
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
         LocalEngine(paths.log_file()),
