@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 
 import termchat
 from termchat import settings
-from termchat.decoding.samplers import KNOBS
+from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.options import OPTIONS
 
 _NOT_FOR_RUN = ("theme",)
@@ -53,8 +55,33 @@ def _config(flags: dict[str, Any]) -> settings.Config:
         raise click.BadParameter(str(error), param_hint="--" + error.name.replace("_", "-")) from None
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Whether it is a terminal; Python has no stream at all where the descriptor was closed."""
+    return stream is not None and stream.isatty()
+
+
+def _refuse_flags_before(ctx: click.Context, command: str) -> None:
+    """A flag of the chat says nothing to a command; left unread it would look obeyed."""
+    taken = {parameter.name for parameter in main.commands[command].params}
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        switched_off = ctx.params[name] is False and parameter.secondary_opts
+        flag = (switched_off or parameter.opts)[0]
+        if name in taken:
+            raise click.UsageError(f"{flag} stands before {command}; put it after: termchat {command} {flag} …")
+        raise click.UsageError(f"{flag} is for the chat; {command} has no such flag")
+
+
 class _Commands(click.Group):
-    """Shows the chat's own flags last in the help, after the commands."""
+    """Shows the chat's own flags last in the help, after the commands; Ctrl+C ends any of them without a word."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
@@ -73,8 +100,9 @@ def main(ctx: click.Context, /, *, resume: bool, raw: bool, **flags: Any) -> Non
     Without a command, the chat opens in this terminal.
     """
     if ctx.invoked_subcommand is not None:
+        _refuse_flags_before(ctx, ctx.invoked_subcommand)
         return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         raise click.UsageError("the chat needs a terminal; in a script use: termchat run PROMPT")
     config = _config(flags)
     from termchat.tui.start import start
@@ -87,7 +115,7 @@ def main(ctx: click.Context, /, *, resume: bool, raw: bool, **flags: Any) -> Non
 @click.option("--raw", is_flag=True, help="complete PROMPT without the model's chat template")
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object a line")
 @click.option(
-    "--candidates", type=click.IntRange(0, 1000), default=20, show_default=True, help="candidates recorded a step"
+    "--candidates", type=click.IntRange(1, 1000), default=20, show_default=True, help="candidates recorded a step"
 )
 @_flags(without=_NOT_FOR_RUN)
 def run(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **flags: Any) -> None:
@@ -97,11 +125,11 @@ def run(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **flag
     """
     config = _config(flags)
     if prompt is None or prompt == "-":
-        if prompt is None and sys.stdin.isatty():
+        if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
             raise click.UsageError("give a PROMPT, or pipe one in")
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    if not prompt.strip():
+    if not prompt:
         raise click.UsageError("the prompt is empty")
     from termchat.chat.once import answer
 
-    sys.exit(answer(config, prompt, raw=raw, as_json=as_json, candidates=candidates))
+    sys.exit(answer(config, well_formed(prompt), raw=raw, as_json=as_json, candidates=candidates))

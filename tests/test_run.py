@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -98,6 +101,8 @@ def test_control_tokens_in_a_prompt_are_text(environment: dict[str, str]) -> Non
         (["hi", "--model", "/nowhere/x.gguf"], 1, "/nowhere/x.gguf"),
         (["hi", "--model", __file__], 1, "GGUF"),
         (["word " * 400, "--context", "256"], 1, "256"),
+        (["hi", "--candidates", "0"], 2, "1<=x<=1000"),
+        (["hi", "--temperature", "1e-38"], 2, "temperature must be 0 or at least 0.01, not 1e-38"),
     ],
 )
 def test_mistakes_say_what_and_what_to_do(environment: dict[str, str], args: list[str], code: int, said: str) -> None:
@@ -106,6 +111,99 @@ def test_mistakes_say_what_and_what_to_do(environment: dict[str, str], args: lis
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--temperature", "9"], "--temperature stands before run; put it after: termchat run --temperature"),
+        (["--no-fast-prefill"], "--no-fast-prefill stands before run"),
+        (["--raw"], "--raw stands before run"),
+        (["--resume"], "--resume is for the chat; run has no such flag"),
+    ],
+)
+def test_a_flag_before_the_command_is_not_ignored(environment: dict[str, str], flags: list[str], said: str) -> None:
+    done = subprocess.run(
+        [*TERMCHAT, *flags, "run", "hi"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_bytes_that_are_not_utf8_get_a_mark_and_name_their_file(
+    environment: dict[str, str], tmp_path: Path, model_path: Path
+) -> None:
+    model = os.fsencode(tmp_path) + b"/m\xe9.gguf"
+    os.symlink(os.fsencode(model_path), model)
+    args: list[str | bytes] = [b"caf\xe9", "--system", b"\xe9", "--stop", b"\xe9", "--model", model, "--json", *COMMON]
+    done = subprocess.run([*TERMCHAT, "run", *args], env=environment, capture_output=True, text=True, check=False)
+    records = stream(done)
+    assert (records[0]["model"]["name"], records[0]["model"]["path"]) == ("m\ufffd", "m\ufffd.gguf")
+    assert records[1]["conditions"][0]["text"] == "\ufffd"
+    assert done.stderr == ""
+    missing = subprocess.run(
+        [*TERMCHAT, "run", "hi", "--json", "--model", model[:-6] + b"\xe8.gguf"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert missing.returncode == 1
+    assert "\ufffd" in json.loads(missing.stdout)["message"]
+    assert "Traceback" not in missing.stderr
+
+
+def test_a_model_whose_advice_is_refused_says_so(environment: dict[str, str], tmp_path: Path, model_path: Path) -> None:
+    """One metadata key is put in front of the others, in a file that ends where the tensors would begin."""
+    data = model_path.read_bytes()[:4_000_000]
+    key = b"general.sampling.temp"
+    entry = struct.pack("<Q", len(key)) + key + struct.pack("<If", 6, 9.0)
+    count = struct.unpack_from("<Q", data, 16)[0]
+    made = tmp_path / "advice.gguf"
+    made.write_bytes(data[:16] + struct.pack("<Q", count + 1) + entry + data[24:])
+    with made.open("ab") as file:
+        file.truncate(model_path.stat().st_size + 4096)
+    done = run(environment, "hi", "--model", str(made), "--max-tokens", "1", "--context", "256")
+    assert "the model's recommendation is ignored: temperature must be a number from 0 to 5, not 9" in done.stderr
+
+
+def test_without_a_state_folder_it_answers(environment: dict[str, str]) -> None:
+    environment["XDG_STATE_HOME"] = "/proc/none"
+    done = run(environment, "hi", "--max-tokens", "2", "--threads", "1", "--context", "256")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_empty_line_is_a_prompt(environment: dict[str, str]) -> None:
+    done = run(environment, "--raw", "\n", "--max-tokens", "2", "--threads", "1", "--context", "256")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_while_the_prompt_is_read(environment: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [*TERMCHAT, "run"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"the first half")
+    process.stdin.flush()
+    end = time.monotonic() + 20
+    while fcntl.ioctl(process.stdin, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0":  # until it has been read
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20) == (b"", b"")
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("form", ["", "--json"])
+@pytest.mark.parametrize(("target", "said"), [("/dev/full", "No space left on device"), ("&-", "there is no stdout")])
+def test_output_that_cannot_be_written(environment: dict[str, str], form: str, target: str, said: str) -> None:
+    command = f"{sys.executable} -m termchat run hi {form} --max-tokens 4 --context 256 --threads 1 >{target}"
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_failures_are_records_too(environment: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -14,7 +15,9 @@ from termchat.chat.recorder import NoRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token, to_json
+from termchat.decoding.samplers import well_formed
 from termchat.engine.local import LocalEngine
+from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.text import sanitize
@@ -78,13 +81,38 @@ class _Signals:
 def answer(config: Config, prompt: str, *, raw: bool, as_json: bool, candidates: int) -> int:
     """Prints the reply to `prompt` and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
     signals = _Signals()
+    if sys.stdout is None:
+        _complain("there is no stdout to write the reply to")
+        return 1
     printer = _Json() if as_json else _Text()
-    for problem in config.problems:
-        _complain(problem)
     try:
-        config, spec = find_model(config)
+        return _answer(config, prompt, printer, signals, raw=raw, candidates=candidates)
+    except BrokenPipeError:
+        _drop_stdout()
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        _complain(f"the reply cannot be written: {error.strerror or error}")
+        _drop_stdout()
+        return 1
+
+
+def _answer(
+    config: Config, prompt: str, printer: _Text | _Json, signals: _Signals, *, raw: bool, candidates: int
+) -> int:
+    """See `answer`.
+
+    Raises:
+        OSError: stdout takes nothing.
+    """
+    try:
+        found: tuple[Config, ModelSpec | Failed] = find_model(config)
     except ModelError as error:
-        return _fail(printer, Failed("model", error.message, error.hint))
+        found = config, Failed("model", well_formed(error.message), well_formed(error.hint))
+    config, spec = found
+    for problem in config.problems:  # only now: what the model recommends may be one
+        _complain(problem)
+    if isinstance(spec, Failed):
+        return _fail(printer, spec)
     chat = Chat(
         LocalEngine(paths.log_file()),
         config.tuning,
@@ -110,9 +138,8 @@ def answer(config: Config, prompt: str, *, raw: bool, as_json: bool, candidates:
             if not chat.conversation.reply():
                 printer.failed(chat.failure)
             return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at exit
-        return 128 + signal.SIGPIPE
+    except EngineError as error:
+        return _fail(printer, Failed(error.kind, error.message, error.hint))
     finally:
         chat.engine.close()
     return 0 if signals.caught is None else 128 + signals.caught
@@ -124,7 +151,15 @@ def _fail(printer: _Text | _Json, failure: Failed) -> int:
     return 1
 
 
+def _drop_stdout() -> None:
+    """Has what is still in the buffer go nowhere at exit, where it would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _complain(message: str, hint: str = "") -> None:
-    print(f"termchat: {sanitize(message)}", file=sys.stderr)
-    if hint:
-        print(f"  {sanitize(hint)}", file=sys.stderr)
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError):
+        print(f"termchat: {sanitize(message)}", file=sys.stderr)
+        if hint:
+            print(f"  {sanitize(hint)}", file=sys.stderr)
