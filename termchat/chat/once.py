@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+from time import sleep
 from types import FrameType
 
 from termchat import paths
@@ -21,6 +22,9 @@ from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.text import sanitize
+
+_GATHER = 0.02
+"""Seconds between looks at the engine: waking for every token would take a core from it just when it needs all."""
 
 
 class _Text(NoRecorder):
@@ -134,6 +138,7 @@ def _answer(
                 if not chat.busy:
                     break
                 chat.stop()
+            sleep(_GATHER)
         if chat.failure is not None:
             if not chat.conversation.reply():
                 printer.failed(chat.failure)

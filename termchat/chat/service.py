@@ -30,6 +30,7 @@ from termchat.engine.port import (
     Adjust,
     Cancel,
     Engine,
+    EngineError,
     Event,
     FirstToken,
     Generate,
@@ -113,7 +114,11 @@ class Chat:
         """Loads a model, in place of the one that is there."""
         self.spec, self.model, self.failure, self.progress = spec, None, None, 0.0
         self._enter("loading")
-        self._loading = self.engine.send(Load(spec))
+        try:
+            self._loading = self.engine.send(Load(spec))
+        except EngineError as error:  # the process cannot be started; every other command meets one that runs
+            self._enter("failed")
+            self._fail(Failed(error.kind, error.message, error.hint))
 
     def send(self, text: str) -> None:
         """The person's next message; it waits in the queue while something else is going on."""

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from statistics import median, quantiles
-from time import perf_counter
+from time import sleep
 from typing import Any
 
 from termchat.decoding.records import Failed, Finished, Prefill, Token
@@ -23,6 +23,8 @@ from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Token
 from termchat.models import catalogue
 
 CONTEXT = 4096
+GATHER = 0.02
+"""Seconds between looks at the pipe, as in `termchat run`."""
 
 
 class Ours:
@@ -34,23 +36,24 @@ class Ours:
 
     def tokenize(self, text: str) -> list[int]:
         """Ids of a text."""
-        last = self._until(self.engine.send(Tokenize(text)), Tokenized)[-1][1]
+        last = self._until(self.engine.send(Tokenize(text)), Tokenized)[-1]
         assert isinstance(last, Tokenized)
         return last.ids
 
     def run(self, ids: list[int], tokens: int, seed: int) -> dict[str, float] | None:
-        """Seconds, seen from this side of the pipe; None if the model ended the reply early."""
+        """Seconds by the records; None if the model ended the reply early."""
         self._clear()
         tuning = Tuning(max_tokens=tokens)
         events = self._until(
             self.engine.send(Generate(ids, tuning.samplers(), tuning.conditions(), seed, {})), Finished
         )
-        drawn = [at for at, event in events if isinstance(event, Token)]
-        if len(drawn) != tokens:
+        finished = events[-1]
+        assert isinstance(finished, Finished)
+        if sum(isinstance(event, Token) for event in events) != tokens:
             return None
-        prefill = next(event for _, event in events if isinstance(event, Prefill))
+        prefill = next(event for event in events if isinstance(event, Prefill))
         assert prefill.reused == 0
-        return {"prefill_s": prefill.ms / 1e3, "decode_s": drawn[-1] - drawn[0]}
+        return {"prefill_s": prefill.ms / 1e3, "decode_s": finished.decode_ms / 1e3}
 
     def _clear(self) -> None:
         """Another prompt, so that nothing can be reused."""
@@ -58,13 +61,14 @@ class Ours:
             self.engine.send(Generate([0], Tuning().samplers(), Tuning(max_tokens=1).conditions(), 1, {})), Finished
         )
 
-    def _until(self, number: int, answer: type[Event]) -> list[tuple[float, Event]]:
-        found: list[tuple[float, Event]] = []
-        while not found or not isinstance(found[-1][1], answer):
+    def _until(self, number: int, answer: type[Event]) -> list[Event]:
+        found: list[Event] = []
+        while not found or not isinstance(found[-1], answer):
+            sleep(GATHER)
             for of, event in self.engine.receive(None):
                 assert not isinstance(event, Failed), event
                 if of == number:
-                    found.append((perf_counter(), event))
+                    found.append(event)
         return found
 
 
@@ -137,10 +141,10 @@ def main() -> None:
             found = ours.run(story, args.tokens, 100 + i)
             return found["decode_s"] if found else None
 
-        report(
-            "  decode, tokens", args.tokens - 1,
-            pairs(args.pairs, decode, lambda i, b=bare, s=story: b.run(ids=s, batch=63, tokens=args.tokens, seed=i)["decode_s"]),
-        )  # fmt: skip
+        def yardstick(i: int, bare: BareProcess = bare, story: list[int] = story) -> float:
+            return bare.run(ids=story, batch=63, tokens=args.tokens, seed=i)["decode_s"]
+
+        report("  decode, tokens", args.tokens - 1, pairs(args.pairs, decode, yardstick))
         for batch in (63, 512):
             report(
                 f"  prefill, tokens, against {batch} rows", len(long),

@@ -400,3 +400,17 @@ def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
     assert first.number in {span.node.number for span in driven.chat.conversation.path()}
     assert driven.say("And another.").prefill is not None
     assert not driven.chat.conversation.nodes[driven.reply.parent or 0].whole
+
+
+def test_an_engine_that_cannot_start_is_told(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    driven = Driven(Chat(LocalEngine(), Tuning()))
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    driven.chat.load(spec)
+    driven.told += driven.chat.pump()
+    assert driven.chat.phase == "failed"
+    assert any("cannot be started" in text for text in driven.notices)
+    monkeypatch.undo()
+    driven.chat.restart()
+    driven.idle()
+    assert driven.chat.phase == "idle"
+    driven.chat.close()

@@ -15,7 +15,8 @@ from tests.whole.terminal import Terminal
 
 ATTACKS = [
     "\x1b]0;owned\x07", "\x1b]52;c;b3duZWQ=\x07", "\x1b[2J\x1b[31mred", "\x1b]8;;http://owned\x1b\\link\x1b]8;;\x1b\\",
-    "\x9b31mc1", "\x90owned\x9c", "\x1bPowned\x1b\\", "\u202egnp.exe\u2066", "a\u200bb\ufeff", "[red]markup[/red]", "\x07\x08\x7f",
+    "\x9b31mc1", "\x90owned\x9c", "\x1bPowned\x1b\\", "\u202egnp.exe\u2066", "a\u200bb\ufeff",
+    "[red]markup[/red]", "\x07\x08\x7f",
 ]  # fmt: skip
 RAW = [
     b"owned\x07", b"\x1b]52", b"\x1b]0;", b"\x1b]8;", b"\x1bP", b"\xc2\x9b", b"\xc2\x90", b"\x07", b"\x08",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from termchat.decoding.records import Record, Token
 from termchat.engine.llama import loop, native
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Observer
+from termchat.engine.llama.cores import default_threads
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.template import ChatTemplate
@@ -129,19 +128,6 @@ class Session:
                     raise Aborted
             return cache.logits().copy(), True
         return cache.peek(ids), True
-
-
-def default_threads() -> int:
-    """Physical cores this process may use; hyperthreads only make the barrier slower."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    siblings = set()
-    for cpu in allowed:
-        shared = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        try:
-            siblings.add(shared.read_text())
-        except OSError:
-            siblings.add(str(cpu))
-    return max(1, len(siblings))
 
 
 def _device() -> str:
