@@ -12,7 +12,7 @@ class Live:
     """What the panels show. All times are the engine's own; a field is None until it is known.
 
     `token` is the step shown, `preview` the same step under the knobs as they stand while nothing runs (None when they are
-    the ones it was drawn with). `decode_us` and `sample_us` hold the last steps of the running or last reply.
+    the ones it was drawn with). `threads` are those of the running or last reply, 0 if there was none. `decode_us` and `sample_us` hold the last steps of the running or last reply.
     """
 
     MEMORY = 240
@@ -26,6 +26,7 @@ class Live:
         self.ttft_ms: float | None = None
         self.prefill_done = 0
         self.prefill_total = 0
+        self.threads = 0
         self.decode_us: deque[int] = deque(maxlen=self.MEMORY)
         self.sample_us: deque[int] = deque(maxlen=self.MEMORY)
 
@@ -34,7 +35,7 @@ class Live:
         """The state at the end of a conversation that was made before; `newest` is its last token."""
         live = cls()
         live.token = newest
-        for span in conversation.reply()[-1:]:
+        for span in [span for span in conversation.reply() if len(span.node.tokens)][-1:]:
             node = span.node
             live.prefill, live.finished = node.prefill, node.finished
             live.ttft_ms = node.finished.ttft_ms if node.finished else None

@@ -51,7 +51,7 @@ def reopen_latest(store: Store, config: Config) -> Reopened | None:
         cut_off = Failed("interrupted", "termchat ended before the reply did", "continue goes on from its last token")
         conversation.nodes[number].add(cut_off)
     newest = None
-    for span in conversation.reply()[-1:]:
+    for span in conversation.reply():  # the last piece may have ended before its first token
         for record in store.records(session, span.node.number):
             newest = record if isinstance(record, Token) else newest
     kept = {name: getattr(stored.info.tuning, name) for name in KNOBS if config.origin[name] != FLAG}

@@ -329,6 +329,8 @@ class Chat:
             self.live.add(event)
         elif isinstance(event, Prefill):
             self.live.prefill = event
+        elif isinstance(event, Settings):
+            self.live.threads = event.threads
         elif isinstance(event, Finished):
             self.live.finished = event
         self._changed(LiveChanged())

@@ -26,16 +26,17 @@ def in_force(settings: Settings) -> list[str]:
 
 
 def changes(before: Settings, after: Settings) -> list[str]:
-    """What is other in `after`, as "temperature 0.8 → 1.2"; threads only where both records know them."""
+    """What is other in `after`, as "temperature 0.8 → 1.2".
+
+    The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
+    the records, and would only cut sentences apart.
+    """
     old, new = values(before), values(after)
-    changed = [
+    return [
         f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}"
         for name in new
         if old[name] != new[name]
     ]
-    if before.threads and after.threads and before.threads != after.threads:
-        changed.append(f"threads {before.threads} → {after.threads}")
-    return changed
 
 
 def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:

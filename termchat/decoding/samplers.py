@@ -257,7 +257,7 @@ class Tuning(SamplerSettings, frozen=True):
         int,
         Knob(
             kind="int", key="a", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
-            help="ends the reply after so many tokens",
+            help="ends the reply after so many tokens; 0 is no limit",
         ),
     ] = 0  # fmt: skip
     seed: Annotated[

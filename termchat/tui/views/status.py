@@ -82,7 +82,8 @@ def _device(chat: Chat) -> list[Run]:
     model = chat.model
     if model is None:
         return []
-    threads = f"{model.threads} thread" + ("s" if model.threads != 1 else "")
+    now = chat.live.threads or model.threads
+    threads = f"{now} thread" + ("s" if now != 1 else "")
     return [(f"{one_line(model.device, 16)}, {threads}", MUTED)]
 
 
