@@ -12,7 +12,8 @@ class Live:
     """What the panels show. All times are the engine's own; a field is None until it is known.
 
     `token` is the step shown, `preview` the same step under the knobs as they stand while nothing runs (None when they are
-    the ones it was drawn with). `threads` are those of the running or last reply, 0 if there was none. `decode_us` and `sample_us` hold the last steps of the running or last reply.
+    the ones it was drawn with). `threads` are those of the running or last reply, 0 if there was none. `decode_us` and
+    `sample_us` hold the last steps of that reply.
     """
 
     MEMORY = 240
