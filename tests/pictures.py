@@ -20,7 +20,7 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.start import build
 
 FOLDER = Path(__file__).parent / "pictures"
-PROMPT = "Write a story about a fox and a bear who build a boat."
+PROMPT = "Write a short story about a fox who learns to sail."
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
@@ -89,7 +89,7 @@ async def main(folder: Path) -> None:
     for theme, size, shoot in SHOTS:
         with tempfile.TemporaryDirectory() as home:
             os.environ |= {f"XDG_{kind}_HOME": home for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
-            app = build(settings.load({"theme": theme, "seed": 42, "max_tokens": 300}, environ={}))
+            app = build(settings.load({"theme": theme, "seed": 1, "max_tokens": 300}, environ={}))
             async with app.run_test(size=size) as pilot:
                 await shoot(pilot, app, folder)
 
