@@ -79,6 +79,8 @@ class TextGate:
         if self.stopped_by is not None:
             self._held += text
             return ""
+        if not self._stops and not self._held:
+            return text
         text = self._held + text
         before = len(self._shown)
         whole = self._shown + text

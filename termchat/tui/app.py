@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
@@ -103,6 +104,12 @@ class TermchatApp(App[None]):
     def on_unmount(self) -> None:
         """The last chance to end the engine and to close the store."""
         self.close()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Tells the chat of every key and paste before anybody else takes it."""
+        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+            self._chat_screen.noticed(event)
+        await super().on_event(event)
 
     def leave(self, code: int = 0) -> None:
         """Ends the reply and the engine, saves, restores the terminal and ends the app."""

@@ -9,9 +9,10 @@ from textual.binding import Binding
 
 from termchat.chat.changes import Phase
 
-Situation = Literal["idle", "busy", "loading", "failed"]
+Situation = Literal["idle", "empty", "busy", "loading", "failed"]
+"""What a chat is doing; "empty" is idle with nothing to go on with."""
 
-SITUATIONS: dict[Phase, Situation] = {
+_SITUATIONS: dict[Phase, Situation] = {
     "no model": "failed",
     "failed": "failed",
     "loading": "loading",
@@ -20,6 +21,12 @@ SITUATIONS: dict[Phase, Situation] = {
     "prefill": "busy",
     "decoding": "busy",
 }
+
+
+def situation_of(phase: Phase, *, empty: bool) -> Situation:
+    """The situation of a chat in this phase, `empty` as long as it has no message."""
+    situation = _SITUATIONS[phase]
+    return "empty" if empty and situation == "idle" else situation
 
 
 class Key(NamedTuple):
@@ -45,14 +52,18 @@ class Key(NamedTuple):
         return Binding(self.keys, self.action, label, show=False, priority=self.priority, tooltip=self.help, id=self.id)
 
 
+def _resting(label: str) -> dict[Situation, str]:
+    return {"idle": label, "empty": label}
+
+
 def _everywhere(label: str) -> dict[Situation, str]:
-    return {"idle": label, "busy": label, "loading": label, "failed": label}
+    return {"idle": label, "empty": label, "busy": label, "loading": label, "failed": label}
 
 
 COMPOSER: tuple[Key, ...] = (
     Key(
         "send", "enter", "send", "Send the message; while a reply runs it waits in the queue",
-        {"idle": "send", "busy": "queue", "loading": "queue"}, priority=False,
+        _resting("send") | {"busy": "queue", "loading": "queue"}, priority=False,
     ),
     Key("newline", "shift+enter,ctrl+j", "newline", "Begin a new line in the message", {}, priority=False),
 )  # fmt: skip
@@ -67,8 +78,8 @@ CHAT: tuple[Key, ...] = (
     Key("look", "ctrl+l", "look", "Reading look or token look, coloured by probability", _everywhere("look"), "Look"),
     Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
     Key("regenerate", "ctrl+r", "regenerate", "Another reply to the last message", {"idle": "again"}, "Regenerate"),
-    Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", {"idle": "new"}, "New chat"),
-    Key("save", "ctrl+s", "save", "Save a transcript as Markdown or JSON Lines", {"idle": "save"}, "Save transcript"),
+    Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
+    Key("save", "ctrl+s", "save", "Save a transcript as Markdown or JSON Lines", _resting("save"), "Save transcript"),
     Key("setup", "f2", "setup", "A new chat with a system prompt, or raw, without template", {}, "System prompt and raw mode"),
     Key("interrupt", "ctrl+c", "interrupt", "Copy the selection, else stop the reply, else quit", {}),
     Key("page-up", "pageup", "scroll('page_up')", "Scroll the chat up a page", {}),

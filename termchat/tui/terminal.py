@@ -1,4 +1,4 @@
-"""The terminal, where Textual's own driver is not enough: it may vanish, and it may say which background it has."""
+"""The terminal, where Textual's own driver is not enough: it may vanish, be pasted into, and say which background it has."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 import re
 import selectors
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any, TextIO, cast
 
-from textual._xterm_parser import XTermParser
+from textual import events
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
@@ -18,6 +20,12 @@ _ANSWER = re.compile(r"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]
 _BEGUN = re.compile(r"\x1b\](?:1(?:1(?:;[^\x07\x1b]{0,40}\x1b?)?)?)?\Z")
 _MUTE = frozenset({"linux", "dumb"})
 """TERM of terminals that would print the question."""
+_LOOK = 0.1
+"""Seconds between two looks at whether the app has ended."""
+_SPLIT = 0.02
+"""Seconds after which the next byte of a sequence is not awaited any longer: Esc, pressed alone, must not wait for long."""
+_PASTE_OVER = 1.0
+"""Seconds of silence after which a paste is over, though its end was not seen."""
 
 
 class BackgroundIs(Message):
@@ -50,12 +58,13 @@ class Terminal(LinuxDriver):
     def run_input_thread(self) -> None:
         """Reads keys until the app ends or the terminal does."""
         parser = XTermParser(self._debug)
-        answers = Answers()
+        answers, pastes = Answers(), Pastes()
         decode = getincrementaldecoder("utf-8")("replace").decode
+        heard = monotonic()
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(0.1):
+                if selector.select(_SPLIT if pastes.holding else _LOOK):
                     try:
                         data = os.read(self.fileno, 4096)
                     except OSError:
@@ -63,11 +72,18 @@ class Terminal(LinuxDriver):
                     if not data:
                         self._gone()
                         return
-                    text = answers.take(decode(data))
+                    heard = monotonic()
+                    parts = pastes.take(decode(data))
                 else:
-                    text = answers.rest()
-                for event in parser.feed(text) if text else ():
-                    self.process_message(event)
+                    parts = pastes.rest(monotonic() - heard)
+                    if rest := answers.rest():
+                        parts = [rest, *parts]
+                for part in parts:
+                    if isinstance(part, events.Paste):
+                        self.process_message(part)
+                    elif text := answers.take(part):
+                        for event in parser.feed(text):
+                            self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)
                 if answers.dark is not None:
@@ -78,6 +94,68 @@ class Terminal(LinuxDriver):
         if not self._told:
             self._told = True
             self.process_message(TerminalGone())
+
+
+class Pastes:
+    """Takes bracketed pastes out of what comes from the terminal, so that nothing in them is mistaken for a key.
+
+    Textual's parser looks for keys inside a paste too, and loses its way at the first ESC.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._pasted: list[str] | None = None
+
+    @property
+    def holding(self) -> bool:
+        """Whether something is held that may be a key after all."""
+        return self._pasted is None and bool(self._held)
+
+    def take(self, text: str) -> list[str | events.Paste]:
+        """What was typed, and what was pasted between; what may become the mark of a paste is held."""
+        return list(self._parts(text))
+
+    def rest(self, silence: float) -> list[str | events.Paste]:
+        """What was held, when nothing has come for `silence` seconds: typed text at once, a paste when it must be over."""
+        if self._pasted is None:
+            held, self._held = self._held, ""
+            return [held] if held else []
+        if silence < _PASTE_OVER:
+            return []
+        held, self._held = self._held, ""
+        return list(self._paste(held))
+
+    def _parts(self, text: str) -> Iterator[str | events.Paste]:
+        text, self._held = self._held + text, ""
+        at = 0
+        while at < len(text):
+            mark = BRACKETED_PASTE_START if self._pasted is None else BRACKETED_PASTE_END
+            found = text.find(mark, at)
+            end = found if found >= 0 else len(text) - _begun(text, mark)
+            piece, at = text[at:end], end + len(mark)
+            if found < 0:
+                self._held = text[end:]
+            if self._pasted is None:
+                if piece:
+                    yield piece
+                if found >= 0:
+                    self._pasted = []
+            elif found >= 0:
+                yield from self._paste(piece)
+            else:
+                self._pasted.append(piece)
+
+    def _paste(self, last: str) -> Iterator[events.Paste]:
+        """The paste that is over; NUL is dropped, as Textual does, and every line break is a line feed."""
+        text = "".join([*(self._pasted or ()), last])
+        self._pasted = None
+        if text := text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n"):
+            yield events.Paste(text)
+
+
+def _begun(text: str, mark: str) -> int:
+    """How many characters at the end of the text begin the mark."""
+    return next((size for size in range(len(mark) - 1, 0, -1) if text.endswith(mark[:size])), 0)
 
 
 class Answers:

@@ -19,7 +19,8 @@ _MOVES = {"left": (-1, False), "right": (1, False), "shift+left": (-1, True), "s
 class Tune:
     """The knob that is selected, what is being typed for it, and the way back.
 
-    `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused.
+    `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused; `editing` is
+    whether stop sequences are being written elsewhere.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -28,6 +29,7 @@ class Tune:
         self.selected = "temperature"
         self.typed: str | None = None
         self.error = ""
+        self.editing = False
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
@@ -57,6 +59,7 @@ class Tune:
 
     def toggle_stop(self, text: str) -> None:
         r"""Adds a stop sequence as typed, with `\n` and the like; one that is there goes."""
+        self.error = ""
         try:
             sequences = KNOBS["stop"].parse(text)
             assert isinstance(sequences, tuple)
@@ -66,6 +69,11 @@ class Tune:
             self.error = str(error)
         else:
             self._set("stop", kept + added)
+
+    def drop_stop(self) -> None:
+        """Removes the last stop sequence, if there is one."""
+        self.error = ""
+        self._set("stop", self._chat.tuning.stop[:-1])
 
     @property
     def _value(self) -> Value:

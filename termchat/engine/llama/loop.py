@@ -50,17 +50,13 @@ class Steering:
         self.number = -1
         self._n_vocab = n_vocab
         self.gate = TextGate(self.stops)
+        self.limit = self._limit()
         self.chain: Chain | None = None
 
     @property
     def stops(self) -> tuple[str, ...]:
         """The stop sequences."""
         return tuple(c.text for c in self.conditions if isinstance(c, Stop))
-
-    @property
-    def limit(self) -> int | None:
-        """The reply's most tokens, or None."""
-        return min((c.tokens for c in self.conditions if isinstance(c, Length)), default=None)
 
     def record(self) -> Settings:
         """The settings as they now are, under the next number."""
@@ -71,6 +67,7 @@ class Steering:
         """Other settings from the next token on; the chain remembers the last tokens anew."""
         self.conditions, self.origin = command.conditions, command.origin
         self.gate.set_stops(self.stops)
+        self.limit = self._limit()
         if command.samplers != self.samplers:
             self.samplers = command.samplers
             self.rebuild(past)
@@ -79,6 +76,10 @@ class Steering:
         """A chain for the settings, with `past` as what its penalties have seen."""
         self.close()
         self.chain = Chain(self.samplers, self._n_vocab, past)
+
+    def _limit(self) -> int | None:
+        """The reply's most tokens, or None."""
+        return min((c.tokens for c in self.conditions if isinstance(c, Length)), default=None)
 
     def close(self) -> None:
         """Frees the chain."""

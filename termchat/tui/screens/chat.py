@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
-from termchat.tui.keys import CHAT, SITUATIONS
+from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
 from termchat.tui.screens.save import SaveDialog, default_path
 from termchat.tui.screens.setup import Setup, SetupDialog
@@ -85,7 +85,8 @@ class ChatScreen(Screen[None]):
         self._beside = True
         self._open = {True: True, False: False}
         self._opened_by_tune = False
-        self._interrupted = -_QUIT_WITHIN
+        self._interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
+        self._asking: tuple[Notice, float] | None = None
         self._pulse: Pulse | None = None
 
     # --- the screen --------------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class ChatScreen(Screen[None]):
         self._header.show_lines([header_line(chat, self._header.room)])
         if self._panels.display:
             self._panels.show_chat(chat, self._desk.tune)
-        self._desk.show_keys(SITUATIONS[chat.phase])
+        self._desk.show_keys(situation_of(chat.phase, empty=chat.conversation.leaf is None))
         self._queue.show_lines(queue_lines(chat.queue, self._room))
 
     def _show_slips(self) -> None:
@@ -298,11 +299,24 @@ class ChatScreen(Screen[None]):
             self.app.copy_to_clipboard(selected)
         elif self._chat.busy:
             self._do(self._chat.stop)
-        elif monotonic() - self._interrupted < _QUIT_WITHIN:
+        elif self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
             self._leave()
         else:
-            self._interrupted = monotonic()
-            self.tell(Notice("press Ctrl+C again to quit"))
+            self._take_back_asking()
+            lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
+            notice = Notice(f"press Ctrl+C again to quit{lost}")
+            self._asking = notice, monotonic()
+            self.tell(notice)
+
+    def noticed(self, event: events.Key | events.Paste) -> None:
+        """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""
+        if isinstance(event, events.Paste) or event.key not in self._interrupts:
+            self._take_back_asking()
+
+    def _take_back_asking(self) -> None:
+        if self._asking is not None:
+            asked, self._asking = self._asking[0], None
+            self._forget([told for told in self._told if told is not asked])
 
     def action_scroll(self, where: Scroll) -> None:
         """Scrolls the chat, wherever the keyboard is."""

@@ -52,7 +52,7 @@ class SaveDialog(Dialog[Path]):
             self._say(f"the name must end in {' or '.join(_SUFFIXES)}")
         elif path.exists() and path != self._confirmed:
             self._confirmed = path
-            self._say("this file exists: Enter again replaces it")
+            self._say(f"{path.name} exists: Enter again overwrites it")
         else:
             try:
                 self._save(path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
-from textual.widgets import Checkbox, Label
+from textual.widgets import Label
 
 from termchat.tui.screens.dialog import Dialog
 from termchat.tui.widgets.composer import Composer
@@ -24,10 +25,12 @@ class SetupDialog(Dialog[Setup]):
 
     DEFAULT_CSS = """
     SetupDialog Composer { background: $panel; margin-top: 1; padding: 0 1; min-height: 3; max-height: 8; }
-    SetupDialog Checkbox, SetupDialog Checkbox:focus {
-        border: none; background: $surface; padding: 0; margin-top: 1; height: 1;
-    }
+    SetupDialog RawMark { margin-top: 1; }
     """
+    BINDINGS = [  # noqa: RUF012
+        Binding("tab,shift+tab", "raw", "Raw mode", show=False, priority=True),
+        Binding("enter", "start", "Start the chat", show=False),
+    ]
 
     def __init__(self, system: str, *, raw: bool) -> None:
         super().__init__()
@@ -38,15 +41,44 @@ class SetupDialog(Dialog[Setup]):
         with Vertical():
             yield Label("New chat", classes="title", markup=False)
             yield SystemPrompt(self._system, placeholder="system prompt, may stay empty")
-            yield Checkbox("raw completion: no chat template, no system prompt", self._raw)
+            yield RawMark(self._raw)
             yield Label(
                 "Enter starts the chat, Ctrl+J a new line, Tab raw mode, Esc closes.", classes="hint", markup=False
             )
 
+    def action_raw(self) -> None:
+        """The other mode."""
+        self.query_one(RawMark).toggle()
+
+    def action_start(self) -> None:
+        """Starts the chat, should the text not have the keyboard."""
+        self.query_one(SystemPrompt).action_send()
+
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         """Starts the chat."""
         event.stop()
-        self.dismiss(Setup(event.text, self.query_one(Checkbox).value))
+        self.dismiss(Setup(event.text, self.query_one(RawMark).on))
+
+
+class RawMark(Label):
+    """Whether the chat is raw; a click changes it too. It never has the keyboard, so that Enter has one meaning."""
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+        super().__init__(self._text, markup=False)
+
+    def toggle(self) -> None:
+        """The other mode."""
+        self.on = not self.on
+        self.update(self._text)
+
+    def on_click(self) -> None:
+        """The other mode."""
+        self.toggle()
+
+    @property
+    def _text(self) -> str:
+        return f"[{'x' if self.on else ' '}] raw completion: no chat template, no system prompt"
 
 
 class SystemPrompt(Composer):

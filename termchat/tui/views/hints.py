@@ -20,6 +20,7 @@ _FULL_FROM = 98
 """Cells from which there is room for all of them."""
 _TYPING = (("Enter", "accept"), ("Esc", "drop"))
 _STOP = (("Enter", "edit"), ("x", "none"), ("z", "undo"), ("Esc", "back"))
+_EDITING = (("Enter", "add"), ("Esc", "back"), ("Backspace", "on empty removes the last"))
 _TELLING = 24
 """Cells from which a knob's help is worth beginning."""
 _BADGE = Ink("background", ground="accent", bold=True)
@@ -38,6 +39,8 @@ def tune_line(tune: Tune, width: int) -> Line:
     if tune.error:
         return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
     turning = _TUNE_KEYS if width >= _FULL_FROM else _TUNE_SHORT
+    if tune.editing:
+        return Line((*runs, *_fitting(_EDITING, width - length(runs))), "surface")
     moves = _TYPING if tune.typed is not None else _STOP if tune.selected == "stop" else turning
     runs += _fitting(moves, width - length(runs))
     room = width - length(runs) - 2

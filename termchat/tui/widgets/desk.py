@@ -10,13 +10,15 @@ from textual.message import Message
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
+from termchat.decoding.samplers import KNOBS
+from termchat.text import one_line
 from termchat.tui.keys import Situation
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.tune import Tune
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.keyline import KeyLine
-from termchat.tui.widgets.lines import Column, LinesView, Row, Rule
+from termchat.tui.widgets.lines import Column, LinesView, Row, Rule, Slip
 
 
 class Desk(Column):
@@ -25,7 +27,7 @@ class Desk(Column):
     DEFAULT_CSS = """
     Desk, Desk > Row { height: auto; }
     Desk #prompt { width: 3; }
-    Desk #stops, Desk #stops:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    Desk StopInput, Desk StopInput:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     """
 
     class Tuned(Message):
@@ -33,6 +35,7 @@ class Desk(Column):
 
     def __init__(self, chat: Chat, keymap: Mapping[str, str]) -> None:
         super().__init__()
+        self._chat = chat
         self._tune = Tune(chat)
         self._keymap = keymap
 
@@ -42,9 +45,8 @@ class Desk(Column):
         with Row():
             yield LinesView(id="prompt")
             yield Composer(placeholder="write a message", keymap=self._keymap)
-        yield Input(
-            placeholder="a stop sequence, \\n is a line break; Enter adds it, or removes it if it is there", id="stops"
-        )
+        yield Slip(id="stops")
+        yield StopInput(placeholder="a stop sequence, \\n is a line break; one that is there is removed")
         yield KeyLine()
 
     @property
@@ -62,7 +64,7 @@ class Desk(Column):
         """Gives it back to the composer."""
         self._tune.back()
         self._keys.tuning = None
-        self._stops.display = False
+        self._edit_stops(False)
         self.screen.set_focus(self.query_one(Composer))
         self.post_message(self.Tuned())
 
@@ -70,8 +72,8 @@ class Desk(Column):
         """Closes the innermost thing; False if nothing was open."""
         if self.tune is None:
             return False
-        if self._stops.display:
-            self._stops.display = False
+        if self._tune.editing:
+            self._edit_stops(False)
             self.screen.set_focus(self._keys)
         elif not self.tune.back():
             self.close_tune()
@@ -98,8 +100,8 @@ class Desk(Column):
 
     def on_key_line_stops_wanted(self) -> None:
         """Opens the input for stop sequences."""
-        self._stops.display = True
-        self._stops.focus()
+        self._edit_stops(True)
+        self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 
     def on_key_line_turned(self) -> None:
         """Says so."""
@@ -113,13 +115,46 @@ class Desk(Column):
             return
         self._tune.toggle_stop(event.value)
         if not self._tune.error:
-            self._stops.clear()
+            self._input.clear()
+        self._list_stops()
         self.post_message(self.Tuned())
+
+    def on_stop_input_erased(self) -> None:
+        """Removes the last stop sequence."""
+        self._tune.drop_stop()
+        self._list_stops()
+        self.post_message(self.Tuned())
+
+    def _edit_stops(self, editing: bool) -> None:
+        """Opens or closes the input; it always opens empty."""
+        self._tune.error = ""
+        self._tune.editing = self._input.display = editing
+        self._input.clear()
+        self._list_stops()
+
+    def _list_stops(self) -> None:
+        listed = KNOBS["stop"].show(self._chat.tuning.stop)
+        line = Line((("stop at  ", Ink("muted")), (one_line(listed, self._keys.room - 9), Ink("text"))), "panel")
+        self.query_one("#stops", Slip).show_lines([line] if self._tune.editing else [])
 
     @property
     def _keys(self) -> KeyLine:
         return self.query_one(KeyLine)
 
     @property
-    def _stops(self) -> Input:
-        return self.query_one("#stops", Input)
+    def _input(self) -> StopInput:
+        return self.query_one(StopInput)
+
+
+class StopInput(Input):
+    """A stop sequence that is being written."""
+
+    class Erased(Message):
+        """Backspace, with nothing left to erase."""
+
+    def action_delete_left(self) -> None:
+        """Erases a character, or else says so."""
+        if self.value:
+            super().action_delete_left()
+        else:
+            self.post_message(self.Erased())
