@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from termchat.chat.changes import Notice
@@ -16,7 +17,6 @@ from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.terminal import Answers
 from termchat.tui.transcript import Transcript
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.panels import Panels
@@ -223,6 +223,33 @@ async def test_ctrl_c_stops_then_asks_then_quits() -> None:
         assert desk.app.return_code == 0
 
 
+@pytest.mark.parametrize("between", ["x", "left", "ctrl+l", "paste"])
+async def test_anything_between_two_ctrl_c_takes_the_question_back(between: str) -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+c")
+        assert "press Ctrl+C again to quit" in desk.text
+        if between == "paste":
+            desk.app.post_message(events.Paste("text"))
+            await desk.settle()
+        else:
+            await desk.type("", between)
+        assert "again to quit" not in desk.text
+        await desk.type("", "ctrl+c")
+        assert "press Ctrl+C again to quit" in desk.text
+        assert not desk.engine.closed
+
+
+async def test_ctrl_c_says_that_a_draft_would_be_lost_and_keeps_it() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+c")
+        assert "lost" not in desk.text
+        await desk.type("a draft", "ctrl+c")
+        assert "press Ctrl+C again to quit: what you have written would be lost" in desk.text
+        assert desk.composer.text == "a draft"
+        await desk.type("", "ctrl+c")
+        assert desk.engine.closed
+
+
 async def test_ctrl_c_copies_what_is_selected() -> None:
     async with desktop() as desk:
         await desk.type("copy me")
@@ -296,6 +323,23 @@ async def test_stop_sequences_are_edited_in_one_line() -> None:
         assert desk.app.focused is desk.composer
 
 
+async def test_the_stop_editor_opens_empty_lists_what_is_there_and_says_what_works_in_it() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+t", "s", "enter", *"one", "enter", *"two", "enter", *"half", "escape", "enter")
+        assert desk.chat.tuning.stop == ("one", "two")
+        assert "half" not in desk.text
+        *_, listed, _field, keys = desk.text.splitlines()
+        assert '"one"' in listed
+        assert '"two"' in listed
+        assert "Enter add  Esc back  Backspace on empty removes the last" in keys
+        assert "undo" not in keys
+        await desk.type("", *"3x", "backspace", "enter", "backspace", "backspace")
+        assert desk.chat.tuning.stop == ("one",)
+        assert '"two"' not in desk.text
+        await desk.type("", "escape")
+        assert "Enter edit" in desk.text
+
+
 async def test_turning_a_knob_while_idle_shows_a_preview() -> None:
     async with desktop() as desk:
         await desk.sent("go", "a", "b")
@@ -332,7 +376,12 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
         await answer(tmp_path / "bad.md")
         assert "no space left ␛[2J" in desk.text
         await answer(tmp_path / "there.md")
-        assert "Enter again replaces it" in desk.text
+        assert "there.md exists: Enter again overwrites it" in desk.text
+        assert saved == []
+        await desk.type("", "end", "x", "backspace")
+        assert "overwrites" not in desk.text
+        await desk.type("", "enter")
+        assert saved == []
         await desk.type("", "enter")
         assert saved == [tmp_path / "there.md"]
         assert "saved" in desk.text
@@ -344,9 +393,37 @@ async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() 
         await desk.type("be brief", "enter")
         assert (desk.chat.conversation.system, desk.chat.conversation.raw) == ("be brief", False)
         assert "System prompt: be brief" in desk.text
-        await desk.type("", "f2", "tab", "space", "shift+tab", "enter")
+        await desk.type("", "f2")
+        assert "[ ] raw completion" in desk.text
+        await desk.type("", "tab")
+        assert "[x] raw completion" in desk.text
+        await desk.type("", "tab")
+        assert "[ ] raw completion" in desk.text
+        await desk.type("", "tab", "enter")
         assert desk.chat.conversation.raw
         assert "Raw completion" in desk.text
+
+
+async def test_raw_mode_can_be_clicked_and_enter_still_starts_the_chat() -> None:
+    async with desktop() as desk:
+        await desk.type("", "f2")
+        await desk.pilot.click("RawMark")
+        assert "[x] raw completion" in desk.text
+        desk.app.screen.set_focus(None)
+        await desk.type("", "enter")
+        assert desk.chat.conversation.raw
+
+
+async def test_the_key_line_offers_nothing_to_go_on_with_in_an_empty_chat() -> None:
+    async with desktop((160, 40)) as desk:
+        assert "Ctrl+T tune" in desk.text
+        assert "continue" not in desk.text
+        assert "again" not in desk.text
+        await desk.sent("go", "a")
+        desk.engine.end()
+        await desk.settle()
+        assert "Ctrl+O continue" in desk.text
+        assert "Ctrl+R again" in desk.text
 
 
 async def test_the_palette_lists_everything_and_does_it() -> None:
@@ -458,7 +535,7 @@ async def test_a_signal_ends_the_engine_then_closes_the_store_and_names_itself_i
 
 async def test_what_is_pasted_is_drawn_with_marks_and_sent_as_it_is() -> None:
     async with desktop() as desk:
-        desk.composer.insert("a\x1b[31mb\u202ec")
+        desk.app.post_message(events.Paste("a\x1b[31mb\u202ec"))
         await desk.settle()
         assert "a␛[31mb\N{REPLACEMENT CHARACTER}c" in desk.text
         await desk.type("", "enter")
@@ -466,29 +543,12 @@ async def test_what_is_pasted_is_drawn_with_marks_and_sent_as_it_is() -> None:
         assert next(text for _, text in desk.chat.conversation.turns()) == "a\x1b[31mb\u202ec"
 
 
-# --- the terminal ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("answer", "dark"),
-    [
-        ("\x1b]11;rgb:1515/1717/1c1c\x1b\\", True),
-        ("\x1b]11;rgb:fb/fa/f7\x07", False),
-        ("\x1b]11;rgba:0/0/0/f\x07", True),
-    ],
-)
-def test_the_terminals_answer_is_taken_out_of_what_is_typed_however_it_is_cut(answer: str, dark: bool) -> None:
-    typed = f"ab{answer}cd"
-    for cut in range(len(typed) + 1):
-        answers = Answers()
-        assert answers.take(typed[:cut]).rstrip("\x1b") + answers.take(typed[cut:]) in ("abcd", "ab\x1bcd") or cut == 3
-        if cut != 3:
-            assert answers.dark is dark
-
-
-def test_what_only_begins_like_an_answer_is_typed_after_all() -> None:
-    answers = Answers()
-    assert answers.take("x\x1b]") == "x"
-    assert answers.rest() == "\x1b]"
-    assert answers.take("y") == "y"
-    assert answers.dark is None
+async def test_a_long_coloured_log_is_pasted_at_once_and_sent_as_it_is() -> None:
+    log = "\n".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\ttext" for n in range(3000))
+    async with desktop() as desk:
+        desk.app.post_message(events.Paste(log))
+        await desk.settle()
+        assert "␛[37mline 2999␛[0m" in desk.text
+        assert not desk.engine.generated
+        await desk.type("", "enter")
+        assert [text for role, text in desk.chat.conversation.turns() if role == "user"] == [log]

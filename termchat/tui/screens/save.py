@@ -47,6 +47,8 @@ class SaveDialog(Dialog[Path]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Saves, asking once more before a file is replaced."""
+        if not self.is_current:  # a second Enter in the same burst
+            return
         path = Path(event.value.strip()).expanduser()
         if path.suffix not in _SUFFIXES:
             self._say(f"the name must end in {' or '.join(_SUFFIXES)}")

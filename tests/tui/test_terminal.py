@@ -1,0 +1,140 @@
+"""What comes from the terminal: pastes and answers, however they are cut into reads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual.message import Message
+
+from termchat.tui.terminal import Answers, Pastes, Terminal
+
+START, END = "\x1b[200~", "\x1b[201~"
+LOG = "".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\ttext\x1b]0;title\x07 \x1b[2J\r" for n in range(3000))
+
+pieces = st.lists(
+    st.one_of(
+        st.sampled_from(["\x1b", "\x1b[", "\x1b[20", "200~", "\x1b[31m", "\x1b[A", "é", "\r"]), st.text(max_size=4)
+    ),
+    max_size=6,
+).map("".join)
+spoken = st.lists(
+    st.one_of(pieces.map(lambda text: (False, text)), pieces.map(lambda text: (True, text))), max_size=5
+).filter(lambda parts: not any(mark in text for _, text in parts for mark in (START, END)))
+
+
+def joined(parts: list[str | events.Paste]) -> list[tuple[bool, str]]:
+    """Pasted or typed, and the text; what was typed in one go is one text."""
+    whole: list[tuple[bool, str]] = []
+    for part in parts:
+        if isinstance(part, events.Paste):
+            whole.append((True, part.text))
+        elif whole and not whole[-1][0]:
+            whole[-1] = (False, whole[-1][1] + part)
+        else:
+            whole.append((False, part))
+    return whole
+
+
+@given(parts=spoken, cuts=st.lists(st.integers(0, 200), max_size=12))
+def test_pastes_are_taken_out_of_what_is_typed_however_it_is_cut(
+    parts: list[tuple[bool, str]], cuts: list[int]
+) -> None:
+    text = "".join(f"{START}{part}{END}" if pasted else part for pasted, part in parts)
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    pastes = Pastes()
+    taken = [part for a, b in pairwise(edges) for part in pastes.take(text[a:b])]
+    taken += pastes.rest(0)
+    unix = [(pasted, _unix(part) if pasted else part) for pasted, part in parts]
+    assert joined(taken) == joined([events.Paste(part) if pasted else part for pasted, part in unix if part])
+
+
+def _unix(text: str) -> str:
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_a_paste_whose_end_never_comes_is_delivered_after_a_second_and_keys_are_keys_again() -> None:
+    pastes = Pastes()
+    assert pastes.take(f"{START}one\r\x1b[20") == []
+    assert pastes.rest(0.9) == []
+    (paste,) = pastes.rest(1.0)
+    assert isinstance(paste, events.Paste)
+    assert paste.text == "one\n\x1b[20"
+    assert pastes.take("x") == ["x"]
+
+
+def test_a_lone_escape_is_held_only_until_it_is_clear_that_nothing_follows() -> None:
+    pastes = Pastes()
+    assert pastes.take("\x1b") == []
+    assert pastes.holding
+    assert pastes.rest(0.02) == ["\x1b"]
+    assert not pastes.holding
+
+
+def test_the_driver_posts_a_coloured_log_as_one_paste_between_the_keys_around_it() -> None:
+    came = from_driver(f"a{START}{LOG}{END}b\x1b[A".encode())
+    assert [type(event) for event in came] == [events.Key, events.Paste, events.Key, events.Key]
+    a, paste, b, up = came
+    assert (a.key, b.key, up.key) == ("a", "b", "up")
+    assert paste.text == LOG.replace("\r", "\n")
+
+
+def test_the_driver_gives_up_on_the_end_of_a_paste() -> None:
+    (paste,) = from_driver(f"{START}half".encode(), wait=1.5)
+    assert paste.text == "half"
+
+
+def from_driver(data: bytes, wait: float = 0.3) -> list[Any]:
+    """The events that the terminal's thread makes of what it reads from a pipe."""
+    reading, writing = os.pipe()
+    came: list[Message] = []
+    terminal = object.__new__(Terminal)
+    terminal.fileno, terminal._debug, terminal.exit_event = reading, False, threading.Event()
+    terminal._told = True
+    terminal.process_message = came.append  # type: ignore[method-assign]
+    thread = threading.Thread(target=terminal.run_input_thread)
+    thread.start()
+    try:
+        for at in range(0, len(data), 1021):
+            os.write(writing, data[at : at + 1021])
+        deadline = time.monotonic() + wait
+        while time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        terminal.exit_event.set()
+        thread.join(5)
+        os.close(writing)
+        os.close(reading)
+    return came
+
+
+@pytest.mark.parametrize(
+    ("answer", "dark"),
+    [
+        ("\x1b]11;rgb:1515/1717/1c1c\x1b\\", True),
+        ("\x1b]11;rgb:fb/fa/f7\x07", False),
+        ("\x1b]11;rgba:0/0/0/f\x07", True),
+    ],
+)
+def test_the_terminals_answer_is_taken_out_of_what_is_typed_however_it_is_cut(answer: str, dark: bool) -> None:
+    typed = f"ab{answer}cd"
+    for cut in range(len(typed) + 1):
+        answers = Answers()
+        assert answers.take(typed[:cut]).rstrip("\x1b") + answers.take(typed[cut:]) in ("abcd", "ab\x1bcd") or cut == 3
+        if cut != 3:
+            assert answers.dark is dark
+
+
+def test_what_only_begins_like_an_answer_is_typed_after_all() -> None:
+    answers = Answers()
+    assert answers.take("x\x1b]") == "x"
+    assert answers.rest() == "\x1b]"
+    assert answers.take("y") == "y"
+    assert answers.dark is None
