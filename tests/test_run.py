@@ -180,8 +180,9 @@ def test_an_empty_line_is_a_prompt(environment: dict[str, str]) -> None:
 
 def test_ctrl_c_while_the_prompt_is_read(environment: dict[str, str]) -> None:
     process = subprocess.Popen(
-        [*TERMCHAT, "run"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        [*TERMCHAT, "run"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs inherit it ignored
+    )  # fmt: skip
     assert process.stdin is not None
     process.stdin.write(b"the first half")
     process.stdin.flush()
