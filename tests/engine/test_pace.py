@@ -16,11 +16,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def feed(pace: Pace, clock: list[float], decode_us: int, steps: int = Pace.WINDOW) -> int:
-    threads = pace.threads
+    """Steps of so long, until the threads change or a window is full."""
+    before = pace.threads
     for _ in range(steps):
         clock[0] += decode_us / 1e6
-        threads = pace.observe(decode_us)
-    return threads
+        if pace.observe(decode_us) != before:
+            break
+    return pace.threads
 
 
 def test_a_quiet_machine_keeps_its_threads(clock: list[float]) -> None:
@@ -80,3 +82,10 @@ def test_one_thread_is_left_alone(clock: list[float]) -> None:
     pace = Pace(1)
     feed(pace, clock, 6000)
     assert feed(pace, clock, 600_000) == 1
+
+
+def test_two_stalled_steps_are_enough(clock: list[float]) -> None:
+    pace = Pace(2)
+    feed(pace, clock, 6_000)
+    assert pace.observe(600_000) == 2
+    assert pace.observe(600_000) == 1

@@ -51,7 +51,7 @@ class Cache:
         self.capacity = spec.context or min(model.context_trained, 8192)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH
-        self.threads, self.threads_batch = threads, threads_batch
+        self.threads, self.threads_batch = self._threads, self._threads_batch = threads, threads_batch
         params = LIB.llama_context_default_params()
         params.n_ctx = self.capacity + _SPARE_CELLS
         params.n_batch = params.n_ubatch = max(self.batch_size, 64)
@@ -95,10 +95,11 @@ class Cache:
             LIB.llama_free(self.pointer)
             self.pointer = None
 
-    def set_threads(self, threads: int, threads_batch: int) -> None:
-        """From the next decode on."""
-        self.threads, self.threads_batch = threads, threads_batch
-        LIB.llama_set_n_threads(self.pointer, threads, threads_batch)
+    def set_threads(self, threads: int) -> None:
+        """From the next decode on; where others hold the cores, prompts are read by as few."""
+        self.threads_batch = self._threads_batch if threads >= self._threads else min(threads, self._threads_batch)
+        self.threads = threads
+        LIB.llama_set_n_threads(self.pointer, threads, self.threads_batch)
 
     def common(self, ids: list[int]) -> int:
         """How many cells `ids` can reuse: the longest common prefix, at most all but the last id."""

@@ -184,7 +184,7 @@ def generate(
             step += 1
             threads = pace.observe(decode_us)
             if threads != cache.threads:
-                cache.set_threads(threads, cache.threads_batch)
+                cache.set_threads(threads)
                 steering.threads = threads
                 yield steering.record()
     except (Cancelled, Aborted):

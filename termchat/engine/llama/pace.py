@@ -15,17 +15,20 @@ class Pace:
     """Chooses the thread count from the decode times of the steps; lives as long as the model is loaded.
 
     When the median of the last `WINDOW` steps is `FACTOR` times what the threads should need, half of them are used, and half
-    again while that is still so. After `PATIENCE` seconds all are tried again, and kept unless that is slower; each failed
+    again while that is still so. `STALLS` steps in a row that each took `STALL` times that are enough: a window of such steps
+    would take seconds. After `PATIENCE` seconds all are tried again, and kept unless that is slower; each failed
     try doubles the wait.
     """
 
-    WINDOW, MEMORY, FACTOR, PATIENCE, LONGEST = 6, 128, 2.5, 10.0, 160.0
+    WINDOW, MEMORY, FACTOR, PATIENCE, LONGEST = 8, 128, 3.5, 10.0, 160.0
+    STALL, STALLS = 5.0, 2
 
     def __init__(self, threads: int) -> None:
         self.most = self.threads = threads
         self._recent: deque[int] = deque(maxlen=self.MEMORY)
         self._window: list[int] = []
         self._quiet_us = 0.0
+        self._stalls = 0
         self._before: tuple[int, float] | None = None
         self._patience = self.PATIENCE
         self._since = perf_counter()
@@ -36,9 +39,13 @@ class Pace:
             return 1
         self._window.append(decode_us)
         self._recent.append(decode_us)
-        if len(self._window) < self.WINDOW:
+        expected = self._before[1] if self._before is not None else self._best_us()
+        self._stalls = self._stalls + 1 if decode_us > self.STALL * expected else 0
+        stalled = self._stalls >= self.STALLS and self.threads > 1
+        if len(self._window) < self.WINDOW and not stalled:
             return self.threads
-        typical = median(self._window)
+        typical = float(decode_us) if stalled else median(self._window)
+        self._stalls = 0
         self._window.clear()
         if self._before is not None:
             threads, needed_us = self._before
