@@ -12,7 +12,6 @@ import ast
 import json
 import os
 import re
-import select
 import sqlite3
 import subprocess
 import sys
@@ -52,19 +51,11 @@ class Timed(Terminal):
         super().__init__(home, *args, columns=120, rows=40, program=program, **variables)
         self.chunks: list[tuple[float, bytes]] = []
 
-    def read(self, timeout: float = 0.05) -> bool:
-        """As it comes; says that synchronised frames are known, so that frames can be counted."""
-        if not select.select([self._main], [], [], timeout)[0]:
-            return False
-        try:
-            data = os.read(self._main, 1 << 16)
-        except OSError:
-            return False
+    def take(self, data: bytes) -> None:
+        """Kept with its time; says that synchronised frames are known, so that frames can be counted."""
         self.chunks.append((monotonic(), data))
-        self.output += data
         if b"\x1b[?2026$p" in data:
             os.write(self._main, b"\x1b[?2026;2$y")
-        return bool(data)
 
     def until(self, wanted: bytes, limit: float = 120.0, start: int = 0) -> None:
         """Until some bytes came."""

@@ -71,9 +71,13 @@ class Terminal:
         except OSError:
             return False
         self.output += data
+        self.take(data)
+        return bool(data)
+
+    def take(self, data: bytes) -> None:
+        """What is done with bytes that came: they go to the screen."""
         # pyte does not know every private sequence that Textual asks a terminal; what it cannot read it would print.
         self._stream.feed(re.sub(rb"\x1b\[[?>=<][0-9;:$]*[a-zA-Z]|\x1b[P_^].*?\x1b\\", self._known, data, flags=re.S))
-        return bool(data)
 
     @staticmethod
     def _known(found: re.Match[bytes]) -> bytes:
