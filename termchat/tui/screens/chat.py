@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
+from termchat.tui.compositor import LineCompositor
 from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
 from termchat.tui.screens.save import SaveDialog, default_path
@@ -75,6 +76,7 @@ class ChatScreen(Screen[None]):
         leave: Callable[[], None],
     ) -> None:
         super().__init__()
+        self._compositor = LineCompositor()
         self._chat, self._palette, self._save, self._leave = chat, palette, save, leave
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._notices, self._queue = Slip(id="notice"), Slip(id="queue")
@@ -168,6 +170,8 @@ class ChatScreen(Screen[None]):
             chat.returned = ""
         if changes:
             self._show_state()
+        if self._dirty_widgets:
+            self._on_timer_update()  # at once: the timer that Textual would set for it is one more thing to wait for
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
 
     def _show_path(self) -> None:

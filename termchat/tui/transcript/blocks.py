@@ -160,6 +160,11 @@ class ChunkBlock(Block):
         super().__init__(chunk.start, chunk.end, gap=chunk.gap)
         self.chunk, self.open = chunk, open
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChunkBlock) and self.open == other.open and self.chunk == other.chunk
+
+    __hash__ = Block.__hash__
+
     def estimate(self, width: int) -> int:
         return sum(len(line) // max(width, 1) + 1 for line in self.chunk.source.splitlines()) + self.gap
 

@@ -6,6 +6,7 @@ Layout speaks of inks by name and knows no colour; `Paint` turns a laid-out line
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -74,8 +75,10 @@ class Paint:
         """The line with its margin, filled to `width` cells."""
         fill = self.style(Ink(), line.ground)
         segments = [Segment(" " * MARGIN, fill)]
-        segments += [Segment(text, self.style(ink, line.ground)) for text, ink in line.runs]
-        used = MARGIN + sum(cell_len(text) for text, _ in line.runs)
+        used = MARGIN
+        for text, ink in line.runs:
+            segments.append(Segment(text, self.style(ink, line.ground)))
+            used += len(text) if text.isascii() else cell_len(text)
         if used > width:
             return Strip(segments, used).crop(0, width)
         segments.append(Segment(" " * (width - used), fill))
@@ -85,14 +88,8 @@ class Paint:
         """The ink on a ground, as Rich's style."""
         style = self._styles.get((ink, ground))
         if style is None:
-            style = self._styles[ink, ground] = Style(
-                color=getattr(self.palette, ink.color),
-                bgcolor=self._ground(ink, ground),
-                bold=ink.bold or None,
-                italic=ink.italic or None,
-                strike=ink.strike or None,
-                underline=ink.underline or None,
-            )
+            color, bgcolor = str(getattr(self.palette, ink.color)), self._ground(ink, ground)
+            style = self._styles[ink, ground] = _style(color, bgcolor, *ink[3:])
         return style
 
     def _ground(self, ink: Ink, ground: str) -> str:
@@ -100,3 +97,16 @@ class Paint:
             heat = self.palette.heat
             return heat[min(ink.heat * len(heat) // HEATS, len(heat) - 1)]
         return str(getattr(self.palette, ink.ground or ground or "background"))
+
+
+@cache
+def _style(color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool) -> Style:
+    """One object for each way to look: Textual writes the escape codes of the first of equal ones only."""
+    return Style(
+        color=color,
+        bgcolor=bgcolor,
+        bold=bold or None,
+        italic=italic or None,
+        strike=strike or None,
+        underline=underline or None,
+    )

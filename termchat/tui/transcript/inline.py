@@ -11,7 +11,7 @@ from termchat.tui.transcript.ink import Ink, Run
 if TYPE_CHECKING:
     from markdown_it.token import Token as MarkdownToken
 
-STEP = 256
+STEP = 64
 """Characters by which `closed_part` moves on."""
 
 CODE = Ink("code")

@@ -24,6 +24,8 @@ MARKER = Ink("accent")
 BULLETS = "•◦▪"
 HEADINGS = (Ink("heading", bold=True, underline=True), Ink("heading", bold=True), Ink("heading", italic=True))
 """The inks of headings of level 1, 2, and 3 or more."""
+_LONG = 8192
+"""Paragraphs of so many characters are made anew with every closed part: one made of another goes only so deep."""
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +55,10 @@ def paragraph_lines(source: str, width: int) -> list[Line]:
 
 @lru_cache(maxsize=4)
 def _begun(source: str, width: int) -> Wrapper:
-    wrapper = Wrapper(width)
-    _feed_inline(wrapper, source)
+    """What the closed part of a paragraph becomes; made from that of the closed part before it."""
+    before = closed_part(source[:-1]) if len(source) < _LONG else 0
+    wrapper = _begun(source[:before], width).copy() if before else Wrapper(width)
+    _feed_inline(wrapper, source[before:])
     return wrapper
 
 

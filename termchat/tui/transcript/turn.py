@@ -160,10 +160,13 @@ class Turn:
                 body.feed(text, TEXT if probability is None else TEXT._replace(heat=heat_of(probability)))
         done = source.done or not running
         old_settled = self._settled
+        was_open = self.blocks[self._settled :]
         del self.blocks[self._settled :]
         self.blocks += body.finished()
         self._settled = len(self.blocks)
-        self.blocks += body.open(done=done)
+        for index, block in enumerate(body.open(done=done)):  # what did not change is laid out already
+            before = was_open[index] if index < len(was_open) else block
+            self.blocks.append(before if before == block else block)
         if len(self.blocks) > 1 and self._look == "reading" and old_settled == 1:
             self.blocks[1].gap = False
         self._put_caret(old_settled, not done)

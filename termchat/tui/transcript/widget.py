@@ -11,12 +11,14 @@ from textual.color import Color
 from textual.geometry import Region, Size
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
 from termchat.conversation.tree import Conversation
+from termchat.tui.compositor import QuickBar, touch
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.ink import MARGIN, Ink, Paint
@@ -26,6 +28,8 @@ HINT = " ↓ new "
 HINT_INK = Ink("accent", ground="panel")
 SLICE = 0.004
 """Seconds of layout at a time for what nobody looks at yet."""
+_MOST_DRAWN = 400
+"""Lines kept ready for the terminal."""
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -57,6 +61,7 @@ class Transcript(ScrollView, can_focus=True):
         self._document = Document(0, "reading")
         self._conversation: Conversation | None = None
         self._unseen = False
+        self._drawn: dict[tuple[int, int, int], tuple[Strip, Strip]] = {}
         self._moving = False
         self._bar_place = (0, 0, 0)
         self._worker: Timer | None = None
@@ -74,6 +79,7 @@ class Transcript(ScrollView, can_focus=True):
     def palette(self, palette: Palette) -> None:
         self._paint = Paint(palette)
         self._background = Color.parse(palette.background)
+        self._drawn.clear()
         self.refresh()
 
     @property
@@ -112,7 +118,8 @@ class Transcript(ScrollView, can_focus=True):
         if self._top == top:
             bottom = min(max(height, self._document.height), top + self._rows)
             if bottom > max(changed, top):
-                self.refresh_lines(max(changed, top), bottom - max(changed, top))
+                first = max(changed, top)
+                touch(self, Region(0, first - top, self.size.width, bottom - first))
 
     def follow(self) -> None:
         """Goes to the end, and stays there while the transcript grows."""
@@ -134,7 +141,7 @@ class Transcript(ScrollView, can_focus=True):
         """Lays out what comes into view, and sees whether the reader has left the end or come back to it."""
         y = round(new_value)
         if round(old_value) != y:
-            self.refresh(self.size.region)
+            touch(self, self.size.region)
             self._move_bar()
         if self._moving or not self.is_mounted:
             return
@@ -185,24 +192,35 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Lines straight from their cache: there is no border or padding that Textual would have to draw around them."""
-        selection = self.text_selection
-        strips = [self._view_line(y, selection) for y in crop.line_range]
-        for line_filter in self.get_line_filters():
-            strips = [strip.apply_filter(line_filter, self._background) for strip in strips]
-        return [strip.crop_extend(*crop.column_span, None) for strip in strips]
+        selection, top, filters = self.text_selection, self._top, self.get_line_filters()
+        begin, end = crop.column_span
+        if len(self._drawn) > _MOST_DRAWN:
+            self._drawn.clear()
+        strips = []
+        for y in crop.line_range:
+            strip = self._view_line(y, top, selection)
+            source, drawn = self._drawn.get((top + y, begin, end), (None, strip))
+            if source is not strip:
+                drawn = strip.apply_offsets(0, top + y)
+                for line_filter in filters:
+                    drawn = drawn.apply_filter(line_filter, self._background)
+                drawn = drawn.crop_extend(begin, end, None)
+                self._drawn[top + y, begin, end] = strip, drawn
+            strips.append(drawn)
+        return strips
 
     def render_line(self, y: int) -> Strip:
         """One line of the view."""
-        return self._view_line(y, self.text_selection)
+        return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
 
-    def _view_line(self, y: int, selection: Selection | None) -> Strip:
-        line = self._top + y
+    def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
+        line = top + y
         strip = self._document.strip(line, self._paint) or Strip.blank(self.size.width, self._paint.style(Ink()))
         if selection is not None and (span := selection.get_span(line)) is not None:
             strip = self._selected(strip, *span)
         if self._unseen and y == self._rows - 1:
             strip = self._hinted(strip)
-        return strip.apply_offsets(0, line)
+        return strip
 
     def _selected(self, strip: Strip, begin: int, end: int) -> Strip:
         cells = strip.index_to_cell_position
@@ -216,6 +234,15 @@ class Transcript(ScrollView, can_focus=True):
         room = self.size.width - len(HINT) - MARGIN
         hint = Strip([Segment(HINT, self._paint.style(HINT_INK)), Segment(" " * MARGIN, self._paint.style(Ink()))])
         return Strip.join([strip.adjust_cell_length(room), hint]) if room > 0 else strip
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """The scroll bar, made when it is first needed."""
+        if self._vertical_scrollbar is None:
+            self._vertical_scrollbar = bar = QuickBar(vertical=True, name="vertical")
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
 
     # --- place -------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from termchat.tui.compositor import touch
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import BLANK, Ink, Line, Paint
 
@@ -66,7 +67,7 @@ class LinesView(Widget):
         width, height = self.size
         regions = [Region(0, y, width, 1) for y in changed if y < height]
         if regions:
-            self.refresh(*regions)
+            touch(self, *regions)
 
     def render_line(self, y: int) -> Strip:
         """A line of the widget, from the cache if it was drawn at this width."""

@@ -1,0 +1,155 @@
+"""Draws lines that nothing covers straight to the terminal.
+
+Textual's compositor asks every widget near a change for all its lines, cuts each where any widget of the row begins, and puts
+the pieces together again. Where the changed widgets stand beside each other, as here, all of that gives back the very lines
+that went in, at twice the cost of the rest of a frame. What is covered, clipped or unknown goes Textual's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate
+from textual.color import Color
+from textual.geometry import Region
+from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.strip import Strip
+from textual.widget import Widget
+
+
+class Area(NamedTuple):
+    """A widget that can be drawn alone: its place on the screen, and how many of its columns nothing covers."""
+
+    widget: Widget
+    region: Region
+    width: int
+
+
+class QuickBar(ScrollBar):
+    """A vertical scroll bar one cell wide that draws itself at once, not row by row through Textual's styles."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of the bar."""
+        bar = self.render()
+        assert isinstance(bar, ScrollBarRender)
+        style = bar.style
+        assert isinstance(style, Style)
+        cells = bar.render_bar(
+            size=self.size.height,
+            virtual_size=bar.virtual_size,
+            window_size=bar.window_size,
+            position=bar.position,
+            back_color=style.bgcolor,  # type: ignore[arg-type]  # Rich's colours are what it uses
+            bar_color=style.color,  # type: ignore[arg-type]
+        )
+        made: dict[Segment, Strip] = {}
+        strips = [
+            made.get(cell) or made.setdefault(cell, self._filtered(cell))
+            for cell in cells.segments[crop.y : crop.bottom]  # type: ignore[attr-defined]
+        ]
+        return strips
+
+    def _filtered(self, cell: Segment) -> Strip:
+        strip = Strip([cell], 1)
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, Color(0, 0, 0))
+        return strip
+
+
+class LinesUpdate(CompositorUpdate):
+    """Whole lines of widgets, each with its column and row."""
+
+    def __init__(self, lines: list[tuple[int, int, Strip]]) -> None:
+        self.lines = lines
+
+    def render_segments(self, console: Console) -> str:
+        """The lines as what the terminal is sent."""
+        return "".join([f"\x1b[{y + 1};{x + 1}H{strip.render(console)}" for x, y, strip in self.lines])
+
+    def __rich_console__(self, console: Console, options: object) -> Iterable[object]:
+        """The same for whoever prints it with Rich."""
+        for x, y, strip in self.lines:
+            yield Control.move_to(x, y).segment
+            yield from strip
+
+
+class LineCompositor(Compositor):
+    """Textual's compositor, with a short way for lines that stand alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._areas: list[Area] = []
+        self._areas_of: object = None
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """What changed since the last time."""
+        rows: dict[Widget, set[int]] = {}
+        found: dict[Widget, Area] = {}
+        for dirty in self._dirty_regions:
+            area = self._area_of(dirty)
+            if area is None:
+                return super().render_partial_update()
+            found[area.widget] = area
+            rows.setdefault(area.widget, set()).update(dirty.line_range)
+        self._dirty_regions.clear()
+        lines: list[tuple[int, int, Strip]] = []
+        for widget, wanted in rows.items():
+            region, width = found[widget].region, found[widget].width
+            for first, count in _runs(wanted):
+                strips = widget.render_lines(Region(0, first - region.y, width, count))
+                lines += [(region.x, first + i, strip) for i, strip in enumerate(strips)]
+        return LinesUpdate(lines) if lines else None  # type: ignore[return-value]
+
+    def _area_of(self, dirty: Region) -> Area | None:
+        visible = self.visible_widgets
+        if visible is not self._areas_of:
+            self._areas, self._areas_of = _areas(visible), visible
+        return next((area for area in self._areas if area.region.contains_region(dirty)), None)
+
+
+def touch(widget: Widget, *regions: Region) -> None:
+    """Has regions of a widget drawn again, without the two messages that `refresh` sends for it through two queues."""
+    if not widget.is_mounted:
+        widget.refresh(*regions)
+        return
+    widget._set_dirty(*regions)
+    screen = widget.screen
+    screen._dirty_widgets.add(widget)
+    screen.check_idle()
+
+
+def _areas(visible: dict[Widget, tuple[Region, Region]]) -> list[Area]:
+    """The widgets that stand alone, of all, front to back."""
+    areas: list[Area] = []
+    front: list[Region] = []
+    for widget, (region, clip) in visible.items():
+        if clip.contains_region(region):
+            width = region.width
+            for other in front:
+                if not other.overlaps(region):
+                    continue
+                # A scroll bar: all of the last columns.
+                beside = other.y <= region.y and other.bottom >= region.bottom and other.right >= region.right
+                width = min(width, max(other.x - region.x, 0)) if beside else 0
+            if width > 0:
+                areas.append(Area(widget, region, width))
+        front.append(region.intersection(clip))
+    return areas
+
+
+def _runs(rows: set[int]) -> Iterable[tuple[int, int]]:
+    """Rows that follow each other, as the first and how many."""
+    first = last = -2
+    for row in sorted(rows):
+        if row != last + 1:
+            if first >= 0:
+                yield first, last - first + 1
+            first = row
+        last = row
+    if first >= 0:
+        yield first, last - first + 1
