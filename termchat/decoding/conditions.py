@@ -25,7 +25,36 @@ class Length(msgspec.Struct, frozen=True, tag_field="condition", tag="length"):
     action: Action = "stop"
 
 
-Condition = Stop | Length
+Measure = Literal["entropy", "p_end", "survivors", "probability", "rank"]
+"""What a threshold looks at, named as in a `Token` record: of the step's distribution the first three (`survivors` is what the
+whole chain left), of the token about to be taken the others."""
+
+
+class Threshold(msgspec.Struct, frozen=True, tag_field="condition", tag="threshold"):
+    """A measure of the step that is about to be taken is above or below a value; it is met before the token is taken."""
+
+    measure: Measure
+    sign: Literal[">", "<"]
+    value: float
+    action: Action = "pause"
+
+
+class Every(msgspec.Struct, frozen=True, tag_field="condition", tag="every"):
+    """Before step `tokens`, 2 `tokens`, …; the first token of a reply is step 0."""
+
+    tokens: int
+    action: Action = "pause"
+
+
+class Text(msgspec.Struct, frozen=True, tag_field="condition", tag="text"):
+    """The reply's text has come to hold `pattern`, as it stands or as a regular expression; it is met after the token."""
+
+    pattern: str
+    regex: bool = False
+    action: Action = "pause"
+
+
+Condition = Stop | Length | Threshold | Every | Text
 
 
 class TextGate:

@@ -77,11 +77,31 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
     begin: bool = False
 
 
+class Scripted(msgspec.Struct, frozen=True):
+    """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
+    whatever the dice say. None leaves a thing as it is.
+    """
+
+    step: int
+    id: int | None = None
+    samplers: SamplerSettings | None = None
+    conditions: tuple[Condition, ...] | None = None
+    origin: dict[str, str] = {}
+    threads: int = 0
+
+
+class Describe(msgspec.Struct, frozen=True, tag=True):
+    """What these ids are. Answer: `Tokenized`."""
+
+    ids: list[int]
+
+
 class Generate(msgspec.Struct, frozen=True, tag=True):
     """Go on from `ids`; the last `done` of them are the reply's own so far, so the next step's number is `done`.
 
     `shapes` are the batches in which `ids` were decoded once; with `rebuild_exactly` cells that are gone are decoded again in
-    just those. Answer: `Prefilling` …, then the record stream.
+    just those. `script` is in order of steps; `paused` waits before the first token. Answer: `Prefilling` …, then the record
+    stream, and a `Paused` whenever it waits.
     """
 
     ids: list[int]
@@ -94,6 +114,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     candidates: int = 20
     shapes: list[int] = []
     rebuild_exactly: bool = False
+    script: tuple[Scripted, ...] = ()
+    paused: bool = False
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
@@ -102,6 +124,30 @@ class Adjust(msgspec.Struct, frozen=True, tag=True):
     samplers: SamplerSettings
     conditions: tuple[Condition, ...]
     origin: dict[str, str] = {}
+
+
+class Pause(msgspec.Struct, frozen=True, tag=True):
+    """Wait before the next token of the running reply. Answer: `Paused`, with the reply's number."""
+
+
+class Resume(msgspec.Struct, frozen=True, tag=True):
+    """Let a paused reply go on."""
+
+
+Unit = Literal["token", "line", "sentence"]
+
+
+class Step(msgspec.Struct, frozen=True, tag=True):
+    """Let a paused reply go on for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end."""
+
+    unit: Unit = "token"
+
+
+class Force(msgspec.Struct, frozen=True, tag=True):
+    """The next tokens of the running reply, whatever the dice say; their records say `forced`. A paused reply takes them and
+    pauses again. Answer: the `Token` records."""
+
+    ids: list[int]
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -121,7 +167,33 @@ class Inspect(msgspec.Struct, frozen=True, tag=True):
     candidates: int = 20
 
 
-Command = Load | Unload | Render | Tokenize | Generate | Adjust | Cancel | Inspect
+class Explain(msgspec.Struct, frozen=True, tag=True):
+    """Why token `id` was or was not drawn after `ids`, under these settings and dice. Answer: `Explained` or `Failed`."""
+
+    ids: list[int]
+    id: int
+    samplers: SamplerSettings
+    seed: int
+    done: int
+
+
+class Score(msgspec.Struct, frozen=True, tag=True):
+    """A reply drawn again step by step with its own past: at each step what the dice would take under these settings.
+
+    The last `count` of `ids` are the reply, its first being step `done`. The distributions are computed once and kept for
+    the next question about the same ids. Answer: `Scoring` …, then `Scored` or `Failed`.
+    """
+
+    ids: list[int]
+    count: int
+    samplers: SamplerSettings
+    seed: int
+    done: int = 0
+
+
+Command = (
+    Load | Unload | Render | Tokenize | Describe | Generate | Adjust | Pause | Resume | Step | Force | Cancel | Inspect | Explain | Score
+)  # fmt: skip
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -176,10 +248,15 @@ class Rendered(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Ids and the bytes of each."""
+    """Ids, the bytes of each, and its label: its text, with U+FFFD for bytes that are no text alone, or a control token's name.
+
+    `control` are the indexes of those that steer instead of speaking.
+    """
 
     ids: list[int]
     pieces: list[bytes]
+    names: list[str] = []
+    control: list[int] = []
 
 
 class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -202,8 +279,88 @@ class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
     recomputed: bool
 
 
+class Paused(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The reply waits before step `token.step`. `token` is what would be drawn now; it is not taken. `why` is the condition that
+    was met, as people write it, or "" when somebody asked for it. Comes again whenever settings change what would be drawn."""
+
+    token: Token
+    why: str = ""
+
+
+class StageEffect(msgspec.Struct, frozen=True, array_like=True):
+    """What a stage of the chain did to one token: its logit and probability after the stage (None once cut), how many tokens
+    were left, and whether it was this stage that cut it."""
+
+    name: str
+    logit: float | None
+    probability: float | None
+    survivors: int
+    cut: bool
+
+
+class Penalised(msgspec.Struct, frozen=True, array_like=True):
+    """What the penalties took from the token's logit, and the positions in `ids` of the earlier ones that caused it."""
+
+    loss: float
+    positions: list[int]
+
+
+class Remedy(msgspec.Struct, frozen=True, array_like=True):
+    """A knob and the value from which the token is kept or wins, all else as it is but for the remedies before this one.
+
+    `sign` is ">=" or "<=": which side of the value will do. `wins`: with it the dice take the token; else it survives the
+    stage. `value` None: no value of the knob can do it.
+    """
+
+    knob: str
+    sign: str
+    value: float | None
+    wins: bool
+
+
+class Explanation(msgspec.Struct, frozen=True, array_like=True):
+    """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took."""
+
+    id: int
+    text: str
+    logit: float
+    logprob: float
+    rank: int
+    probability: float
+    noise: float
+    stages: list[StageEffect]
+    removed_by: str | None
+    penalised: Penalised | None
+    remedies: list[Remedy]
+    winner: int
+    winner_text: str
+
+
+class Explained(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`recomputed` as in `Inspected`."""
+
+    explanation: Explanation
+    recomputed: bool
+
+
+class Scoring(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`done` of `total` tokens have their distribution."""
+
+    done: int
+    total: int
+
+
+class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One entry a token of the reply: the id that would be drawn, its text, and the probability that the token which is there
+    would have been drawn with (0.0: it is impossible). The distributions are of a fresh pass in batches."""
+
+    ids: list[int]
+    texts: list[str]
+    probabilities: list[float]
+
+
 Event = (
-    Progress | Loaded | Unloaded | Rendered | Tokenized | Prefilling | FirstToken | Inspected
+    Progress | Loaded | Unloaded | Rendered | Tokenized | Prefilling | FirstToken | Inspected | Paused | Explained | Scoring | Scored
     | Start | Settings | Prefill | Token | Finished | Failed
 )  # fmt: skip
 

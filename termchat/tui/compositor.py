@@ -48,11 +48,10 @@ class QuickBar(ScrollBar):
             bar_color=style.color,  # type: ignore[arg-type]
         )
         made: dict[Segment, Strip] = {}
-        strips = [
+        return [
             made.get(cell) or made.setdefault(cell, self._filtered(cell))
-            for cell in cells.segments[crop.y : crop.bottom]  # type: ignore[attr-defined]
+            for cell in cells.segments[crop.y : crop.bottom]
         ]
-        return strips
 
     def _filtered(self, cell: Segment) -> Strip:
         strip = Strip([cell], 1)

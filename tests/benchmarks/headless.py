@@ -23,6 +23,8 @@ from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Token
 from termchat.models import catalogue
 
 CONTEXT = 4096
+PROMPTS = (513, 1025)
+"""Lengths of the prompts that are read: whole batches of 512, and the last token. The longer, the more large batches gain."""
 GATHER = 0.02
 """Seconds between looks at the pipe, as in `termchat run`."""
 
@@ -132,10 +134,11 @@ def main() -> None:
     for threads in args.threads or sorted({1, os.cpu_count() or 1}):
         ours, bare = Ours(path, threads), BareProcess(path, threads)
         story = ours.tokenize("Once upon a time, in a village far away from the sea, there lived an old woman who")
-        long = ours.tokenize("The ship sailed on and on over the wide and quiet water. " * 80)[:900]
+        water = "The ship sailed on and on over the wide and quiet water. "
+        prompts = [ours.tokenize(water * 120)[:length] for length in PROMPTS]
         ours.run(story, 16, 0)
         bare.run(ids=story, batch=63, tokens=16, seed=0)
-        print(f"{threads} thread{'s' * (threads > 1)}, {args.tokens} tokens a reply, prompt of {len(long)} tokens")
+        print(f"{threads} thread{'s' * (threads > 1)}, {args.tokens} tokens a reply")
 
         def decode(i: int, ours: Ours = ours, story: list[int] = story) -> float | None:
             found = ours.run(story, args.tokens, 100 + i)
@@ -145,15 +148,16 @@ def main() -> None:
             return bare.run(ids=story, batch=63, tokens=args.tokens, seed=i)["decode_s"]
 
         report("  decode, tokens", args.tokens - 1, pairs(args.pairs, decode, yardstick))
-        for batch in (63, 512):
-            report(
-                f"  prefill, tokens, against {batch} rows", len(long),
-                pairs(
-                    max(args.pairs // 2, 3),
-                    lambda i, o=ours, p=long: (o.run(p, 1, i) or {}).get("prefill_s"),
-                    lambda i, b=bare, p=long, n=batch: b.run(ids=p, batch=n, tokens=0, seed=i)["prefill_s"],
-                ),
-            )  # fmt: skip
+        for prompt in prompts:
+            for batch in (63, 512):
+                report(
+                    f"  prefill of {len(prompt)}, against {batch} rows", len(prompt),
+                    pairs(
+                        max(args.pairs // 2, 3),
+                        lambda i, o=ours, p=prompt: (o.run(p, 1, i) or {}).get("prefill_s"),
+                        lambda i, b=bare, p=prompt, n=batch: b.run(ids=p, batch=n, tokens=0, seed=i)["prefill_s"],
+                    ),
+                )  # fmt: skip
         ours.engine.close()
         bare.close()
 

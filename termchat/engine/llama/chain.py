@@ -22,6 +22,7 @@ from termchat.decoding import dice
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.native import LIB
+from termchat.engine.llama.softmax import Exponentials
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step
 
@@ -192,7 +193,7 @@ class Observer:
         self._end_ids = np.array(end_ids, np.int64)
         self._name = name
         self._shifted = np.empty(n_vocab, np.float32)
-        self._weights = np.empty(n_vocab, np.float32)
+        self._exponentials = Exponentials(n_vocab)
         self._place = np.zeros(n_vocab, np.int32)
 
     def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int) -> Drawn:
@@ -245,9 +246,9 @@ class Observer:
 
     def _own(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:
         """The model's own softmax: log of the sum of exp(logit - highest), entropy in bits, mass on end tokens."""
+        mass = self._exponentials.of(logits, highest)
+        raw = self._exponentials.weights
         shifted = np.subtract(logits, np.float32(highest), out=self._shifted)
-        raw = np.exp(shifted, out=self._weights)
-        mass = float(raw.sum())
         log_mass = math.log(mass)
         p_end = float(raw[self._end_ids].sum()) / mass
         # -sum p log2 p, with p = raw / mass and log p = shifted - log mass. A BLAS dot would lose 1e-5; numpy's sum does not.
