@@ -1,0 +1,80 @@
+"""What stands in the terminal after many small updates is what one update of the whole screen would put there."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pyte
+import pytest
+from rich.console import Console
+from textual._compositor import CompositorUpdate
+from textual.app import App
+from textual.geometry import Region
+
+from termchat.tui.compositor import LineCompositor, LinesUpdate
+from tests.tui.test_app import desktop
+
+WORDS = ("One ", "two ", "**three** ", "four.\n\n", "- five\n", "`six` ", "七八 ", "nine, ", "ten\n")
+
+
+class Paper:
+    """A terminal that takes updates."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.Stream(self.screen)
+        self._console = Console(color_system="truecolor", force_terminal=True, width=width)
+
+    def take(self, update: CompositorUpdate) -> None:
+        """Draws an update, line ends as a terminal in raw mode takes them."""
+        drawn = update.render_segments(self._console)
+        self._stream.feed(re.sub("\n", "\r\n", drawn))
+
+    @property
+    def cells(self) -> list[list[Any]]:
+        """Every cell with its colours and attributes."""
+        return [[self.screen.buffer[y][x] for x in range(self.screen.columns)] for y in range(self.screen.lines)]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (44, 14)])
+async def test_updates_of_lines_leave_the_screen_that_a_whole_update_draws(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(7)
+    paper = Paper(*size)
+    kinds: list[type] = []
+
+    def display(_app: App[None], _screen: object, update: CompositorUpdate | None) -> None:
+        if update is not None:
+            kinds.append(type(update))
+            paper.take(update)
+
+    async with desktop(size) as desk:
+        await desk.sent("Hello", "So ")
+        monkeypatch.setattr(App, "_display", display)
+        compositor = desk.app.screen._compositor
+        paper.take(compositor.render_full_update())
+        for turn in range(12):
+            desk.engine.say(*dice.choices(WORDS, k=dice.randrange(1, 9)))
+            await desk.settle()
+            if turn == 4:
+                await desk.type("a message", "ctrl+l")
+            if turn == 7:
+                await desk.type("", "ctrl+t", "t", "right", "escape", "pageup")
+            if turn == 9:
+                await desk.type("", "ctrl+end", "ctrl+l")
+        found = paper.cells
+        whole = Paper(*size)
+        whole.take(compositor.render_full_update())
+        assert found == whole.cells
+    assert kinds.count(LinesUpdate) > len(kinds) // 2
+
+
+async def test_what_is_covered_goes_textuals_way() -> None:
+    async with desktop((120, 40)) as desk:
+        compositor = desk.app.screen._compositor
+        assert isinstance(compositor, LineCompositor)
+        compositor._dirty_regions = {Region(0, 0, 120, 40)}
+        assert not isinstance(compositor.render_partial_update(), LinesUpdate)
