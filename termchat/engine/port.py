@@ -80,6 +80,9 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
 class Scripted(msgspec.Struct, frozen=True):
     """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
     whatever the dice say. None leaves a thing as it is.
+
+    A script that names threads has them all: they are not adapted to a busy machine, and those of its first step hold for the
+    prompt too.
     """
 
     step: int
@@ -100,8 +103,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     """Go on from `ids`; the last `done` of them are the reply's own so far, so the next step's number is `done`.
 
     `shapes` are the batches in which `ids` were decoded once; with `rebuild_exactly` cells that are gone are decoded again in
-    just those. `script` is in order of steps; `paused` waits before the first token. Answer: `Prefilling` …, then the record
-    stream, and a `Paused` whenever it waits.
+    just those. `script` is in order of steps; `paused` waits before the first token that is not forced. Answer: `Prefilling` …,
+    then the record stream, and a `Paused` whenever it waits.
     """
 
     ids: list[int]
@@ -119,7 +122,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
-    """Other settings from the next token on, for the reply that is running. No answer but the `Settings` record."""
+    """Other settings from the next token on, for the reply that is running. No answer but the `Settings` record, and a
+    `Paused` where it waits."""
 
     samplers: SamplerSettings
     conditions: tuple[Condition, ...]
@@ -138,14 +142,20 @@ Unit = Literal["token", "line", "sentence"]
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    """Let a paused reply go on for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end."""
+    """Let a paused reply go on for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end.
+
+    A line ends with a token that holds a newline. A sentence ends with a token that ends it (`.`, `!`, `?`, `…` or their East
+    Asian kin, and what closes quotes and brackets) where white space or the reply's end follows. Steps that are asked for
+    while one is under way are done after it.
+    """
 
     unit: Unit = "token"
 
 
 class Force(msgspec.Struct, frozen=True, tag=True):
     """The next tokens of the running reply, whatever the dice say; their records say `forced`. A paused reply takes them and
-    pauses again. Answer: the `Token` records."""
+    pauses again. Thresholds and counts are not looked at for them. Ids that the vocabulary lacks are not taken. Answer: the
+    `Token` records."""
 
     ids: list[int]
 
@@ -192,7 +202,9 @@ class Score(msgspec.Struct, frozen=True, tag=True):
 
 
 Command = (
-    Load | Unload | Render | Tokenize | Describe | Generate | Adjust | Pause | Resume | Step | Force | Cancel | Inspect | Explain | Score
+    Load | Unload | Render | Tokenize | Describe
+    | Generate | Adjust | Pause | Resume | Step | Force | Cancel
+    | Inspect | Explain | Score
 )  # fmt: skip
 
 # --- what is answered ------------------------------------------------------------------------------------------------
@@ -280,8 +292,11 @@ class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Paused(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The reply waits before step `token.step`. `token` is what would be drawn now; it is not taken. `why` is the condition that
-    was met, as people write it, or "" when somebody asked for it. Comes again whenever settings change what would be drawn."""
+    """The reply waits before step `token.step`. `token` is what would be drawn now; it is not taken.
+
+    `why` is the condition that was met, as people write it, or "" when somebody asked for it. Comes again whenever settings
+    change what would be drawn.
+    """
 
     token: Token
     why: str = ""
@@ -360,7 +375,8 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | Unloaded | Rendered | Tokenized | Prefilling | FirstToken | Inspected | Paused | Explained | Scoring | Scored
+    Progress | Loaded | Unloaded | Rendered | Tokenized
+    | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored
     | Start | Settings | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
