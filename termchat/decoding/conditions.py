@@ -1,12 +1,16 @@
-"""What a step can meet: one family of conditions, and the text that a stop sequence holds back."""
+"""What a step can meet: one family of conditions, how people write them, and the text that a stop sequence holds back."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
-from typing import Literal
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
 
 import msgspec
+
+from termchat.decoding.escapes import escape, unescape, well_formed
 
 Action = Literal["stop", "pause"]
 
@@ -55,6 +59,135 @@ class Text(msgspec.Struct, frozen=True, tag_field="condition", tag="text"):
 
 
 Condition = Stop | Length | Threshold | Every | Text
+Rule = Threshold | Every | Text
+"""The conditions that people write; the others are knobs."""
+
+
+class ConditionError(ValueError):
+    """What was written is no condition. The message says what is wrong, and how it is done right."""
+
+
+_RANGES: dict[Measure, tuple[float, float, str]] = {
+    "entropy": (0, math.inf, "entropy > 3"),
+    "p_end": (0, 1, "p_end > 0.5"),
+    "survivors": (1, math.inf, "survivors < 2"),
+    "probability": (0, 1, "probability < 0.05"),
+    "rank": (0, math.inf, "rank > 10"),
+}
+"""What each measure can be, and an example."""
+_ALSO = {"p(end)": "p_end"}
+_SIGNS: dict[str, Literal[">", "<"]] = {">": ">", "<": "<"}
+_THRESHOLD = re.compile(r"([^\s<>=]+)\s*([<>]=?|=+|)\s*(.*)")
+EXAMPLES = (*(example for _, _, example in _RANGES.values()), "every 20", 'text "foo"', "/fo+/", "stop entropy > 3")
+"""One of each kind, for help and messages."""
+
+
+def parse(text: str) -> Rule:
+    r"""The condition that a person wrote; `EXAMPLES` shows every kind.
+
+    `stop` or `pause` (which may be left out) before it says what is done when it is met. A text takes the escapes of
+    `escapes.unescape`; a regular expression stands between slashes as it is, with `^` and `$` at every line.
+
+    Raises:
+        ConditionError: it is none, or could never be met.
+    """
+    rest = text.strip()
+    action: Action = "pause"
+    for word in get_args(Action):
+        if rest.lower().startswith(word) and rest[len(word) : len(word) + 1].isspace():
+            action, rest = word, rest[len(word) :].strip()
+            break
+    if rest.startswith("/"):
+        return _parse_regex(rest, action)
+    head = re.match(r"[a-z]*", rest.lower())
+    reader = _READERS.get(head[0] if head else "")
+    return reader(rest, action) if reader is not None else _parse_threshold(rest, action)
+
+
+def describe(condition: Condition) -> str:
+    """The condition as people write it: `parse` makes the same of it. Stop sequences and lengths go by their knob's name."""
+    if isinstance(condition, Stop):
+        return f'stop sequence "{escape(condition.text)}"'
+    if isinstance(condition, Length):
+        return f"max_tokens {condition.tokens}"
+    action = "stop " if condition.action == "stop" else ""
+    if isinstance(condition, Threshold):
+        value = repr(float(condition.value)).removesuffix(".0")
+        return f"{action}{condition.measure} {condition.sign} {value}"
+    if isinstance(condition, Every):
+        return f"{action}every {condition.tokens}"
+    return action + (f"/{condition.pattern}/" if condition.regex else f'text "{escape(condition.pattern)}"')
+
+
+def compiled(condition: Text) -> re.Pattern[str]:
+    """What finds the condition's text.
+
+    Raises:
+        ConditionError: the pattern is empty, matches the empty text, or is no regular expression.
+    """
+    if not condition.pattern:
+        raise ConditionError('it must hold some text, for example: text "foo"')
+    if not condition.regex:
+        return re.compile(re.escape(condition.pattern))
+    try:
+        pattern = re.compile(condition.pattern, re.MULTILINE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConditionError(f"/{condition.pattern}/ is no regular expression: {error}; for example: /fo+/") from None
+    if pattern.search(""):
+        raise ConditionError(
+            f"/{condition.pattern}/ is met by no text at all; it must ask for some, for example: /fo+/"
+        )
+    return pattern
+
+
+def _parse_regex(text: str, action: Action) -> Text:
+    if len(text) < 2 or not text.endswith("/"):
+        raise ConditionError("a regular expression ends with a slash, for example: /fo+/")
+    condition = Text(well_formed(text[1:-1]), regex=True, action=action)
+    compiled(condition)
+    return condition
+
+
+def _parse_text(text: str, action: Action) -> Text:
+    quoted = text[len("text") :].strip()
+    if len(quoted) < 2 or not (quoted[0] == quoted[-1] == '"'):
+        raise ConditionError('a text stands in double quotes, for example: text "foo"')
+    condition = Text(well_formed(unescape(quoted[1:-1])), action=action)
+    compiled(condition)
+    return condition
+
+
+def _parse_every(text: str, action: Action) -> Every:
+    count = text[len("every") :].strip()
+    if not (count.isascii() and count.isdigit() and len(count) < 10 and int(count)):
+        raise ConditionError(f"every takes a whole number of tokens from 1, not {count!r}; for example: every 20")
+    return Every(int(count), action)
+
+
+_READERS: dict[str, Callable[[str, Action], Rule]] = {"text": _parse_text, "every": _parse_every}
+"""First word to how the rest is read; anything else is a threshold."""
+
+
+def _parse_threshold(text: str, action: Action) -> Threshold:
+    found = _THRESHOLD.fullmatch(text)
+    word = found[1].lower() if found else ""
+    measure = next((name for name in _RANGES if name == _ALSO.get(word, word)), None)
+    if found is None or measure is None:
+        raise ConditionError(f"{text!r} is no condition; examples: {', '.join(EXAMPLES)}")
+    low, high, example = _RANGES[measure]
+    sign = _SIGNS.get(found[2])
+    if sign is None:
+        raise ConditionError(f"{measure} is compared by > or <, for example: {example}")
+    try:
+        value = float(found[3])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConditionError(f"{measure} is compared with a number, not {found[3]!r}; for example: {example}")
+    if not (low <= value < high if sign == ">" else low < value <= high):
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
+        raise ConditionError(f"{measure} is {span}, so it is never {sign} {value:g}; for example: {example}")
+    return Threshold(measure, sign, value, action)
 
 
 class TextGate:

@@ -13,6 +13,9 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from termchat.decoding.conditions import Condition, Length, Stop
+from termchat.decoding.escapes import escape as escape
+from termchat.decoding.escapes import unescape as unescape
+from termchat.decoding.escapes import well_formed as well_formed
 
 STAGES = (
     "logit_bias",
@@ -152,37 +155,6 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     def _wanted(self) -> str:
         number = "a whole number" if self.kind in ("int", "seed") else "a number"
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
-
-
-def well_formed(text: str) -> str:
-    """The text with U+FFFD for what no encoding takes: bytes of a command line that were not UTF-8, half characters."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def unescape(text: str) -> str:
-    r"""`\n`, `\t`, `\r`, `\\`, `\xHH` and `\uHHHH` of a typed text; anything else stays as it is."""
-    plain = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0"}
-    out, i = [], 0
-    while i < len(text):
-        mark = text[i + 1 : i + 2] if text[i] == "\\" else ""
-        width = {"x": 2, "u": 4}.get(mark, 0)
-        digits = text[i + 2 : i + 2 + width]
-        if mark in plain and mark:
-            out.append(plain[mark])
-            i += 2
-        elif width and len(digits) == width and all(c in "0123456789abcdefABCDEF" for c in digits):
-            out.append(chr(int(digits, 16)))
-            i += 2 + width
-        else:
-            out.append(text[i])
-            i += 1
-    return "".join(out)
-
-
-def escape(text: str) -> str:
-    r"""The inverse of `unescape` for what a line cannot show."""
-    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
-    return "".join(named.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):

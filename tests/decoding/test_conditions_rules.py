@@ -1,0 +1,229 @@
+"""Conditions as people write them, and the steps that meet them, against plain searches over whole texts."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from time import perf_counter
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from termchat.decoding.conditions import (
+    EXAMPLES,
+    ConditionError,
+    Every,
+    Length,
+    Measure,
+    Rule,
+    Stop,
+    Text,
+    Threshold,
+    describe,
+    parse,
+)
+from termchat.decoding.records import Stage, Token
+from termchat.decoding.rules import WINDOW, Rules, ends_sentence
+from tests import made_records
+from tests.decoding.test_conditions import pieces
+
+ACTIONS = st.sampled_from(["stop", "pause"])
+RULES = st.one_of(
+    st.builds(Threshold, st.sampled_from(["p_end", "probability"]), st.just(">"), st.floats(0, 0.99), ACTIONS),
+    st.builds(Threshold, st.sampled_from(["entropy", "rank"]), st.just("<"), st.floats(1e-300, 1e300), ACTIONS),
+    st.builds(Threshold, st.just("survivors"), st.sampled_from("<>"), st.floats(1.001, 1e300), ACTIONS),
+    st.builds(Every, st.integers(1, 999_999_999), ACTIONS),
+    st.builds(Text, st.text(min_size=1), st.just(False), ACTIONS),
+    st.builds(Text, st.text(min_size=1).map(re.escape), st.just(True), ACTIONS),
+)
+
+
+@given(RULES)
+def test_written_and_read_again_it_is_the_same(rule: Rule) -> None:
+    assert parse(describe(rule)) == rule
+
+
+def test_every_measure_can_be_written() -> None:
+    examples = [parse(example) for example in EXAMPLES]
+    assert {rule.measure for rule in examples if isinstance(rule, Threshold)} == set(get_args(Measure))
+    assert {type(rule) for rule in examples} == set(get_args(Rule))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "shown"),
+    [
+        ("entropy>3", Threshold("entropy", ">", 3.0), "entropy > 3"),
+        ("  STOP   P(end)  > .5 ", Threshold("p_end", ">", 0.5, "stop"), "stop p_end > 0.5"),
+        ("pause every 20", Every(20), "every 20"),
+        (r'text "say \"hi\"\n"', Text('say \\"hi\\"\n'), None),
+        ('stop text "a"b"', Text('a"b', action="stop"), 'stop text "a"b"'),
+        (r"/^- \w+/b/", Text(r"^- \w+/b", regex=True), r"/^- \w+/b/"),
+    ],
+)
+def test_what_people_type(text: str, expected: Rule, shown: str | None) -> None:
+    assert parse(text) == expected
+    assert shown is None or describe(expected) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "examples: entropy > 3"),
+        ("surprise > 3", "'surprise > 3' is no condition"),
+        ("entropy 3", "entropy is compared by > or <, for example: entropy > 3"),
+        ("rank >= 3", "rank is compared by > or <"),
+        ("entropy > high", "compared with a number, not 'high'"),
+        ("entropy > nan", "compared with a number, not 'nan'"),
+        ("p_end > 50", "p_end is from 0 to 1, so it is never > 50; for example: p_end > 0.5"),
+        ("survivors < 1", "survivors is 1 or more, so it is never < 1"),
+        ("every 0", "every takes a whole number of tokens from 1, not '0'"),
+        ("every other", "not 'other'"),
+        ("text foo", "a text stands in double quotes"),
+        ('text ""', "must hold some text"),
+        ("/foo", "ends with a slash"),
+        ("/(foo/", "is no regular expression: missing"),
+        ("/a*/", "met by no text at all"),
+        ("//", "must hold some text"),
+        ("stop", "'stop' is no condition"),
+    ],
+)
+def test_what_is_wrong_is_said_with_an_example(text: str, says: str) -> None:
+    with pytest.raises(ConditionError, match=re.escape(says)) as told:
+        parse(text)
+    assert "example" in str(told.value)
+
+
+def test_knobs_are_described_by_their_names() -> None:
+    assert describe(Stop("\n6.")) == 'stop sequence "\\n6."'
+    assert describe(Length(80)) == "max_tokens 80"
+
+
+def step(**fields: object) -> Token:
+    token = made_records.token(0, b"x", "x")
+    return Token(**{name: fields.get(name, getattr(token, name)) for name in Token.__struct_fields__})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written", "met", "not_met"),
+    [
+        ("entropy > 3", step(entropy=3.1), step(entropy=3.0)),
+        ("p_end < 0.5", step(p_end=0.4), step(p_end=0.5)),
+        ("probability < 0.05", step(probability=0.04), step(probability=0.05)),
+        ("rank > 10", step(rank=11), step(rank=10)),
+        (
+            "survivors < 2",
+            step(stages=[Stage("top_k", 40), Stage("temperature", 1), Stage("dice", 1)]),
+            step(stages=[Stage("top_k", 40), Stage("temperature", 2), Stage("dice", 1)]),
+        ),
+    ],
+)
+def test_thresholds(written: str, met: Token, not_met: Token) -> None:
+    rules = Rules([parse(written)])
+    assert rules.before(5, met) == parse(written)
+    assert rules.before(5, not_met) is None
+
+
+def test_every_counts_from_the_first_token() -> None:
+    rules = Rules([parse("every 3")])
+    assert [n for n in range(10) if rules.before(n, step())] == [3, 6, 9]
+
+
+def test_of_two_that_are_met_the_one_that_stops_counts() -> None:
+    rules = Rules([parse("entropy > 1"), parse('text "a"'), parse("stop rank < 5"), parse("stop /a/")])
+    assert rules.before(1, step(entropy=2.0, rank=0)) == parse("stop rank < 5")
+    assert rules.after(b"a") == parse("stop /a/")
+
+
+@given(
+    text=st.text("ab\né😀", max_size=60),
+    pattern=st.text("ab\né😀", min_size=1, max_size=4),
+    cuts=st.lists(st.integers(0, 200), max_size=40),
+)
+def test_a_text_is_met_where_it_is_completed(text: str, pattern: str, cuts: list[int]) -> None:
+    rules = Rules([Text(pattern)])
+    said = b""
+    for piece in pieces(text.encode(), cuts):
+        before = said.decode(errors="ignore").count(pattern)
+        said += piece
+        met = rules.after(piece) is not None
+        assert met == (said.decode(errors="ignore").count(pattern) > before)
+
+
+@given(
+    text=st.text("ab1\n ", max_size=60),
+    pattern=st.sampled_from([r"\d+", r"^a", r"\ba+\b ", r"b$", r"a.b", r"[ab]{2}"]),
+    cuts=st.lists(st.integers(0, 200), max_size=40),
+)
+def test_a_growing_match_is_met_once(text: str, pattern: str, cuts: list[int]) -> None:
+    """Against the same rule over the whole text, and no window."""
+    rules = Rules([Text(pattern, regex=True)])
+    expression = re.compile(pattern, re.MULTILINE)
+    said, start, end = "", 0, 0
+    borders = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    for a, b in pairwise(borders):
+        said += text[a:b]
+        grown = expression.match(said, start) if end > start else None
+        end = max(end, grown.end()) if grown else end
+        spans = [found.span() for found in expression.finditer(said, end)]
+        start, end = spans[-1] if spans else (start, end)
+        assert (rules.after(text[a:b].encode()) is not None) == bool(spans)
+
+
+def test_a_number_in_several_tokens_is_one() -> None:
+    rules = Rules([parse(r"/\d+/")])
+    assert [bool(rules.after(piece)) for piece in (b"in ", b"1", b"9", b"8", b"4 and", b" 5")] == [
+        False, True, False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_lines_and_words_begin_where_they_do_however_long_the_reply_is() -> None:
+    rules = Rules([parse("/^x|\\bend/")])
+    assert rules.after(b"y" * 3 * WINDOW) is None
+    assert [bool(rules.after(b"x")) for _ in range(WINDOW + 10)] == [False] * (WINDOW + 10)
+    assert rules.after(b"end") is None
+    assert rules.after(b"\n") is None
+    assert rules.after(b"x") is not None
+    assert rules.after(b" end") is not None
+
+
+def test_cost_does_not_grow_with_the_reply() -> None:
+    rules = Rules([parse('text "never"'), parse(r"/nev+er \w+/")])
+
+    def seconds() -> float:
+        best = 1.0
+        for _ in range(5):
+            begun = perf_counter()
+            for _ in range(200):
+                rules.after(b" word")
+            best = min(best, perf_counter() - begun)
+        return best
+
+    early = seconds()
+    for _ in range(50_000):
+        rules.after(b" word")
+    assert seconds() < 3 * early
+
+
+@pytest.mark.parametrize(
+    ("text", "following", "ends"),
+    [
+        ("He left.", " She", True),
+        ("He left.", "", True),
+        ("He left.\n", "She", True),
+        ("pi is 3.", "14", False),
+        ("pi is 3", ".", False),
+        ("Wait..", ". no", False),
+        ('"Go!', '" he', False),
+        ('"Go!"', " he", True),
+        ("(really?)", "\n", True),
+        ("**Stop.**", " Then", True),
+        ("so …", " yes", True),
+        ("他走了。", "她", True),
+        ("「走。", "」", False),
+        ("", " x", False),
+    ],
+)
+def test_where_a_sentence_ends(text: str, following: str, ends: bool) -> None:
+    assert ends_sentence(text, following) is ends
