@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import Conversation, Node
 from tests.made_records import add_all, reply, stream, user
 
 
@@ -127,3 +127,126 @@ def test_kept_is_every_token_that_begins_before_the_end_of_the_shown_text(text: 
 def test_pieces_of_tokens_are_their_bytes() -> None:
     pieces = [b"a", b"", b"\xe2\x82", b"\xac tail"]
     assert list(replied(pieces).nodes[2].tokens.pieces()) == pieces
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+def forked() -> Conversation:
+    """1 hello, 2 its reply of five tokens, 3 and 4 the next turn; 5 forks 2 after two tokens, 6 continues 5; 7 is beside 2."""
+    chat = replied([b"a", b"b", b"c", b"d", b"e"])
+    user(chat, "more", [7])
+    add_all(reply(chat), stream([], [b"f", b"g"]))
+    add_all(chat.grow("assistant", parent=2, at=2), stream([], [b"x", b"y"]))
+    add_all(chat.grow("assistant", parent=5, at=2), stream([], [b"z"]))
+    add_all(chat.grow("assistant", parent=1, at=3), stream([1, 2, 3], [b"w"]))
+    return chat
+
+
+def numbers(nodes: list[Node]) -> list[int]:
+    return [node.number for node in nodes]
+
+
+def test_children_leaves_and_the_ways_on_from_a_token() -> None:
+    chat = forked()
+    assert numbers(chat.children(None)) == [1]
+    assert numbers(chat.children(1)) == [2, 7]
+    assert numbers(chat.children(2)) == [3, 5]
+    assert numbers(chat.leaves()) == [4, 6, 7]
+    assert numbers(chat.continuations(2, 2)) == [2, 5]
+    assert numbers(chat.continuations(2, 3)) == [2]
+    assert numbers(chat.continuations(2, 5)) == [3]
+    assert numbers(chat.continuations(1, 3)) == [2, 7]
+    assert numbers(chat.continuations(None, 0)) == [1]
+    assert [chat.newest_leaf(number) for number in (1, 2, 3, 5, 7)] == [7, 6, 4, 6, 7]
+    assert chat.newest_leaf(2, after=2) == 4
+    assert chat.newest_leaf(2, after=5) == 2
+
+
+def test_a_reply_that_only_forks_grew_from_still_ends_a_branch() -> None:
+    chat = replied([b"a", b"b", b"c"])
+    add_all(chat.grow("assistant", parent=2, at=1), stream([], [b"x"]))
+    assert numbers(chat.leaves()) == [2, 3]
+    assert chat.common_prefix(2, 3) == 4
+    assert [text for _, text in chat.turns(2)] == ["hello", "abc"]
+    assert [text for _, text in chat.turns(3)] == ["hello", "ax"]
+
+
+def test_forks_are_the_tokens_before_which_a_path_could_have_gone_elsewhere() -> None:
+    chat = forked()
+    assert chat.forks(4) == [(2, 0), (2, 2)]
+    assert chat.forks(6) == [(2, 0), (5, 0)]
+    assert chat.forks(7) == [(7, 0)]
+    chat.grow("assistant", parent=3, at=1)  # nothing in it yet, but the reply beside it has another way now
+    assert chat.forks(4) == [(2, 0), (2, 2), (4, 0)]
+    assert chat.forks() == [(2, 0), (2, 2)]
+
+
+def test_tokens_that_a_stop_swallowed_are_no_way_on() -> None:
+    chat = replied([b"a", b"EN", b"D"], stops=("END",))
+    add_all(reply(chat, parent=user(chat, "next", [9])), stream([], [b"b"]))
+    assert chat.forks() == []
+    assert numbers(chat.leaves()) == [4]
+
+
+def test_what_is_deleted_is_hidden_with_all_below_it_and_comes_back() -> None:
+    chat = forked()
+    chat.leaf = 6
+    chat.delete(5)
+    assert chat.leaf == 4
+    assert (numbers(chat.leaves()), chat.forks(4)) == ([4, 7], [(2, 0)])
+    assert [chat.is_hidden(number) for number in (2, 4, 5, 6)] == [False, False, True, True]
+    assert len(chat.nodes) == 7
+    chat.undelete(5)
+    assert (chat.leaf, numbers(chat.leaves())) == (4, [4, 6, 7])
+    chat.delete(3)
+    assert chat.leaf == 6
+    chat.delete(2)
+    assert chat.leaf == 7
+    chat.delete(7)
+    assert (chat.leaf, numbers(chat.leaves())) == (1, [1])
+    chat.delete(1)
+    assert (chat.leaf, chat.leaves(), chat.path()) == (None, [], [])
+    for number in (1, 2):
+        chat.undelete(number)
+    assert numbers(chat.leaves()) == [2, 6]
+    assert chat.grow("user", parent=None, at=0, text="again").number == 8
+
+
+def test_a_deleted_continuation_gives_back_what_it_had_let_out() -> None:
+    chat = replied([b"a", b"EN", b"D"], stops=("END",))
+    more = chat.grow("assistant", parent=2, at=3)
+    assert chat.nodes[2].text() == "aEND"
+    chat.delete(more.number)
+    assert chat.nodes[2].text() == "a"
+    chat.undelete(more.number)
+    assert chat.nodes[2].text() == "aEND"
+
+
+def test_the_common_prefix_is_of_ids_wherever_they_stand() -> None:
+    chat = forked()
+    assert chat.ids(4)[: chat.common_prefix(4, 6)] == [1, 2, 3, 1000, 1001, 1000][:5]
+    assert chat.common_prefix(4, 7) == 4  # two replies that began with the same token
+    assert chat.common_prefix(6, 6) == len(chat.ids(6))
+
+
+@given(st.data())
+def test_every_leaf_is_found_and_every_fork_tells_two_paths_apart(data: st.DataObject) -> None:
+    chat = replied([b"t"] * data.draw(st.integers(0, 4)))
+    for _ in range(data.draw(st.integers(0, 8))):
+        parent = chat.nodes[data.draw(st.sampled_from(sorted(chat.nodes)))]
+        if parent.role == "user":
+            node = chat.grow("assistant", parent=parent.number, at=3)
+        else:
+            node = chat.grow("assistant", parent=parent.number, at=data.draw(st.integers(0, len(parent.ids))))
+        add_all(node, stream([], [b"t"] * data.draw(st.integers(0, 4))))
+    paths = {node.number: [(span.node.number, i) for span in chat.path(node.number) for i in range(span.count)]
+             for node in chat.nodes.values()}  # fmt: skip
+    living = [paths[leaf.number] for leaf in chat.leaves()]
+    assert {place for path in paths.values() for place in path} == {place for path in living for place in path}
+    for leaf in chat.leaves():
+        path = paths[leaf.number]
+        parted = {path[at] for other in paths.values()
+                  for at in [next((i for i, (a, b) in enumerate(zip(path, other, strict=False)) if a != b), None)]
+                  if at is not None}  # fmt: skip
+        assert parted <= set(chat.forks(leaf.number))

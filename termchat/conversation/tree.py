@@ -1,151 +1,30 @@
 """A conversation is a tree of turns over token ids.
 
 Every node says `(parent, at)`: it grows from its parent's own ids, cut at `at`. The next turn, a regenerated reply, a
-continuation and (later) a fork are this one rule; nothing is copied and nothing is rewritten. The path from the root to
-the leaf is the chat; its ids are the truth, its text is derived.
+continuation and a fork are this one rule; nothing is copied and nothing is rewritten. The path from the root to the leaf is
+the chat; its ids are the truth, its text is derived. A reply's own end is a branch too, beside those that grow out of its
+middle. What a person deleted is left out of every answer about branches.
 """
 
 from __future__ import annotations
 
-import codecs
-from array import array
+from collections import defaultdict
 from collections.abc import Iterator
-from itertools import accumulate, groupby, pairwise
-from typing import Literal
+from itertools import groupby, takewhile
+from typing import NamedTuple
 
 import msgspec
 
-from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
+from termchat.conversation.node import Node, Role, TokenColumns
 
-Role = Literal["user", "assistant"]
-
-
-class TokenColumns:
-    """The tokens of a reply as columns, one array a field; candidates stay in the store.
-
-    `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record.
-    """
-
-    def __init__(self) -> None:
-        self.ids = array("i")
-        self.texts: list[str] = []
-        self.data = bytearray()
-        self.ends = array("Q")
-        self.logits = array("f")
-        self.logprobs = array("f")
-        self.ranks = array("i")
-        self.probabilities = array("f")
-        self.entropies = array("f")
-        self.p_ends = array("f")
-        self.settings = array("i")
-        self.decode_us = array("i")
-        self.sample_us = array("i")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def pieces(self) -> Iterator[bytes]:
-        """The bytes of each token."""
-        return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
-
-    def append(self, token: Token) -> None:
-        """Adds the newest token."""
-        self.ids.append(token.id)
-        self.texts.append(token.text)
-        self.data += token.bytes
-        self.ends.append(len(self.data))
-        self.logits.append(token.logit)
-        self.logprobs.append(token.logprob)
-        self.ranks.append(token.rank)
-        self.probabilities.append(token.probability)
-        self.entropies.append(token.entropy)
-        self.p_ends.append(token.p_end)
-        self.settings.append(token.settings)
-        self.decode_us.append(min(token.decode_us, 2**31 - 1))
-        self.sample_us.append(min(token.sample_us, 2**31 - 1))
+__all__ = ["Conversation", "Node", "Place", "Role", "Span", "TokenColumns"]
 
 
-class Node:
-    """One turn, or a piece of one: what a person wrote, or a run of the loop.
+class Place(NamedTuple):
+    """A token of the tree: the number of its node, and its position among the node's own ids."""
 
-    A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
-    the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them. A
-    reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
-    goes on where this one ended.
-    """
-
-    def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
-        self.number = number
-        self.parent = parent
-        self.at = at
-        self.role: Role = role
-        self.written = text
-        self.prompt_ids = array("i")
-        self.whole = False
-        self.continued = False
-        self.tokens = TokenColumns()
-        self.start: Start | None = None
-        self.settings: list[Settings] = []
-        self.settings_at: list[int] = []
-        self.prefill: Prefill | None = None
-        self.finished: Finished | None = None
-        self.failed: Failed | None = None
-
-    @property
-    def ids(self) -> array[int]:
-        """The node's own ids."""
-        return self.tokens.ids if self.role == "assistant" else self.prompt_ids
-
-    @property
-    def done(self) -> bool:
-        """Whether no further record will come."""
-        return self.role == "user" or self.finished is not None or self.failed is not None
-
-    @property
-    def pending(self) -> str:
-        """Text that ends the reply but came with no token: held for a stop that never came, or that was passed over."""
-        if self.finished is None or (self.finished.reason == "stop" and not self.continued):
-            return ""
-        return self.finished.held
-
-    def add(self, record: Record) -> None:
-        """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
-        if isinstance(record, Token):
-            self.tokens.append(record)
-        elif isinstance(record, Start):
-            self.start = record
-        elif isinstance(record, Settings):
-            self.settings.append(record)
-            self.settings_at.append(len(self.tokens))
-        elif isinstance(record, Prefill):
-            self.prefill = record
-        elif isinstance(record, Finished):
-            self.finished = record
-        else:
-            self.failed = record
-
-    def text(self, count: int | None = None) -> str:
-        """What is shown of the node; of a reply, of its first `count` tokens."""
-        if self.role == "user":
-            return self.written
-        if count is None or count >= len(self.ids):
-            return "".join(self.tokens.texts) + self.pending
-        if count >= self.kept():
-            return "".join(self.tokens.texts)
-        return "".join(self.tokens.texts[:count])
-
-    def kept(self) -> int:
-        """How many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
-        if self.finished is None or self.finished.reason != "stop":
-            return len(self.ids)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
-        shown = len("".join(self.tokens.texts))
-        # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.
-        carried = shown + len(self.finished.held) - (ends[-1] if ends else 0)
-        if shown <= max(carried, 0):
-            return 0
-        return min(sum(end + carried < shown for end in ends) + 1, len(ends))
+    node: int
+    at: int
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -164,6 +43,7 @@ class Conversation:
         self.title = ""
         self.nodes: dict[int, Node] = {}
         self.leaf: int | None = None
+        self._below: defaultdict[int | None, list[Node]] = defaultdict(list)
 
     def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
         """A new node, and the leaf from now on."""
@@ -171,17 +51,34 @@ class Conversation:
 
     def attach(self, node: Node) -> Node:
         """Puts a node in its place, and makes it the leaf."""
-        parent = self.nodes[node.parent] if node.parent is not None else None
-        if parent is not None and parent.role == node.role == "assistant" and node.at == len(parent.ids):
-            parent.continued = True
         self.nodes[node.number] = node
+        self._below[node.parent].append(node)
+        self._mark_continued(node.parent)
         self.leaf = node.number
         return node
 
     def drop(self, node: Node) -> None:
         """Takes the newest node back, before anything grew from it; its parent is the leaf again."""
         del self.nodes[node.number]
+        self._below[node.parent].remove(node)
         self.leaf = node.parent
+
+    def delete(self, number: int) -> None:
+        """Hides a node and all that grew from it; a leaf among them gives way to the newest one beside or before it."""
+        node = self.nodes[number]
+        node.deleted = True
+        self._mark_continued(node.parent)
+        if self.leaf is not None and self.is_hidden(self.leaf):
+            parent = node.parent
+            while parent is not None and self.is_hidden(parent):
+                parent = self.nodes[parent].parent
+            above = [self.nodes[parent]] if parent is not None else self.children(None)
+            self.leaf = self.newest_leaf(above[-1].number) if above else None
+
+    def undelete(self, number: int) -> None:
+        """Brings a deleted node back, with what grew from it; the leaf stays where it is."""
+        self.nodes[number].deleted = False
+        self._mark_continued(self.nodes[number].parent)
 
     def path(self, leaf: int | None = None) -> list[Span]:
         """Root to leaf. The leaf is taken whole, every other node as far as its child says."""
@@ -223,6 +120,77 @@ class Conversation:
                 yield from (("user", text) for text in texts)
             else:
                 yield "assistant", "".join(texts)
+
+    # --- branches ----------------------------------------------------------------------------------------------------
+
+    def is_hidden(self, number: int) -> bool:
+        """Whether the node, or one that it grew from, was deleted."""
+        at: int | None = number
+        while at is not None:
+            if self.nodes[at].deleted:
+                return True
+            at = self.nodes[at].parent
+        return False
+
+    def children(self, number: int | None) -> list[Node]:
+        """The living nodes that grow from a node, in the order in which they were made; of None, the first turns."""
+        return [node for node in self._below[number] if not node.deleted]
+
+    def continuations(self, number: int | None, at: int) -> list[Node]:
+        """The ways on from a node's first `at` ids: the node itself where it goes on, then what was grown there.
+
+        More than one is a fork. `newest_leaf(node, after=at)` is where the first way leads, `newest_leaf(node)` another.
+        """
+        grown = [node for node in self.children(number) if node.at == at]
+        goes_on = number is not None and at < self.nodes[number].kept()
+        return [self.nodes[number], *grown] if number is not None and goes_on else grown
+
+    def leaves(self) -> list[Node]:
+        """Where the living branches end, the oldest first; a reply from whose middle others grew still ends one itself."""
+        found: list[Node] = []
+        waiting = self.children(None)
+        while waiting:
+            node = waiting.pop()
+            children = self.children(node.number)
+            waiting += children
+            if not children or all(child.at < node.kept() for child in children):
+                found.append(node)
+        return sorted(found, key=lambda node: node.number)
+
+    def newest_leaf(self, number: int, after: int = -1) -> int:
+        """The newest end among the branches that pass through more than `after` of a node's ids."""
+        newest = number
+        waiting = [child for child in self.children(number) if child.at > after]
+        while waiting:
+            node = waiting.pop()
+            newest = max(newest, node.number)
+            waiting += self.children(node.number)
+        return newest
+
+    def forks(self, leaf: int | None = None) -> list[Place]:
+        """The tokens of the path before which it could have gone on in another way, in order."""
+        found: list[Place] = []
+        before: int | None = None
+        parted = False
+        for node, count in ((span.node, span.count) for span in self.path(leaf)):
+            parted = parted or len(self.continuations(before, node.at)) > 1
+            if count and parted:
+                found.append(Place(node.number, 0))
+                parted = False
+            inside = sorted(child.at for child in self.children(node.number) if child.at < count)
+            found += (Place(node.number, at) for at in inside)
+            before = node.number
+        return list(dict.fromkeys(found))
+
+    def common_prefix(self, one: int, other: int) -> int:
+        """How many ids two leaves' paths have in common, counted from the first."""
+        pairs = zip(self.ids(one), self.ids(other), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    def _mark_continued(self, number: int | None) -> None:
+        if number is not None and (parent := self.nodes[number]).role == "assistant":
+            after = (node for node in self.children(number) if node.role == "assistant")
+            parent.continued = any(node.at == len(parent.ids) for node in after)
 
 
 def _ids(spans: list[Span]) -> list[int]:

@@ -1,0 +1,147 @@
+"""One node of a conversation: what a person wrote, or a run of the loop with its tokens as columns."""
+
+from __future__ import annotations
+
+import codecs
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from typing import Literal
+
+from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
+
+Role = Literal["user", "assistant"]
+
+
+class TokenColumns:
+    """The tokens of a reply as columns, one array a field; candidates stay in the store.
+
+    `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
+    1 where a person chose the token.
+    """
+
+    def __init__(self) -> None:
+        self.ids = array("i")
+        self.texts: list[str] = []
+        self.data = bytearray()
+        self.ends = array("Q")
+        self.logits = array("f")
+        self.logprobs = array("f")
+        self.ranks = array("i")
+        self.probabilities = array("f")
+        self.entropies = array("f")
+        self.p_ends = array("f")
+        self.settings = array("i")
+        self.forced = array("b")
+        self.decode_us = array("i")
+        self.sample_us = array("i")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes of each token."""
+        return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
+
+    def append(self, token: Token) -> None:
+        """Adds the newest token."""
+        self.ids.append(token.id)
+        self.texts.append(token.text)
+        self.data += token.bytes
+        self.ends.append(len(self.data))
+        self.logits.append(token.logit)
+        self.logprobs.append(token.logprob)
+        self.ranks.append(token.rank)
+        self.probabilities.append(token.probability)
+        self.entropies.append(token.entropy)
+        self.p_ends.append(token.p_end)
+        self.settings.append(token.settings)
+        self.forced.append(token.forced)
+        self.decode_us.append(min(token.decode_us, 2**31 - 1))
+        self.sample_us.append(min(token.sample_us, 2**31 - 1))
+
+
+class Node:
+    """One turn, or a piece of one: what a person wrote, or a run of the loop.
+
+    A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
+    the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them. A
+    reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
+    goes on where this one ended. `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node
+    is hidden with all that grew from it, and can come back.
+    """
+
+    def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
+        self.number = number
+        self.parent = parent
+        self.at = at
+        self.role: Role = role
+        self.written = text
+        self.prompt_ids = array("i")
+        self.whole = False
+        self.continued = False
+        self.name = ""
+        self.deleted = False
+        self.tokens = TokenColumns()
+        self.start: Start | None = None
+        self.settings: list[Settings] = []
+        self.settings_at: list[int] = []
+        self.prefill: Prefill | None = None
+        self.finished: Finished | None = None
+        self.failed: Failed | None = None
+
+    @property
+    def ids(self) -> array[int]:
+        """The node's own ids."""
+        return self.tokens.ids if self.role == "assistant" else self.prompt_ids
+
+    @property
+    def done(self) -> bool:
+        """Whether no further record will come."""
+        return self.role == "user" or self.finished is not None or self.failed is not None
+
+    @property
+    def pending(self) -> str:
+        """Text that ends the reply but came with no token: held for a stop that never came, or that was passed over."""
+        if self.finished is None or (self.finished.reason == "stop" and not self.continued):
+            return ""
+        return self.finished.held
+
+    def add(self, record: Record) -> None:
+        """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
+        if isinstance(record, Token):
+            self.tokens.append(record)
+        elif isinstance(record, Start):
+            self.start = record
+        elif isinstance(record, Settings):
+            self.settings.append(record)
+            self.settings_at.append(len(self.tokens))
+        elif isinstance(record, Prefill):
+            self.prefill = record
+        elif isinstance(record, Finished):
+            self.finished = record
+        else:
+            self.failed = record
+
+    def text(self, count: int | None = None) -> str:
+        """What is shown of the node; of a reply, of its first `count` tokens."""
+        if self.role == "user":
+            return self.written
+        if count is None or count >= len(self.ids):
+            return "".join(self.tokens.texts) + self.pending
+        if count >= self.kept():
+            return "".join(self.tokens.texts)
+        return "".join(self.tokens.texts[:count])
+
+    def kept(self) -> int:
+        """How many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
+        if self.finished is None or self.finished.reason != "stop":
+            return len(self.ids)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
+        shown = len("".join(self.tokens.texts))
+        # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.
+        carried = shown + len(self.finished.held) - (ends[-1] if ends else 0)
+        if shown <= max(carried, 0):
+            return 0
+        return min(sum(end + carried < shown for end in ends) + 1, len(ends))
