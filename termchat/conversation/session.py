@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import Conversation, Place
+from termchat.decoding.conditions import Condition
 from termchat.decoding.records import ModelIdentity
 from termchat.decoding.samplers import Tuning
 
@@ -17,6 +18,20 @@ class ModelRef(msgspec.Struct, frozen=True):
     identity: ModelIdentity | None = None
 
 
+class Breakpoint(msgspec.Struct, frozen=True):
+    """A condition that a person set for all replies of a chat; one that is not `enabled` is kept, but does nothing."""
+
+    condition: Condition
+    enabled: bool = True
+
+
+class View(msgspec.Struct, frozen=True):
+    """How a chat was looked at: the token that was pointed at, and the name of the look ("" is the screen's own choice)."""
+
+    cursor: Place | None = None
+    look: str = ""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """A saved chat without its turns. Times are seconds since the epoch, UTC."""
 
@@ -25,6 +40,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     updated: float = 0.0
     model: ModelRef = ModelRef()
     tuning: Tuning = Tuning()
+    breakpoints: tuple[Breakpoint, ...] = ()
+    view: View = View()
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
