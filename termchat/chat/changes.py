@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Phase = Literal["no model", "loading", "idle", "rendering", "prefill", "decoding", "failed"]
+Phase = Literal["no model", "loading", "idle", "rendering", "prefill", "decoding", "paused", "failed"]
 
 
 class PathChanged(msgspec.Struct, frozen=True):

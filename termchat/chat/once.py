@@ -12,7 +12,7 @@ from types import FrameType
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.opening import find_model
-from termchat.chat.recorder import NoRecorder
+from termchat.chat.recorder import Recorder
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token, to_json
@@ -27,7 +27,7 @@ _GATHER = 0.02
 """Seconds between looks at the engine: waking for every token would take a core from it just when it needs all."""
 
 
-class _Text(NoRecorder):
+class _Text(Recorder):
     """Writes the reply's text as it comes; on a terminal nothing in it can steer the terminal."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Text(NoRecorder):
             self._last = text
 
 
-class _Json(NoRecorder):
+class _Json(Recorder):
     """Writes every record as a line of JSON."""
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 
 
-class Recorder(Protocol):
-    """Hears of a conversation what has to be kept; whatever came before is on record already."""
+class Recorder:
+    """Hears of a conversation what has to be kept; whatever came before is on record already. This one keeps nothing."""
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation is the one to keep."""
@@ -30,26 +28,4 @@ class Recorder(Protocol):
 
     def notices(self) -> list[tuple[str, str]]:
         """What a person should be told of the keeping, once: message and hint."""
-
-
-class NoRecorder:
-    """Keeps nothing."""
-
-    def opened(self, conversation: Conversation) -> None:
-        """Nothing."""
-
-    def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
-        """Nothing."""
-
-    def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
-        """Nothing."""
-
-    def turn(self, conversation: Conversation, node: Node) -> None:
-        """Nothing."""
-
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        """Nothing."""
-
-    def notices(self) -> list[tuple[str, str]]:
-        """Nothing."""
         return []

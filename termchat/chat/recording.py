@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from termchat.chat.recorder import Recorder
 from termchat.conversation import transcript
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.store import Store
@@ -21,7 +22,7 @@ from termchat.engine.port import ModelInfo
 TITLE_LENGTH = 60
 
 
-class StoreRecorder:
+class StoreRecorder(Recorder):
     """A `Recorder` that writes to the store. A chat is begun with its first turn, so empty ones leave no trace.
 
     `info` is what is known of the chat on the screen; its id is "" until it is begun. `conversation` is the one that the

@@ -1,0 +1,112 @@
+"""What the rooms of a chat share: the conversation, the knobs, the phase, the line to the engine, and what changed."""
+
+from __future__ import annotations
+
+import secrets
+
+from termchat.chat.changes import Change, Notice, Phase, StatusChanged
+from termchat.chat.line import Line
+from termchat.chat.live import Live
+from termchat.chat.recorder import Recorder
+from termchat.conversation.tree import Conversation
+from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.records import Failed, Token
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
+
+BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
+
+
+class State:
+    """One conversation on one engine, as it is now.
+
+    `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `failure` is what last went
+    wrong, `returned` the text of a turn that could not be sent. `paused` is what the running reply waits with.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tuning: Tuning,
+        *,
+        origin: dict[str, str],
+        conversation: Conversation,
+        recorder: Recorder,
+        newest: Token | None,
+        candidates: int,
+    ) -> None:
+        self.engine = engine
+        self.line = Line(engine)
+        self.tuning = tuning
+        self.origin = dict.fromkeys(KNOBS, "default") | origin
+        self.conversation = conversation
+        self.recorder = recorder
+        self.live = Live.of(conversation, newest)
+        self.candidates = candidates
+        self.phase: Phase = "no model"
+        self.progress = 0.0
+        self.spec: ModelSpec | None = None
+        self.model: ModelInfo | None = None
+        self.paused: Paused | None = None
+        self.failure: Failed | None = None
+        self.returned = ""
+        self._changes: list[Change] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reply is being made, be it paused."""
+        return self.phase in BUSY
+
+    def changed(self, *changes: Change) -> None:
+        """What to report; equal ones count once."""
+        self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
+
+    def take_changes(self) -> list[Change]:
+        """All there is to report, each once."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def enter(self, phase: Phase) -> None:
+        """Another phase begins."""
+        self.phase = phase
+        self.changed(StatusChanged())
+
+    def fail(self, failure: Failed) -> None:
+        """Something went wrong; told once, whoever hears of it."""
+        if failure is self.failure:
+            return
+        self.failure = failure
+        hint = failure.hint
+        if failure.kind == "engine" and not hint:
+            hint = "restart the engine to go on from the last token"
+        self.changed(Notice(failure.message, hint, "error"))
+
+    def ready(self, what: str) -> bool:
+        """Whether a reply could be made now; tells why not."""
+        if self.phase == "idle":
+            return True
+        why = "a reply is running" if self.busy else "no model is loaded"
+        self.changed(Notice(f"cannot {what}: {why}"))
+        return False
+
+    def seed(self) -> int:
+        """The next reply's: the knob's, or a fresh one."""
+        return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
+
+    def conditions(self, longer: int = 0) -> tuple[Condition, ...]:
+        """What ends or pauses a reply that may have `longer` more tokens than the knob says."""
+        return tuple(
+            Length(tokens=condition.tokens + longer) if isinstance(condition, Length) else condition
+            for condition in self.tuning.conditions()
+        )
+
+    def is_foreign(self, leaf: int | None = None) -> bool:
+        """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""
+        if self.model is None:
+            return False
+        foreign = False
+        for span in self.conversation.path(leaf):
+            foreign = foreign and not span.node.whole
+            start = span.node.start
+            foreign = foreign or (start is not None and start.model.sha256 != self.model.sha256)
+        return foreign

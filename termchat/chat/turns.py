@@ -1,0 +1,106 @@
+"""What a person says: the queue, the prompt ids of a turn, and the way back for one that cannot be sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import NamedTuple
+
+from termchat.chat.changes import PathChanged, StatusChanged
+from termchat.chat.replies import Replies
+from termchat.chat.state import State
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Failed
+from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
+
+
+class _Asked(NamedTuple):
+    """A turn whose prompt ids are asked for."""
+
+    conversation: Conversation
+    node: Node
+    foreign: bool
+
+
+class Turns:
+    """Texts go out in order, one after each reply."""
+
+    def __init__(self, state: State, replies: Replies) -> None:
+        self._state, self._replies = state, replies
+        self.queue: deque[str] = deque()
+        self._cancelled = False
+
+    def next(self) -> None:
+        """Sends the first text of the queue; nothing else is going on."""
+        chat = self._state.conversation
+        parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
+        self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
+
+    def begin(self, text: str, parent: Node | None, at: int) -> None:
+        """A new turn behind `parent`: asks for its prompt ids."""
+        state, chat = self._state, self._state.conversation
+        chat.leaf = parent.number if parent else None
+        foreign = state.is_foreign()
+        turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
+        self._cancelled = self._replies.held = False
+        state.enter("rendering")
+        state.changed(PathChanged())
+        state.line.ask(self._question(text, parent, foreign), partial(self._hear, _Asked(chat, turn, foreign)))
+
+    def cancel(self) -> None:
+        """Takes the turn back as soon as its ids have come."""
+        self._cancelled = True
+
+    def _question(self, text: str, parent: Node | None, foreign: bool) -> Render | Tokenize:
+        chat = self._state.conversation
+        if chat.raw:
+            whole = "".join(said for _, said in chat.turns())
+            return Tokenize(whole if foreign else text, begin=foreign or parent is None)
+        messages = [Message("system", chat.system)] if chat.system else []
+        messages += [Message(role, content) for role, content in chat.turns()]
+        finished = parent.finished if parent is not None else None
+        ended = parent.ids[-1] if parent is not None and finished and finished.reason == "end" else None
+        after_reply = parent is not None and parent.role == "assistant" and not foreign
+        return Render(messages, after_reply=after_reply, reply_ended=ended)
+
+    def _hear(self, asked: _Asked, event: Event) -> None:
+        if isinstance(event, Rendered):
+            self._prompted(asked, event.ids, whole=event.whole)
+        elif isinstance(event, Tokenized):
+            self._prompted(asked, event.ids, whole=asked.foreign)
+        elif isinstance(event, Failed):
+            self._refuse(asked, event)
+
+    def _prompted(self, asked: _Asked, ids: list[int], *, whole: bool) -> None:
+        """The prompt ids of the turn are there."""
+        turn, model = asked.node, self._state.model
+        turn.prompt_ids.extend(ids)
+        turn.whole = whole and turn.parent is not None
+        length = len(asked.conversation.ids(turn.number))
+        if self._cancelled or model is None:
+            self._take_back(asked)
+        elif length > model.context:
+            self._refuse(
+                asked,
+                Failed(
+                    "context",
+                    f"the prompt has {length} tokens, the context {model.context}",
+                    "shorten it, start a new chat, or load the model with a larger --context",
+                ),
+            )
+        else:
+            self._state.recorder.turn(asked.conversation, turn)
+            self._replies.start(turn, len(turn.ids), seed=self._state.seed(), done=0)
+
+    def _refuse(self, asked: _Asked, failure: Failed) -> None:
+        self._take_back(asked)
+        self._state.fail(failure)
+
+    def _take_back(self, asked: _Asked) -> None:
+        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it."""
+        state, chat = self._state, asked.conversation
+        chat.drop(asked.node)
+        if chat is state.conversation:
+            state.returned = asked.node.written
+        state.enter("idle")
+        state.changed(PathChanged(), StatusChanged())
