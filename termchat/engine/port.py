@@ -11,6 +11,10 @@ from typing import Literal, Protocol
 import msgspec
 
 from termchat.decoding.conditions import Condition
+from termchat.decoding.explanation import Explanation as Explanation
+from termchat.decoding.explanation import Penalised as Penalised
+from termchat.decoding.explanation import Remedy as Remedy
+from termchat.decoding.explanation import StageEffect as StageEffect
 from termchat.decoding.records import Failed, Finished, Prefill, Settings, Start, Token
 from termchat.decoding.samplers import SamplerSettings
 
@@ -300,55 +304,6 @@ class Paused(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     token: Token
     why: str = ""
-
-
-class StageEffect(msgspec.Struct, frozen=True, array_like=True):
-    """What a stage of the chain did to one token: its logit and probability after the stage (None once cut), how many tokens
-    were left, and whether it was this stage that cut it."""
-
-    name: str
-    logit: float | None
-    probability: float | None
-    survivors: int
-    cut: bool
-
-
-class Penalised(msgspec.Struct, frozen=True, array_like=True):
-    """What the penalties took from the token's logit, and the positions in `ids` of the earlier ones that caused it."""
-
-    loss: float
-    positions: list[int]
-
-
-class Remedy(msgspec.Struct, frozen=True, array_like=True):
-    """A knob and the value from which the token is kept or wins, all else as it is but for the remedies before this one.
-
-    `sign` is ">=" or "<=": which side of the value will do. `wins`: with it the dice take the token; else it survives the
-    stage. `value` None: no value of the knob can do it.
-    """
-
-    knob: str
-    sign: str
-    value: float | None
-    wins: bool
-
-
-class Explanation(msgspec.Struct, frozen=True, array_like=True):
-    """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took."""
-
-    id: int
-    text: str
-    logit: float
-    logprob: float
-    rank: int
-    probability: float
-    noise: float
-    stages: list[StageEffect]
-    removed_by: str | None
-    penalised: Penalised | None
-    remedies: list[Remedy]
-    winner: int
-    winner_text: str
 
 
 class Explained(msgspec.Struct, frozen=True, tag=True, array_like=True):
