@@ -20,9 +20,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from termchat.conversation import database, writer
+from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store import ModelRef, Store, StoreError
-from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Failed, Record, Start
+from termchat.conversation.tree import Conversation, Node, Place
+from termchat.decoding.conditions import Every, Text, Threshold
+from termchat.decoding.records import Failed, Record, Start, Token
 from termchat.decoding.samplers import Tuning
 from tests.made_records import MODEL, add_all, finished, reply, settings, start, stream, token, user
 
@@ -217,6 +219,148 @@ def test_the_leaf_can_be_moved(store: Store, path: Path) -> None:
     again.close()
 
 
+def test_names_deletions_breakpoints_and_the_view_come_back(store: Store, path: Path) -> None:
+    chat = Conversation()
+    session = store.begin(chat)
+    say(store, session, chat, "hi", [1], [b"a", b"b"])
+    fork = chat.grow("assistant", parent=2, at=1)
+    fork.name = "other\ud800way"
+    store.add_node(session, fork)
+    gone = chat.grow("assistant", parent=1, at=1)
+    store.add_node(session, gone)
+    store.update_node(session, 2, name="the first")
+    store.update_node(session, gone.number, deleted=True)
+    points = (Breakpoint(Threshold("entropy", ">", 3.5)), Breakpoint(Text("fox", regex=True, action="stop"), False),
+              Breakpoint(Every(20)))  # fmt: skip
+    store.update(session, breakpoints=points, view=View(Place(2, 1), "entropy"))
+    store.update(session, title="named")
+    store.close()
+    again = Store.open(path)
+    stored = again.load(session)
+    nodes = stored.conversation.nodes
+    assert [(node.name, node.deleted) for node in nodes.values()] == [
+        ("", False),
+        ("the first", False),
+        ("other?way", False),
+        ("", True),
+    ]
+    assert stored.conversation.leaf == 3  # it was 4, which nobody sees any more
+    assert (stored.info.breakpoints, stored.info.view) == (points, View(Place(2, 1), "entropy"))
+    again.update_node(session, 4, deleted=False)
+    again.update(session, leaf=4, breakpoints=())
+    assert again.load(session).conversation.leaf == 4
+    assert again.load(session).info.breakpoints == ()
+    assert again.load(session).info.view.look == "entropy"
+    again.close()
+
+
+def test_breakpoints_of_a_newer_termchat_are_left_out(store: Store, path: Path) -> None:
+    chat = Conversation()
+    session = store.begin(chat)
+    say(store, session, chat, "hi", [1], [b"a"])
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute(
+            """UPDATE sessions SET breakpoints = '[{"condition":{"condition":"mood"}}]', view = '{"cursor":7}'"""
+        )
+    db.close()
+    again = Store.open(path)
+    assert (again.load(session).info.breakpoints, again.load(session).info.view) == ((), View())
+    again.close()
+
+
+# --- one token -------------------------------------------------------------------------------------------------------
+
+
+def every_token(store: Store, session: str, number: int, count: int) -> list[Token | None]:
+    return [store.token(session, number, index) for index in range(count)]
+
+
+def test_one_token_is_found_among_settings_and_other_chats_written_or_not(path: Path) -> None:
+    store, other = Store.open(path), Store.open(path)
+    chats = [Conversation(), Conversation()]
+    sessions = [store.begin(chats[0]), other.begin(chats[1])]
+    recorded: list[list[Record]] = [[], []]
+    for opened, session, chat in zip((store, other), sessions, chats, strict=True):
+        opened.add_node(session, user(chat, "hi", [1]))
+        opened.add_node(session, reply(chat))
+    for i in range(120):
+        for opened, session, records in zip((store, other), sessions, recorded, strict=True):
+            made = [token(7 + i, b"a", "a", token_id=i)]
+            if i % 11 == 3:
+                made = [settings(i), settings(i + 1), *made]  # type: ignore[list-item]
+            for record in made:
+                opened.add_record(session, 2, record)
+            records += made
+        if i in (10, 11, 40, 90):
+            store.flush()
+            other.flush()
+    for opened, session, records in zip((store, other), sessions, recorded, strict=True):
+        expected = [record for record in records if isinstance(record, Token)]
+        assert every_token(opened, session, 2, 120) == expected
+        assert [opened.token(session, *place) for place in ((2, 120), (2, -1), (1, 0), (9, 0))] == [None] * 4
+        assert opened.flush()
+        assert every_token(opened, session, 2, 120) == expected
+        assert opened.close()
+
+
+def test_one_token_of_a_long_reply_takes_about_a_millisecond(store: Store) -> None:
+    chat = Conversation()
+    session = store.begin(chat)
+    store.add_node(session, user(chat, "hi", [1]))
+    store.add_node(session, reply(chat))
+    for step in range(20_000):
+        if step % 500 == 0:
+            store.add_record(session, 2, settings(step))
+        store.add_record(session, 2, token(step, b"a", "a"))
+    assert store.flush(60)
+    times = []
+    for index in range(0, 20_000, 199):
+        begun = time.perf_counter()
+        found = store.token(session, 2, index)
+        times.append(time.perf_counter() - begun)
+        assert found is not None
+        assert found.step == index
+    assert sorted(times)[len(times) // 2] < 0.003  # reading the whole reply takes 200 ms and more
+
+
+def test_one_token_is_read_while_the_disk_takes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_S", 0.1)
+    store = Store.open(path)
+    chat = Conversation()
+    session = store.begin(chat)
+    said = say(store, session, chat, "one", [1], [b"a"] * 4)
+    assert store.flush()
+    lock = sqlite3.connect(path, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    more = say(store, session, chat, "two", [2], [b"b"] * 4)
+    begun = time.monotonic()
+    for number, records in ((2, said), (4, more)):
+        assert every_token(store, session, number, 4) == [r for r in records if isinstance(r, Token)]
+    assert time.monotonic() - begun < 0.5
+    lock.execute("ROLLBACK")
+    lock.close()
+    store.close()
+
+
+def test_a_chat_taken_further_by_another_process_gives_its_own_tokens(path: Path) -> None:
+    one, two = Store.open(path), Store.open(path)
+    chat = Conversation()
+    session = one.begin(chat)
+    say(one, session, chat, "hi", [1], [b"a"])
+    one.flush()
+    again = two.load(session).conversation
+    say(one, session, chat, "from one", [2], [b"b"])
+    one.flush()
+    said = say(two, session, again, "from two", [3], [b"c"] * 2)
+    expected = [record for record in said if isinstance(record, Token)]
+    assert every_token(two, session, 4, 2) == expected
+    assert two.flush()
+    assert every_token(two, session, 4, 2) == expected
+    one.close()
+    two.close()
+
+
 def test_a_chat_that_is_not_there_is_an_error(store: Store) -> None:
     with pytest.raises(StoreError, match="there is no saved chat nope"):
         store.load("nope")
@@ -237,13 +381,121 @@ def test_nobody_else_may_read_the_chats(store: Store, path: Path) -> None:
 def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     Store.open(path).close()
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version=2")
+        db.execute("PRAGMA user_version=3")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer termchat \(schema 2; this one knows 1\)") as caught:
+    with pytest.raises(StoreError, match=r"newer termchat \(schema 3; this one knows 2\)") as caught:
         Store.open(path)
     assert caught.value.hint
     assert path.read_bytes() == before
+
+
+def to_schema_1(path: Path) -> None:
+    """Turns a file of today into one of the first schema, as its termchat left it."""
+    with sqlite3.connect(path) as db:
+        for column in ("breakpoints", "view"):
+            db.execute(f"ALTER TABLE sessions DROP COLUMN {column}")
+        for column in ("name", "deleted"):
+            db.execute(f"ALTER TABLE nodes DROP COLUMN {column}")
+        db.execute("PRAGMA user_version=1")
+    db.close()
+
+
+def old_file(path: Path) -> tuple[str, Conversation, list[Record]]:
+    store = Store.open(path)
+    chat = Conversation("sys")
+    chat.title = "old"
+    session = store.begin(chat, tuning=Tuning(top_k=3))
+    said = say(store, session, chat, "hi", [1, 2], [b"a"] * 30)
+    store.close()
+    to_schema_1(path)
+    return session, chat, said
+
+
+def columns_of(path: Path) -> list[list[str]]:
+    with sqlite3.connect(path) as db:
+        found = [[row[1] for row in db.execute(f"PRAGMA table_info({table})")] for table in database.COLUMNS]
+    db.close()
+    return found
+
+
+def test_a_file_of_the_first_schema_is_kept_and_brought_up_to_date(path: Path, tmp_path: Path) -> None:
+    Store.open(tmp_path / "new.db").close()
+    session, chat, said = old_file(path)
+    old = columns_of(path)
+    with sqlite3.connect(path) as db:
+        dumped = list(db.iterdump())
+    db.close()
+    store = Store.open(path)
+    stored = store.load(session)
+    assert all(same(stored.conversation.nodes[number], chat.nodes[number]) for number in chat.nodes)
+    assert stored.info.tuning.top_k == 3
+    assert list(store.records(session, 2)) == said
+    store.update_node(session, 2, name="kept")
+    say(store, session, chat, "more", [3], [b"b"])
+    assert store.load(session).conversation.nodes[2].name == "kept"
+    (notice,) = store.notices()
+    kept = path.with_name("chats.db.schema-1")
+    assert str(kept) in notice.hint
+    store.close()
+    assert columns_of(path) == columns_of(tmp_path / "new.db")
+    assert sorted(found.name for found in path.parent.iterdir()) == ["chats.db", "chats.db.schema-1"]
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert columns_of(kept) == old
+    with sqlite3.connect(kept) as db:
+        assert list(db.iterdump()) == dumped
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    db.close()
+    again = Store.open(path)
+    assert again.flush()
+    assert again.notices() == []
+    again.close()
+
+
+def test_an_upgrade_that_fails_leaves_the_old_file_and_is_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "RETRY_S", 0.2)
+    session, chat, _ = old_file(path)
+    kept = path.with_name("chats.db.schema-1")
+    kept.mkdir()
+    store = Store.open(path)
+    assert eventually(store, True)
+    assert list(store.load(session).conversation.turns()) == list(chat.turns())
+    assert len(columns_of(path)[1]) == 8
+    assert sorted(found.name for found in path.parent.iterdir() if "chats.db-" not in found.name) == [
+        "chats.db",
+        "chats.db.schema-1",
+    ]
+    say(store, session, chat, "meanwhile", [3], [b"b"])
+    kept.rmdir()
+    assert eventually(store, False)
+    assert store.close()
+    assert len(columns_of(path)[1]) == 10
+    assert list(reopened(path, session).turns()) == list(chat.turns())
+
+
+def test_a_damaged_file_of_the_first_schema_is_rescued(path: Path) -> None:
+    session, chat, _ = old_file(path)
+    damaged = path.rename(path.with_name("damaged.db"))
+    db = database.connect(path)
+    assert database.rescue(damaged, db) == 1
+    db.close()
+    assert list(reopened(path, session).turns()) == list(chat.turns())
+
+
+def test_processes_that_upgrade_together_do_it_once(path: Path) -> None:
+    session, _, _ = old_file(path)
+    code = """
+store = Store.open(path)
+store.flush()
+print(len(store.notices()), len(store.load(store.latest()).conversation.nodes[2].ids), store.problem())
+store.close()
+"""
+    said = [output(process).split() for process in [child(code, path) for _ in range(3)]]
+    assert sorted(line[0] for line in said) == ["0", "0", "1"]
+    assert [line[1:] for line in said] == [["30", "None"]] * 3
+    assert reopened(path, session).leaf == 2
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -319,6 +571,19 @@ def test_a_reply_with_a_hole_ends_the_chat_there(store: Store, path: Path) -> No
     db.close()
     loaded = reopened(path, session)
     assert (sorted(loaded.nodes), loaded.leaf) == ([1, 2], 2)
+
+
+def test_a_reply_with_a_hole_in_its_middle_ends_before_it(store: Store, path: Path) -> None:
+    chat = Conversation()
+    session = store.begin(chat)
+    say(store, session, chat, "one", [1], [b"a"] * 5)
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM records WHERE node = 2 AND seq = 6")
+    db.close()
+    loaded = reopened(path, session)
+    assert list(loaded.nodes[2].ids) == [1000, 1001]
+    assert not loaded.nodes[2].done
 
 
 def test_a_file_removed_under_the_app_is_written_again(path: Path) -> None:

@@ -6,28 +6,40 @@ import contextlib
 import os
 import sqlite3
 import stat
+import tempfile
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 """Of the schema, kept in `PRAGMA user_version`."""
 
 BUSY_S = 2.0
 """How long another process may hold the file before a write counts as failed."""
 
-TABLES = {
-    "sessions": """CREATE TABLE sessions (
-        id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, system TEXT NOT NULL,
-        raw INTEGER NOT NULL, model TEXT NOT NULL, tuning TEXT NOT NULL, leaf INTEGER)""",
-    "nodes": """CREATE TABLE nodes (
-        session TEXT NOT NULL, number INTEGER NOT NULL, parent INTEGER, at INTEGER NOT NULL, role TEXT NOT NULL,
-        text TEXT NOT NULL, prompt_ids BLOB NOT NULL, whole INTEGER NOT NULL, PRIMARY KEY (session, number))""",
+COLUMNS = {
+    "sessions": (
+        "id TEXT PRIMARY KEY", "title TEXT NOT NULL", "created REAL NOT NULL", "updated REAL NOT NULL",
+        "system TEXT NOT NULL", "raw INTEGER NOT NULL", "model TEXT NOT NULL", "tuning TEXT NOT NULL", "leaf INTEGER",
+        "breakpoints TEXT NOT NULL DEFAULT '[]'", "view TEXT NOT NULL DEFAULT '{}'",
+    ),
+    "nodes": (
+        "session TEXT NOT NULL", "number INTEGER NOT NULL", "parent INTEGER", "at INTEGER NOT NULL",
+        "role TEXT NOT NULL", "text TEXT NOT NULL", "prompt_ids BLOB NOT NULL", "whole INTEGER NOT NULL",
+        "name TEXT NOT NULL DEFAULT ''", "deleted INTEGER NOT NULL DEFAULT 0",
+    ),
     # `on_path` marks a Start whose prompt_ids were left out, because they are the ids of the path before its node.
-    "records": """CREATE TABLE records (
-        seq INTEGER PRIMARY KEY, session TEXT NOT NULL, node INTEGER NOT NULL, on_path INTEGER NOT NULL,
-        record BLOB NOT NULL)""",
-}
+    "records": (
+        "seq INTEGER PRIMARY KEY", "session TEXT NOT NULL", "node INTEGER NOT NULL", "on_path INTEGER NOT NULL",
+        "record BLOB NOT NULL",
+    ),
+}  # fmt: skip
+"""The tables. What a version adds stands at the end and has a default, so that rows of an older file fit as they are."""
+
+ADDED = {2: {"sessions": ("breakpoints", "view"), "nodes": ("name", "deleted")}}
+"""The columns that a version brought, by table."""
+
+KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
 INDEXES = ("CREATE INDEX records_of_node ON records (session, node)",)
 
 OWNER = {"sessions": "id", "nodes": "session", "records": "session"}
@@ -100,6 +112,31 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def upgrade(path: Path) -> Path | None:
+    """Brings a file of an older schema to this one; returns where it is kept as it was, or None if there was nothing to do.
+
+    All or nothing: where it fails, the file is still the old one. Raises as `connect` does.
+    """
+    if not path.exists():
+        return None
+    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as db:
+        if _version(db, path) in (0, VERSION):
+            return None
+        db.execute("BEGIN IMMEDIATE")  # closing without a COMMIT takes all of it back
+        before = _version(db, path)
+        if before == VERSION:
+            return None  # another process was faster
+        kept = _back_up(path, before)
+        for version in range(before + 1, VERSION + 1):
+            for table, names in ADDED[version].items():
+                for column in COLUMNS[table]:
+                    if column.split()[0] in names:
+                        db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+        db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("COMMIT")
+    return kept
+
+
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Opens the file for reading, also in a folder that nobody may write. Raises as `connect` does."""
     address = f"{path.absolute().as_uri()}?mode=ro"
@@ -136,8 +173,9 @@ def rows(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = 
 
 
 def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
-    """Adds a row that `rows` gave, unless it is there."""
-    db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
+    """Adds a row that `rows` gave, perhaps of an older file, unless it is there."""
+    names = ",".join(column.split()[0] for column in COLUMNS[table][: len(row)])
+    db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({','.join('?' * len(row))})", row)
 
 
 def rescue(damaged: Path, db: sqlite3.Connection) -> int:
@@ -145,7 +183,7 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int:
     try:
         with contextlib.closing(connect_to_read(damaged)) as source:
             db.execute("BEGIN IMMEDIATE")
-            for table in TABLES:
+            for table in COLUMNS:
                 for row in rows(source, table):
                     insert(db, table, row)
             db.execute("COMMIT")
@@ -182,11 +220,33 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     return int(found)
 
 
+def _back_up(path: Path, version: int) -> Path:
+    """A copy of the file beside it, whole or not there."""
+    kept = path.with_name(f"{path.name}.schema-{version}")
+    descriptor, name = tempfile.mkstemp(prefix=f".{kept.name}.", dir=path.parent)  # for nobody else to read
+    os.close(descriptor)
+    try:
+        with (
+            contextlib.closing(connect_to_read(path)) as source,
+            contextlib.closing(sqlite3.connect(name, isolation_level=None)) as copy,
+        ):
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, without a log beside it
+        os.replace(name, kept)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    return kept
+
+
 def _create(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         if _version(db, path) == 0:
-            for statement in (*TABLES.values(), *INDEXES):
+            for table, columns in COLUMNS.items():
+                db.execute(f"CREATE TABLE {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
+            for statement in INDEXES:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version={VERSION}")
         db.execute("COMMIT")

@@ -12,22 +12,21 @@ from __future__ import annotations
 import contextlib
 import secrets
 import sqlite3
-import sys
 import time
 import weakref
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from termchat.conversation import database
+from termchat.conversation import columns, database, loading
 from termchat.conversation.database import StoreError
-from termchat.conversation.session import ModelRef, SessionInfo, SessionSummary, StoredSession
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.writer import Operation, StoreNotice, Writer
-from termchat.decoding.records import Failed, Finished, Record, Start
+from termchat.decoding.records import Failed, Finished, Record, Start, Token
 from termchat.decoding.samplers import Tuning
 
 __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "StoreNotice", "StoredSession"]
@@ -35,26 +34,27 @@ __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "
 READ_WAIT_S = 1.0
 """How long a reader waits for what is queued to be written first."""
 
-ADD_SESSION = "INSERT INTO sessions VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, ?7, NULL)"
+ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw, model, tuning)
+    VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, ?7)"""
 UPDATE_SESSION = """UPDATE sessions SET updated = ?2, title = coalesce(?3, title), leaf = coalesce(?4, leaf),
-    tuning = coalesce(?5, tuning), model = coalesce(?6, model) WHERE id = ?1"""
-ADD_NODE = "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+    tuning = coalesce(?5, tuning), model = coalesce(?6, model), breakpoints = coalesce(?7, breakpoints),
+    view = coalesce(?8, view) WHERE id = ?1"""
+ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole, name, deleted)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"""
+UPDATE_NODE = """UPDATE nodes SET name = coalesce(?3, name), deleted = coalesce(?4, deleted)
+    WHERE session = ?1 AND number = ?2"""
 ADD_RECORD = "INSERT INTO records (session, node, on_path, record) VALUES (?1, ?2, ?3, ?4)"
 
 BRANCH = (
-    """INSERT INTO sessions SELECT :copy, title, created, updated, system, raw, model, tuning, leaf
+    """INSERT INTO sessions SELECT :copy, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view
         FROM sessions WHERE id = :session""",
-    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole
+    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted
         FROM nodes WHERE session = :session AND number < :number""",
     """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
         FROM records WHERE session = :session AND node < :number ORDER BY seq""",
 )
 """A copy of a chat as it was before node :number."""
 
-LIST = """SELECT id, title, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), model
-    FROM sessions WHERE EXISTS (SELECT 1 FROM nodes WHERE session = id) ORDER BY updated DESC LIMIT ?"""
-
-_decode_record = msgspec.msgpack.Decoder(Record).decode
 _T = TypeVar("_T")
 
 
@@ -84,8 +84,9 @@ class Store:
         now = time.time()
         session = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
         self._live[session] = conversation
-        title, system = _text(conversation.title), _text(conversation.system)
-        values = (title, now, system, int(conversation.raw), _json(model or ModelRef()), _json(tuning or Tuning()))
+        title, system = columns.from_text(conversation.title), columns.from_text(conversation.system)
+        settings = columns.from_settings(model or ModelRef()), columns.from_settings(tuning or Tuning())
+        values = (title, now, system, int(conversation.raw), *settings)
         self._writer.put(Operation(ADD_SESSION, session, values, urgent=True))
         return session
 
@@ -97,25 +98,27 @@ class Store:
         leaf: int | None = None,
         tuning: Tuning | None = None,
         model: ModelRef | None = None,
+        breakpoints: tuple[Breakpoint, ...] | None = None,
+        view: View | None = None,
     ) -> None:
         """Changes of a chat beside its nodes; None leaves a thing as it is."""
-        values = (
-            time.time(),
-            None if title is None else _text(title),
-            leaf,
-            None if tuning is None else _json(tuning),
-            None if model is None else _json(model),
-        )
+        text = None if title is None else columns.from_text(title)
+        settings = (None if s is None else columns.from_settings(s) for s in (tuning, model, breakpoints, view))
+        values = (time.time(), text, leaf, *settings)
         self._writer.put(Operation(UPDATE_SESSION, session, values, urgent=True))
 
     def add_node(self, session: str, node: Node) -> None:
         """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`."""
-        text, ids = _text(node.written), _pack(node.prompt_ids)
-        values = (node.number, node.parent, node.at, node.role, text, ids, int(node.whole))
-        self._writer.put(
-            Operation(ADD_NODE, session, values, urgent=True),
-            Operation(UPDATE_SESSION, session, (time.time(), None, node.number, None, None)),
-        )
+        text, ids = columns.from_text(node.written), columns.from_ids(node.prompt_ids)
+        place = (node.number, node.parent, node.at, node.role)
+        values = (*place, text, ids, int(node.whole), columns.from_text(node.name), int(node.deleted))
+        self._writer.put(Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number))
+
+    def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
+        """Another name of a branch, or whether it is deleted; None leaves a thing as it is."""
+        text = None if name is None else columns.from_text(name)
+        values = (number, text, None if deleted is None else int(deleted))
+        self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
 
     def add_record(self, session: str, number: int, record: Record) -> None:
         """The next record of the reply in node `number`."""
@@ -130,11 +133,11 @@ class Store:
             if on_path:
                 record = msgspec.structs.replace(record, prompt_ids=[])
         ends = isinstance(record, (Finished, Failed))
-        operation = Operation(ADD_RECORD, session, (number, int(on_path), _encode(record)), urgent=ends)
+        operation = Operation(ADD_RECORD, session, (number, int(on_path), columns.from_record(record)), urgent=ends)
         if not ends:
             self._writer.put(operation)
         else:
-            self._writer.put(operation, Operation(UPDATE_SESSION, session, (time.time(), None, None, None, None)))
+            self._writer.put(operation, _touch(session))
 
     def problem(self) -> str | None:
         """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
@@ -160,11 +163,7 @@ class Store:
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
         """
-        found = self._settled(lambda db: db.execute(LIST, (limit,)).fetchall())
-        return [
-            SessionSummary(session, title, updated, turns, _model(model).name)
-            for session, title, updated, turns, model in found or ()
-        ]
+        return self._settled(lambda db: loading.summaries(db, limit)) or []
 
     def latest(self) -> str | None:
         """The id of the chat used last."""
@@ -177,7 +176,7 @@ class Store:
             StoreError: there is no such chat, or it cannot be read.
         """
         session = self._writer.moved.get(session, session)
-        stored = self._settled(lambda db: _load(db, session))
+        stored = self._settled(lambda db: loading.load(db, session))
         if stored is None:
             raise StoreError(f"there is no saved chat {session} in {self.path}", "List the saved chats and choose one.")
         self._live.setdefault(session, stored.conversation)
@@ -190,14 +189,41 @@ class Store:
             queued = [op for op in every if op.session == session and op.values[0] == number]
             # While the node itself is not written, a node of its number is another process's.
             ours = not any(op.sql is ADD_NODE for op in queued)
-            found = self._ask(lambda db: list(_records(db, moved, number))) if ours else None
+            found = self._ask(lambda db: list(loading.records(db, moved, number))) if ours else None
         found = (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.sql is ADD_RECORD]
         for on_path, blob in found:
-            record = _decode(blob)
+            record = columns.to_record(blob)
             if on_path and isinstance(record, Start):
                 conversation = self._live.get(session) or self.load(session).conversation
                 record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
             yield record
+
+    def token(self, session: str, number: int, index: int) -> Token | None:
+        """Token `index` of the reply in node `number`, with its candidates; None where there is none.
+
+        It reads a few records, however many the reply has, and never waits for one that is being written.
+        """
+        # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
+        queue = [op for op in self._writer.queued() if op.session == session and op.sql in (ADD_NODE, ADD_RECORD)]
+        queue = [op for op in queue if op.values[0] == number]
+        moved = self._writer.moved.get(session, session)
+        waiting = [op.values[2] for op in queue if op.sql is ADD_RECORD]
+
+        def queued(place: int) -> Iterator[tuple[int, bytes]]:
+            return islice(enumerate(waiting), place, None)
+
+        def find(sources: Sequence[loading.Rows]) -> Token | None:
+            firsts = (found for rows in sources if (found := loading.first_token(rows)) is not None)
+            first = next(firsts, None)
+            if first is None or index < 0:
+                return None
+            step = first[1].step + index
+            tokens = (token for rows in sources if (token := loading.token_of_step(rows, step)) is not None)
+            return next(tokens, None)
+
+        if any(op.sql is ADD_NODE for op in queue) or not self.path.exists():
+            return find([queued])
+        return self._ask(lambda db: find([loading.rows(db, moved, number), queued]))
 
     def _settled(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         self.flush(READ_WAIT_S)
@@ -224,88 +250,6 @@ def _branch(db: sqlite3.Connection, operation: Operation) -> str:
     return copy
 
 
-def _load(db: sqlite3.Connection, session: str) -> StoredSession | None:
-    row = db.execute(
-        "SELECT title, created, updated, system, raw, model, tuning, leaf FROM sessions WHERE id = ?", (session,)
-    ).fetchone()
-    if row is None:
-        return None
-    title, created, updated, system, raw, model, tuning, leaf = row
-    conversation = Conversation(system, raw=bool(raw))
-    conversation.title = title
-    nodes = conversation.nodes
-    found = db.execute(
-        "SELECT number, parent, at, role, text, prompt_ids, whole FROM nodes WHERE session = ? ORDER BY number",
-        (session,),
-    )
-    for number, parent, at, role, text, prompt_ids, whole in found.fetchall():
-        if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
-            continue  # what it grew from was lost with a damaged file
-        node = conversation.attach(Node(number, parent, at, role, text=text))
-        node.prompt_ids, node.whole = _unpack(prompt_ids), bool(whole)
-        for on_path, blob in _records(db, session, number):
-            record = _decode(blob)
-            if on_path and isinstance(record, Start):
-                record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
-            node.add(record)
-    conversation.leaf = leaf if leaf in nodes else max(nodes, default=None)
-    info = SessionInfo(session, created, updated, _model(model), _tuning(tuning))
-    return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
-
-
-def _records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
-    statement = "SELECT on_path, record FROM records WHERE session = ? AND node = ? ORDER BY seq"
-    for on_path, blob in db.execute(statement, (session, number)):
-        yield bool(on_path), blob
-
-
-def _decode(blob: bytes) -> Record:
-    try:
-        record: Record = _decode_record(blob)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"a record of the chat cannot be read: {error}", "Its file may be damaged.") from error
-    return record
-
-
-def _encode(record: Record) -> bytes:
-    try:
-        return msgspec.msgpack.encode(record)
-    except UnicodeEncodeError:  # a file name that is no UTF-8, in a message
-        names = record.__struct_fields__
-        texts = {name: _text(value) for name in names if isinstance(value := getattr(record, name), str)}
-        return msgspec.msgpack.encode(msgspec.structs.replace(record, **texts))
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _json(value: msgspec.Struct) -> str:
-    return msgspec.json.encode(value).decode("utf-8")
-
-
-def _model(text: str) -> ModelRef:
-    with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(text, type=ModelRef)
-    return ModelRef()
-
-
-def _tuning(text: str) -> Tuning:
-    with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(text, type=Tuning)
-    return Tuning()
-
-
-def _pack(ids: array[int]) -> bytes:
-    packed = array("i", ids)
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tobytes()
-
-
-def _unpack(blob: bytes) -> array[int]:
-    ids = array("i")
-    ids.frombytes(blob)
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return ids
+def _touch(session: str, leaf: int | None = None) -> Operation:
+    """The chat was used just now."""
+    return Operation(UPDATE_SESSION, session, (time.time(), None, leaf, None, None, None, None))

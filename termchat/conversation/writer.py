@@ -118,6 +118,11 @@ class Writer:
             self._damaged = self._hurry = True
             self._wake.notify_all()
 
+    def queued(self) -> tuple[Operation, ...]:
+        """What waits to be written, or is being written, at this moment; what is no longer in it is in the file."""
+        with self._wake:
+            return tuple(self._pending)
+
     @contextlib.contextmanager
     def between_writes(self) -> Iterator[tuple[Operation, ...]]:
         """Holds the writer still: what is queued, and the file, do not change in between."""
@@ -227,14 +232,22 @@ class Writer:
         rescued: dict[str, list[tuple[object, ...]]] = {}
         if self._db is not None and database.identity(self._path) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
-            rescued = {table: list(database.rows(self._db, table, self._written)) for table in database.TABLES}
+            rescued = {table: list(database.rows(self._db, table, self._written)) for table in database.COLUMNS}
             self._disconnect()
         if self._db is None:
             self._file = database.identity(self._path)
+            self._upgrade()
             self._db = database.connect(self._path)
             self._file = database.identity(self._path)
             self._restore(self._db, rescued)
         return self._db
+
+    def _upgrade(self) -> None:
+        kept = database.upgrade(self._path)
+        if kept is not None:
+            self._notices.append(
+                StoreNotice("The saved chats were brought to this version's format.", f"As they were: {kept}")
+            )
 
     def _restore(self, db: sqlite3.Connection, rescued: dict[str, list[tuple[object, ...]]]) -> None:
         if not any(rescued.values()):

@@ -1,0 +1,121 @@
+"""Reading the store's file: the list of chats, a chat as it was, the records of a reply, and one token of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from termchat.conversation import columns
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Start, Token
+from termchat.decoding.samplers import Tuning
+
+LIST = """SELECT id, title, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), model
+    FROM sessions WHERE EXISTS (SELECT 1 FROM nodes WHERE session = id) ORDER BY updated DESC LIMIT ?"""
+
+Rows = Callable[[int], Iterable[tuple[int, bytes]]]
+"""The records of a reply from a place on, in order: place and record. Places grow, not always by one."""
+
+
+def summaries(db: sqlite3.Connection, limit: int) -> list[SessionSummary]:
+    """The chats that have a turn, the last used first."""
+    return [
+        SessionSummary(session, title, updated, turns, columns.to_settings(model, ModelRef()).name)
+        for session, title, updated, turns, model in db.execute(LIST, (limit,)).fetchall()
+    ]
+
+
+def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
+    """A chat as it was, or None where there is no such.
+
+    Raises:
+        StoreError: one of its records cannot be read.
+    """
+    row = next(_named(db, "SELECT * FROM sessions WHERE id = ?", session), None)
+    if row is None:
+        return None
+    conversation = Conversation(row["system"], raw=bool(row["raw"]))
+    conversation.title = row["title"]
+    for found in list(_named(db, "SELECT * FROM nodes WHERE session = ? ORDER BY number", session)):
+        _grow(db, session, conversation, found)
+    leaf, nodes = row["leaf"], conversation.nodes
+    if leaf not in nodes or conversation.is_hidden(leaf):
+        leaf = max((node.number for node in conversation.leaves()), default=None)
+    conversation.leaf = leaf
+    # A file that nobody could write yet may still be of an older schema.
+    info = SessionInfo(
+        id=session,
+        created=row["created"],
+        updated=row["updated"],
+        model=columns.to_settings(row["model"], ModelRef()),
+        tuning=columns.to_settings(row["tuning"], Tuning()),
+        breakpoints=columns.to_settings(row.get("breakpoints", ""), (), tuple[Breakpoint, ...]),
+        view=columns.to_settings(row.get("view", ""), View()),
+    )
+    return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
+
+
+def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
+    """The records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
+    statement = "SELECT on_path, record FROM records WHERE session = ? AND node = ? ORDER BY seq"
+    for on_path, blob in db.execute(statement, (session, number)):
+        yield bool(on_path), blob
+
+
+def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
+    """The records of a reply by their place in the file."""
+    statement = "SELECT seq, record FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
+    return lambda place: db.execute(statement, (session, number, place))
+
+
+def first_token(rows: Rows, place: int = 0) -> tuple[int, Token] | None:
+    """The first token from a place on, and its own place."""
+    for found, blob in rows(place):
+        if isinstance(record := columns.to_record(blob), Token):
+            return found, record
+    return None
+
+
+def token_of_step(rows: Rows, step: int) -> Token | None:
+    """The token of that step, found in a few looks.
+
+    From one token to a later one there are at least as many places as steps, so a look so many places ahead never passes by
+    the one that is wanted, and lands right on it where nothing else was written in between.
+    """
+    found = first_token(rows)
+    while found is not None and found[1].step < step:
+        place, token = found
+        found = first_token(rows, place + step - token.step)
+    return found[1] if found is not None and found[1].step == step else None
+
+
+def _grow(db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any]) -> None:
+    """Puts a node in its place, with its records."""
+    number, parent, at = row["number"], row["parent"], row["at"]
+    nodes = conversation.nodes
+    if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
+        return  # what it grew from was lost with a damaged file
+    node = Node(number, parent, at, row["role"], text=row["text"])
+    node.prompt_ids, node.whole = columns.to_ids(row["prompt_ids"]), bool(row["whole"])
+    node.name, node.deleted = row.get("name", ""), bool(row.get("deleted", 0))
+    conversation.attach(node)
+    next_step: int | None = None
+    for on_path, blob in records(db, session, number):
+        record = columns.to_record(blob)
+        if isinstance(record, Token):
+            if next_step is not None and record.step != next_step:
+                return  # tokens before it were lost: it did not follow what is left
+            next_step = record.step + 1
+        elif on_path and isinstance(record, Start):
+            record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
+        node.add(record)
+
+
+def _named(db: sqlite3.Connection, statement: str, session: str) -> Iterator[dict[str, Any]]:
+    cursor = db.execute(statement, (session,))
+    names = [column[0] for column in cursor.description]
+    return (dict(zip(names, row, strict=True)) for row in cursor)
