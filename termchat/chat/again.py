@@ -1,11 +1,29 @@
-"""Replies once more: made again, or gone on with."""
+"""Replies once more: made again, gone on with, or forked at one of their tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
 from termchat.chat.changes import Notice
+from termchat.chat.position import position_of
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Failed
+from termchat.engine.port import Event, Tokenize, Tokenized
+
+
+class _Fork(NamedTuple):
+    """A fork that waits for its ids (None until they are there), or for the reply that runs to end."""
+
+    conversation: Conversation
+    node: Node
+    at: int
+    ids: Sequence[int] | None
+    paused: bool
 
 
 class Again:
@@ -13,6 +31,12 @@ class Again:
 
     def __init__(self, state: State, turns: Turns, replies: Replies) -> None:
         self._state, self._turns, self._replies = state, turns, replies
+        self._fork: _Fork | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a fork waits to be made."""
+        return self._fork is not None
 
     def regenerate(self) -> None:
         """Another reply to the last message."""
@@ -44,12 +68,78 @@ class Again:
         reason = last.finished.reason if last.finished is not None else None
         if reason == "end":
             state.changed(Notice("the model ended this reply itself", "regenerate it, or write the next message"))
-            return
-        if state.is_foreign():
+        elif state.is_foreign():
             state.changed(Notice("another model wrote this reply", "regenerate it, or write the next message"))
+        else:
+            done = sum(span.count for span in spans)
+            # Whoever continues a reply that was long enough wants as much again.
+            self._grow(last, len(last.ids), longer=done if reason == "length" else 0)
+
+    def fork(self, node: Node, at: int, ids: Sequence[int], text: str, *, paused: bool) -> None:
+        """Another way on from the first `at` tokens of a reply's node; a reply that is running ends first."""
+        state = self._state
+        why = self._refusal(node, at)
+        if why is not None:
+            state.changed(Notice(f"cannot fork: {why}"))
             return
-        done = sum(span.count for span in spans)
-        first = spans[0].node.start
-        seed = first.seed if first is not None else state.seed()
-        # Whoever continues a reply that was long enough wants as much again.
-        self._replies.start(last, len(last.ids), seed=seed, done=done, longer=done if reason == "length" else 0)
+        if state.busy:
+            self._turns.cancel() if state.phase == "rendering" else self._replies.stop()
+        fork = _Fork(state.conversation, node, at, None if text else ids, paused)
+        self._fork = fork
+        if text:
+            state.line.ask(Tokenize(text), partial(self._hear_ids, fork))
+        self.make()
+
+    def make(self) -> None:
+        """Makes the fork that waits, if all is ready for it."""
+        fork, state = self._fork, self._state
+        if fork is None or fork.ids is None or state.phase != "idle":
+            return
+        self._fork = None
+        state.conversation.leaf = fork.node.number
+        self._grow(fork.node, fork.at, ids=fork.ids, paused=fork.paused)
+
+    def drop(self) -> None:
+        """Forgets the fork that waits."""
+        self._fork = None
+
+    def _hear_ids(self, fork: _Fork, event: Event) -> None:
+        if self._fork is not fork:
+            return
+        if isinstance(event, Tokenized):
+            self._fork = fork._replace(ids=event.ids)
+            self.make()
+        elif isinstance(event, Failed):
+            self._fork = None
+            self._state.fail(event)
+
+    def _refusal(self, node: Node, at: int) -> str | None:
+        state, chat = self._state, self._state.conversation
+        if state.model is None:
+            return "no model is loaded"
+        if node.role != "assistant":
+            return "this is no part of a reply"
+        if not 0 <= at <= len(node.ids):
+            return f"the reply has {len(node.ids)} tokens here"
+        if chat.is_hidden(node.number):
+            return "this branch is deleted"
+        if state.is_foreign(node.number):
+            return "another model wrote this reply"
+        if at and node.ids[at - 1] in state.model.end_ids:
+            return "the model ended the reply before this token"
+        return None
+
+    def _grow(
+        self, node: Node, at: int, *, longer: int | None = None, ids: Sequence[int] = (), paused: bool = False
+    ) -> None:
+        """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps."""
+        chat, state = self._state.conversation, self._state
+        position = position_of(chat, node, at)
+        seed = position.seed if position.seed is not None else state.seed()
+        if longer is None:
+            # What was continued beyond the limit may become as long as it was let.
+            limit = state.tuning.max_tokens
+            longer = position.done // limit * limit if limit else 0
+        while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
+            node, at = chat.nodes[node.parent], node.at
+        self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, paused=paused)

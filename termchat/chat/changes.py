@@ -31,6 +31,14 @@ class TuningChanged(msgspec.Struct, frozen=True):
     """A knob was turned."""
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """There is an answer, or none for a reason: read them from `chat.questions`."""
+
+
+class BreakpointsChanged(msgspec.Struct, frozen=True):
+    """A breakpoint was set, toggled or taken away."""
+
+
 class Notice(msgspec.Struct, frozen=True):
     """Something a person should read. The text may hold foreign text: sanitise it before it is shown."""
 
@@ -39,4 +47,4 @@ class Notice(msgspec.Struct, frozen=True):
     severity: Literal["information", "warning", "error"] = "information"
 
 
-Change = PathChanged | ReplyGrew | StatusChanged | LiveChanged | TuningChanged | Notice
+Change = PathChanged | ReplyGrew | StatusChanged | LiveChanged | TuningChanged | Answered | BreakpointsChanged | Notice

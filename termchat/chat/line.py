@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
 
 from termchat.decoding.records import Failed, Finished
 from termchat.engine.port import (
@@ -17,11 +18,17 @@ from termchat.engine.port import (
     Tokenized,
 )
 
-Hearer = Callable[[Event], None]
-"""Takes the events that answer one command, in order; the last one is of `LAST`."""
-
 LAST = (Loaded, Rendered, Tokenized, Inspected, Explained, Scored, Finished, Failed)
 """What ends an answer."""
+
+_T = TypeVar("_T")
+Inquiry = Generator[Command, Event, _T]
+"""Commands one after the other, each made knowing the last event that answered the one before, and what comes of it. May raise
+`Unanswerable`."""
+
+
+class Unanswerable(Exception):
+    """This cannot be asked of the engine; the message says why."""
 
 
 class Line:
@@ -32,10 +39,10 @@ class Line:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._hearers: dict[int, Hearer] = {}
+        self._hearers: dict[int, Callable[[Event], None]] = {}
 
-    def ask(self, command: Command, hear: Hearer) -> None:
-        """Sends a command; `hear` gets all that answers it.
+    def ask(self, command: Command, hear: Callable[[Event], None]) -> None:
+        """Sends a command; `hear` gets all that answers it, in order, the last of it one of `LAST`.
 
         Raises:
             EngineError: the engine's process cannot be started.
@@ -60,33 +67,43 @@ class Line:
             hear(failure)
 
 
-class Newest:
-    """Asks one question at a time; of those that come meanwhile only the newest is asked."""
+class Newest(Generic[_T]):
+    """Makes one inquiry at a time; of those that come meanwhile only the newest is made, and what it waits for is cut short."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
         self._open = False
-        self._next: tuple[Command, Hearer] | None = None
+        self._next: tuple[Inquiry[_T], Callable[[_T | Failed], None]] | None = None
 
-    def ask(self, command: Command, hear: Hearer) -> None:
-        """Asks now, or as soon as the question that is open is answered."""
+    def ask(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
+        """Begins now, or as soon as the question that is open is answered; `hear` gets what came of it, or why nothing did."""
         if self._open:
-            self._next = command, hear
-            return
-        self._open = True
-        self._line.ask(command, lambda event: self._hear(event, hear))
+            self._next = inquiry, hear
+        else:
+            self._step(inquiry, hear, None)
 
-    def drop(self) -> None:
-        """Forgets the question that waits."""
-        self._next = None
+    def _step(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], answer: Event | None) -> None:
+        """Has an inquiry take an answer and asks what it asks next."""
+        try:
+            command = next(inquiry) if answer is None else inquiry.send(answer)
+        except StopIteration as result:
+            hear(result.value)
+        except Unanswerable as error:
+            hear(Failed("question", str(error)))
+        else:
+            self._open = True
+            self._line.ask(command, lambda event: self._hear(inquiry, hear, event))
 
-    def _hear(self, event: Event, hear: Hearer) -> None:
+    def _hear(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event) -> None:
         if not isinstance(event, LAST):
-            hear(event)
             return
         self._open = False
         following, self._next = self._next, None
-        dead = isinstance(event, Failed) and event.kind == "engine"
-        if following is not None and not dead:
+        if isinstance(event, Failed):
+            hear(event)
+            if event.kind == "engine":
+                return
+        else:
+            self._step(inquiry, hear, event)
+        if following is not None:
             self.ask(*following)
-        hear(event)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import deque
 
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Finished, Prefill, Token
+from termchat.decoding.records import Failed, Finished, Prefill, Token
 
 
 class Live:
     """What the panels show. All times are the engine's own; a field is None until it is known.
 
-    `token` is the step shown, `preview` the same step under the knobs as they stand while nothing runs (None when they are
-    the ones it was drawn with). `threads` are those of the running or last reply, 0 if there was none. `decode_us` and
-    `sample_us` hold the last steps of that reply.
+    `token` is the newest step, `pending` the one that a paused reply would take next. `preview` is the newest step under the
+    knobs as they stand while nothing runs (None when they are the ones it was drawn with). `threads` are those of the running
+    or last reply, 0 if there was none. `decode_us` and `sample_us` hold the last steps of that reply.
     """
 
     MEMORY = 240
 
     def __init__(self) -> None:
         self.token: Token | None = None
+        self.pending: Token | None = None
         self.preview: Token | None = None
         self.preview_recomputed = False
         self.prefill: Prefill | None = None
@@ -46,8 +47,8 @@ class Live:
 
     @property
     def shown(self) -> Token | None:
-        """The step to draw: the preview where there is one."""
-        return self.preview or self.token
+        """The step to draw: what waits, else the preview, else the newest."""
+        return self.pending or self.preview or self.token
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -71,7 +72,7 @@ class Live:
 
     def begin(self) -> None:
         """A new reply: what belongs to the last one goes, its newest token stays until there is another."""
-        self.preview = None
+        self.preview = self.pending = None
         self.prefill = self.finished = self.ttft_ms = None
         self.prefill_done = self.prefill_total = 0
         self.decode_us.clear()
@@ -79,6 +80,16 @@ class Live:
 
     def add(self, token: Token) -> None:
         """The newest token of the running reply."""
-        self.token, self.preview = token, None
+        self.token, self.preview, self.pending = token, None, None
         self.decode_us.append(token.decode_us)
         self.sample_us.append(token.sample_us)
+
+    def wait(self, token: Token) -> None:
+        """The reply is paused; this would be its next token."""
+        self.pending = token
+
+    def end(self, last: Finished | Failed) -> None:
+        """The reply is over."""
+        self.pending = None
+        if isinstance(last, Finished):
+            self.finished = last

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from termchat.chat.branches import newest_token
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
@@ -20,7 +21,8 @@ from termchat.settings import FLAG, Config
 
 
 class Reopened(NamedTuple):
-    """A chat from the store. `config` has its knobs and model, where no flag says otherwise."""
+    """A chat from the store. `config` has its knobs and model, where no flag says otherwise; what else the chat was left with
+    (breakpoints, the view) is in the recorder's `info`."""
 
     config: Config
     recorder: StoreRecorder
@@ -50,10 +52,6 @@ def reopen_latest(store: Store, config: Config) -> Reopened | None:
     for number in stored.interrupted:
         cut_off = Failed("interrupted", "termchat ended before the reply did", "continue goes on from its last token")
         conversation.nodes[number].add(cut_off)
-    newest = None
-    for span in conversation.reply():  # the last piece may have ended before its first token
-        for record in store.records(session, span.node.number):
-            newest = record if isinstance(record, Token) else newest
     kept = {name: getattr(stored.info.tuning, name) for name in KNOBS if config.origin[name] != FLAG}
     config = msgspec.structs.replace(
         config,
@@ -62,7 +60,8 @@ def reopen_latest(store: Store, config: Config) -> Reopened | None:
         model=config.model if config.origin["model"] == FLAG else _model_of(stored.info.model) or config.model,
     )
     info = msgspec.structs.replace(stored.info, tuning=config.tuning)
-    return Reopened(config, StoreRecorder(store, info, conversation), conversation, newest)
+    recorder = StoreRecorder(store, info, conversation)
+    return Reopened(config, recorder, conversation, newest_token(recorder, conversation))
 
 
 def _model_of(model: ModelRef) -> str | None:

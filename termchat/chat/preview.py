@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from termchat.chat.changes import LiveChanged
-from termchat.chat.line import Newest
+from termchat.chat.line import Inquiry, Newest
 from termchat.chat.live import Live
 from termchat.chat.state import State
-from termchat.engine.port import Event, Inspect, Inspected
+from termchat.decoding.records import Failed
+from termchat.engine.port import Inspect, Inspected
 
 
 class Preview:
@@ -16,7 +17,7 @@ class Preview:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._newest = Newest(state.line)
+        self._newest: Newest[Inspected] = Newest(state.line)
 
     def ask(self) -> None:
         """Asks for the last step of the last reply, if there is one and this model made it."""
@@ -33,10 +34,16 @@ class Preview:
             done=tokens - 1,
             candidates=state.candidates,
         )
-        self._newest.ask(question, partial(self._hear, state.live))
+        self._newest.ask(_inspected(question), partial(self._hear, state.live))
 
-    def _hear(self, live: Live, event: Event) -> None:
+    def _hear(self, live: Live, answer: Inspected | Failed) -> None:
         # Other live values: another chat is shown. A failure is nobody's concern: the recorded step stays.
-        if isinstance(event, Inspected) and live is self._state.live and not self._state.busy:
-            live.preview, live.preview_recomputed = event.token, event.recomputed
+        if isinstance(answer, Inspected) and live is self._state.live and not self._state.busy:
+            live.preview, live.preview_recomputed = answer.token, answer.recomputed
             self._state.changed(LiveChanged())
+
+
+def _inspected(question: Inspect) -> Inquiry[Inspected]:
+    answer = yield question
+    assert isinstance(answer, Inspected)
+    return answer

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Record
+from termchat.decoding.records import Record, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 
@@ -25,6 +26,22 @@ class Recorder:
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         """The next record of a reply."""
+
+    def selected(self, conversation: Conversation) -> None:
+        """Another leaf is shown."""
+
+    def branch(self, conversation: Conversation, node: Node) -> None:
+        """A node has another name, was deleted, or came back."""
+
+    def watched(self, conversation: Conversation, breakpoints: tuple[Breakpoint, ...]) -> None:
+        """The breakpoints are other ones."""
+
+    def viewed(self, conversation: Conversation, view: View) -> None:
+        """It is looked at in another way."""
+
+    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
+        """The record of token `index` of a reply's node, candidates and all; None if it was not kept."""
+        return None
 
     def notices(self) -> list[tuple[str, str]]:
         """What a person should be told of the keeping, once: message and hint."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from time import time
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from termchat.chat.recorder import Recorder
 from termchat.conversation import transcript
-from termchat.conversation.session import ModelRef, SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
+from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import ModelIdentity, Record
+from termchat.decoding.records import ModelIdentity, Record, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 
@@ -39,7 +41,7 @@ class StoreRecorder(Recorder):
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation, not in the store yet."""
-        self.info = SessionInfo(model=self.info.model, tuning=self.info.tuning)
+        self.info = msgspec.structs.replace(self.info, id="", created=0.0, updated=0.0, view=View())
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         """The model that will answer."""
@@ -56,6 +58,7 @@ class StoreRecorder(Recorder):
             conversation.title = title_of(node.written)
         if conversation not in self._ids:
             session = self.store.begin(conversation, tuning=self.info.tuning, model=self.info.model)
+            self.store.update(session, breakpoints=self.info.breakpoints, view=self.info.view)
             self._ids[conversation] = session
             self.info = msgspec.structs.replace(self.info, id=session, created=time())
         self.store.add_node(self._ids[conversation], node)
@@ -65,6 +68,33 @@ class StoreRecorder(Recorder):
         session = self._ids.get(conversation)
         if session is not None:
             self.store.add_record(session, node.number, record)
+
+    def selected(self, conversation: Conversation) -> None:
+        """Another leaf is shown."""
+        if conversation in self._ids:
+            self.store.update(self._ids[conversation], leaf=conversation.leaf)
+
+    def branch(self, conversation: Conversation, node: Node) -> None:
+        """A node has another name, was deleted, or came back."""
+        if conversation in self._ids:
+            self.store.update_node(self._ids[conversation], node.number, name=node.name, deleted=node.deleted)
+
+    def watched(self, conversation: Conversation, breakpoints: tuple[Breakpoint, ...]) -> None:
+        """The breakpoints are other ones."""
+        self._update(breakpoints=breakpoints)
+
+    def viewed(self, conversation: Conversation, view: View) -> None:
+        """It is looked at in another way."""
+        self._update(view=view)
+
+    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
+        """The record of a token; None while it cannot be read."""
+        session = self._ids.get(conversation)
+        if session is None or node.role != "assistant":
+            return None
+        with contextlib.suppress(StoreError):
+            return self.store.token(session, node.number, index)
+        return None
 
     def notices(self) -> list[tuple[str, str]]:
         """What the store has to say; that saving fails, and that it works again, is said once each."""
@@ -92,12 +122,11 @@ class StoreRecorder(Recorder):
     def _records(self, session: str, number: int) -> Iterator[Record]:
         return self.store.records(session, number)
 
-    def _update(self, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> None:
-        self.info = msgspec.structs.replace(
-            self.info, tuning=tuning or self.info.tuning, model=model or self.info.model
-        )
+    def _update(self, **changes: Any) -> None:
+        """Changes of fields of `info`; kept once the chat is begun."""
+        self.info = msgspec.structs.replace(self.info, **changes)
         if self.info.id:
-            self.store.update(self.info.id, tuning=tuning, model=model)
+            self.store.update(self.info.id, **changes)
 
 
 def title_of(text: str) -> str:

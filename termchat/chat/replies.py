@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from termchat.chat.changes import LiveChanged, PathChanged, ReplyGrew, StatusChanged
+from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.state import State
+from termchat.conversation.shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
-from termchat.engine.port import Adjust, Cancel, Event, FirstToken, Generate, Prefilling
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Event,
+    FirstToken,
+    Force,
+    Generate,
+    Pause,
+    Paused,
+    Prefilling,
+    Resume,
+    Scripted,
+    Step,
+    Tokenize,
+    Tokenized,
+    Unit,
+)
 
 
 class _Running(NamedTuple):
@@ -26,6 +44,8 @@ class Replies:
         self._state = state
         self._running: _Running | None = None
         self._longer = 0
+        self._stepping = False
+        self._pausing = False
         self.held = False
 
     @property
@@ -33,13 +53,26 @@ class Replies:
         """Whether the engine has not yet said the reply's last word."""
         return self._running is not None
 
-    def start(self, parent: Node, at: int, *, seed: int, done: int, longer: int = 0) -> None:
+    def start(
+        self,
+        parent: Node,
+        at: int,
+        *,
+        seed: int,
+        done: int,
+        longer: int = 0,
+        ids: Sequence[int] = (),
+        paused: bool = False,
+    ) -> None:
         """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
 
-        `done` of the ids before it are the reply's own; it may have `longer` more tokens than the knob says.
+        `done` of the ids before it are the reply's own; their cells are made again in the batches in which they were made
+        first, where those are known. It may have `longer` more tokens than the knob says. The first of them are `ids`,
+        whatever the dice say; with `paused` it waits after these.
         """
         state, chat = self._state, self._state.conversation
         reply = chat.grow("assistant", parent=parent.number, at=at)
+        shapes = shapes_of(chat, reply.number) if done else None
         self._longer, self.held = longer, False
         state.live.begin()
         state.recorder.turn(chat, reply)
@@ -56,25 +89,74 @@ class Replies:
                 done=done,
                 raw=chat.raw,
                 candidates=state.candidates,
+                shapes=shapes or [],
+                rebuild_exactly=bool(shapes),
+                script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
+                paused=paused or self._pausing,
             ),
             partial(self._hear, self._running),
         )
+        self._stepping = self._pausing = False
 
     def stop(self) -> None:
         """Ends it; what it has stays."""
         self._state.line.tell(Cancel())
 
     def adjust(self) -> None:
-        """Has the next token obey the knobs as they are now."""
+        """Has the next token obey the knobs and breakpoints as they are now."""
         state = self._state
         state.line.tell(Adjust(state.tuning.samplers(), state.conditions(self._longer), dict(state.origin)))
 
+    def pause(self) -> None:
+        """Has it wait before its next token; of a message on its way, before the first."""
+        if self._running is not None:
+            self._state.line.tell(Pause())
+        elif self._state.phase == "rendering":
+            self._pausing = True
+
+    def resume(self) -> None:
+        """Lets a paused reply go on."""
+        if self._state.phase == "paused":
+            self._state.line.tell(Resume())
+            self._leave_pause()
+
+    def step(self, unit: Unit) -> None:
+        """Lets a paused reply go on for so much."""
+        if self._state.phase != "paused":
+            return
+        self._state.line.tell(Step(unit))
+        if unit == "token":
+            self._stepping = True
+        else:
+            self._leave_pause()
+
+    def force(self, ids: Sequence[int]) -> None:
+        """Has it take these tokens next."""
+        if self._running is None:
+            self._state.changed(Notice("cannot force a token: no reply is running"))
+        elif ids:
+            self._stepping = self._state.phase == "paused"
+            self._state.line.tell(Force(list(ids)))
+
+    def force_text(self, text: str) -> None:
+        """Has it take the tokens of a text next."""
+        if self._running is None:
+            self.force(())
+        elif text:
+            self._state.line.ask(Tokenize(text), partial(self._hear_ids, self._running))
+
     # --- what the engine says ----------------------------------------------------------------------------------------
+
+    def _hear_ids(self, running: _Running, event: Event) -> None:
+        if isinstance(event, Tokenized) and self._running is running:
+            self.force(event.ids)
 
     def _hear(self, running: _Running, event: Event) -> None:
         state = self._state
         if isinstance(event, (Start, Settings, Prefill, Token, Finished, Failed)):
             self._record(running, event)
+        elif isinstance(event, Paused):
+            self._wait(running, event)
         elif not self._is_shown(running):
             return
         elif isinstance(event, Prefilling):
@@ -83,6 +165,21 @@ class Replies:
         elif isinstance(event, FirstToken):
             state.live.ttft_ms = event.ttft_ms
 
+    def _wait(self, running: _Running, event: Paused) -> None:
+        state = self._state
+        self._stepping = False
+        state.paused = event
+        state.enter("paused")
+        if self._is_shown(running):
+            state.live.wait(event.token)
+            state.changed(LiveChanged())
+
+    def _leave_pause(self) -> None:
+        """The reply goes on; what it waited with stays in sight until there is a newer step."""
+        self._stepping = False
+        self._state.paused = None
+        self._state.enter("decoding")
+
     def _record(self, running: _Running, event: Record) -> None:
         state, shown = self._state, self._is_shown(running)
         running.node.add(event)
@@ -90,12 +187,15 @@ class Replies:
         if shown:
             state.changed(ReplyGrew(running.node.number))
             self._show(event)
-        if isinstance(event, Token) and state.phase != "decoding":
-            state.enter("decoding")
+        if isinstance(event, Token):
+            state.paused = None
+            if state.phase != "decoding" and not self._stepping:
+                state.enter("decoding")
         elif isinstance(event, (Finished, Failed)):
-            self._running = None
+            self._running = state.paused = None
             # Whoever pressed stop wants to look first; whoever opened another chat goes on there.
-            self.held = shown and isinstance(event, Finished) and event.reason == "user"
+            here = running.conversation is state.conversation
+            self.held = here and isinstance(event, Finished) and event.reason == "user"
             state.enter("idle")
             state.changed(LiveChanged())
         if isinstance(event, Failed):
@@ -110,9 +210,10 @@ class Replies:
             live.prefill = event
         elif isinstance(event, Settings):
             live.threads = event.threads
-        elif isinstance(event, Finished):
-            live.finished = event
+        elif isinstance(event, (Finished, Failed)):
+            live.end(event)
         self._state.changed(LiveChanged())
 
     def _is_shown(self, running: _Running) -> bool:
-        return running.conversation is self._state.conversation
+        chat = self._state.conversation
+        return running.conversation is chat and chat.leaf == running.node.number

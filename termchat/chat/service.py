@@ -7,20 +7,32 @@ What a chat consists of is in `state`; how things are done is in the rooms besid
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from termchat.chat.again import Again
-from termchat.chat.changes import Change, LiveChanged, Notice, PathChanged, StatusChanged, TuningChanged
+from termchat.chat.branches import Branches
+from termchat.chat.changes import (
+    BreakpointsChanged,
+    Change,
+    LiveChanged,
+    Notice,
+    PathChanged,
+    StatusChanged,
+    TuningChanged,
+)
 from termchat.chat.live import Live
 from termchat.chat.preview import Preview
+from termchat.chat.questions import Questions
 from termchat.chat.recorder import Recorder
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.conversation.tree import Conversation
+from termchat.conversation.session import Breakpoint, View
+from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Engine, EngineError, Event, Load, Loaded, ModelSpec, Progress
+from termchat.engine.port import Engine, EngineError, Event, Load, Loaded, ModelSpec, Progress, Unit
 
 
 class Chat(State):
@@ -36,6 +48,8 @@ class Chat(State):
         recorder: Recorder | None = None,
         newest: Token | None = None,
         candidates: int = 20,
+        breakpoints: tuple[Breakpoint, ...] = (),
+        view: View | None = None,
     ) -> None:
         super().__init__(
             engine,
@@ -45,11 +59,15 @@ class Chat(State):
             recorder=recorder or Recorder(),
             newest=newest,
             candidates=candidates,
+            breakpoints=breakpoints,
+            view=view or View(),
         )
         self._replies = Replies(self)
         self._turns = Turns(self, self._replies)
         self._again = Again(self, self._turns, self._replies)
+        self._branches = Branches(self, self._leave)
         self._preview = Preview(self)
+        self.questions = Questions(self)
         self._continue_when_loaded = False
 
     # --- model -------------------------------------------------------------------------------------------------------
@@ -112,6 +130,72 @@ class Chat(State):
         """Goes on with the last reply from its last token, with its own seed, as if it had never stopped."""
         self._again.go_on()
 
+    def fork(self, node: Node, at: int, *, ids: Sequence[int] = (), text: str = "", paused: bool = False) -> None:
+        """Another way on from the first `at` tokens of a reply's node, on the path or off it, with the same dice.
+
+        `ids`, or the tokens of `text`, come first whatever the dice say; with neither, the reply is drawn again from there.
+        `paused` waits after them. A reply that is running ends first. What cannot be forked is told.
+        """
+        self._again.fork(node, at, ids, text, paused=paused)
+
+    # --- a running reply ---------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Has the running reply wait before its next token."""
+        self._replies.pause()
+
+    def resume(self) -> None:
+        """Lets a paused reply go on."""
+        self._replies.resume()
+
+    def step(self, unit: Unit = "token") -> None:
+        """Lets a paused reply go on for one token, or to the end of the line or sentence."""
+        self._replies.step(unit)
+
+    def force(self, ids: Sequence[int]) -> None:
+        """Has the running reply take these tokens next; a paused one pauses again after them."""
+        self._replies.force(ids)
+
+    def force_text(self, text: str) -> None:
+        """The same with the tokens of a text."""
+        self._replies.force_text(text)
+
+    def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
+        """Other breakpoints, for the running reply and all that follow."""
+        self.breakpoints = tuple(breakpoints)
+        self.changed(BreakpointsChanged())
+        self.recorder.watched(self.conversation, self.breakpoints)
+        if self._replies.running:
+            self._replies.adjust()
+
+    # --- branches ----------------------------------------------------------------------------------------------------
+
+    def select(self, leaf: int) -> None:
+        """Shows the path to a node. A reply that is running on another one ends, and the queue waits."""
+        self._branches.select(leaf)
+
+    def rename(self, number: int, name: str) -> None:
+        """Gives the branch that begins with a node a name; "" takes it away."""
+        self._branches.rename(number, name)
+
+    def delete(self, number: int) -> None:
+        """Hides a node and what grew from it; if that is shown, a living branch beside or before it is shown instead."""
+        self._branches.delete(number)
+
+    def undelete(self) -> int | None:
+        """Brings back what was deleted last; returns its number, or None where nothing was deleted."""
+        return self._branches.undelete()
+
+    def record(self, node: Node, index: int) -> Token | None:
+        """The record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
+        return self.recorder.token(self.conversation, node, index)
+
+    def look(self, view: View) -> None:
+        """Keeps how the chat is looked at, for when it is opened again."""
+        if view != self.view:
+            self.view = view
+            self.recorder.viewed(self.conversation, view)
+
     # --- conversations and knobs -------------------------------------------------------------------------------------
 
     def new(self, system: str | None = None, *, raw: bool | None = None) -> None:
@@ -125,13 +209,13 @@ class Chat(State):
         A reply that is running ends, and its end is kept with the conversation it belongs to; a message sent meanwhile
         waits for that.
         """
-        if self.busy:
-            self.stop()
-        self.conversation = conversation
+        self._leave()
+        self.conversation, self.view = conversation, View()
         self.recorder.opened(conversation)
         self.live = Live.of(conversation, newest)
         self.queue.clear()
         self._continue_when_loaded = False
+        self.questions.forget()
         self.changed(PathChanged(), LiveChanged(), StatusChanged())
 
     def adjust(self, name: str, value: object) -> None:
@@ -151,6 +235,7 @@ class Chat(State):
             self._replies.adjust()
         else:
             self._preview.ask()
+        self.questions.tuned()
 
     # --- what the engine says ----------------------------------------------------------------------------------------
 
@@ -166,6 +251,7 @@ class Chat(State):
     def _hear(self, number: int, event: Event) -> None:
         if isinstance(event, Failed) and event.kind == "engine":
             self.line.broken(event)
+            self._again.drop()
             self.model = None
             self.enter("failed")
             self.fail(event)
@@ -186,6 +272,12 @@ class Chat(State):
             self.enter("failed")
             self.fail(event)
 
+    def _leave(self) -> None:
+        """Ends what is being made, for something else is to be shown."""
+        self._again.drop()
+        if self.busy:
+            self.stop()
+
     def _go_on(self) -> None:
         """Begins what waits, once nothing else is going on."""
         if self.phase != "idle":
@@ -193,5 +285,7 @@ class Chat(State):
         if self._continue_when_loaded:
             self._continue_when_loaded = False
             self.continue_reply()
+        elif self._again.waits:
+            self._again.make()
         elif self.queue and not self._replies.held:
             self._turns.next()

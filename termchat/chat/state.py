@@ -7,7 +7,9 @@ import secrets
 from termchat.chat.changes import Change, Notice, Phase, StatusChanged
 from termchat.chat.line import Line
 from termchat.chat.live import Live
+from termchat.chat.position import is_foreign
 from termchat.chat.recorder import Recorder
+from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Condition, Length
 from termchat.decoding.records import Failed, Token
@@ -21,7 +23,8 @@ class State:
     """One conversation on one engine, as it is now.
 
     `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `failure` is what last went
-    wrong, `returned` the text of a turn that could not be sent. `paused` is what the running reply waits with.
+    wrong, `returned` the text of a turn that could not be sent. `paused` is what the running reply waits with, None while it
+    does not wait. `view` is how the screen looks at the chat, kept for it.
     """
 
     def __init__(
@@ -34,6 +37,8 @@ class State:
         recorder: Recorder,
         newest: Token | None,
         candidates: int,
+        breakpoints: tuple[Breakpoint, ...],
+        view: View,
     ) -> None:
         self.engine = engine
         self.line = Line(engine)
@@ -43,6 +48,8 @@ class State:
         self.recorder = recorder
         self.live = Live.of(conversation, newest)
         self.candidates = candidates
+        self.breakpoints = breakpoints
+        self.view = view
         self.phase: Phase = "no model"
         self.progress = 0.0
         self.spec: ModelSpec | None = None
@@ -95,18 +102,12 @@ class State:
 
     def conditions(self, longer: int = 0) -> tuple[Condition, ...]:
         """What ends or pauses a reply that may have `longer` more tokens than the knob says."""
-        return tuple(
+        ends = (
             Length(tokens=condition.tokens + longer) if isinstance(condition, Length) else condition
             for condition in self.tuning.conditions()
         )
+        return (*ends, *(point.condition for point in self.breakpoints if point.enabled))
 
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""
-        if self.model is None:
-            return False
-        foreign = False
-        for span in self.conversation.path(leaf):
-            foreign = foreign and not span.node.whole
-            start = span.node.start
-            foreign = foreign or (start is not None and start.model.sha256 != self.model.sha256)
-        return foreign
+        return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)

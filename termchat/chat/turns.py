@@ -99,7 +99,10 @@ class Turns:
     def _take_back(self, asked: _Asked) -> None:
         """A turn that could not be sent leaves its chat; its text goes back to whoever typed it."""
         state, chat = self._state, asked.conversation
+        leaf = chat.leaf
         chat.drop(asked.node)
+        if leaf != asked.node.number:  # another branch is shown by now
+            chat.leaf = leaf
         if chat is state.conversation:
             state.returned = asked.node.written
         state.enter("idle")

@@ -51,6 +51,8 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
         conversation=conversation,
         recorder=recorder,
         newest=newest,
+        breakpoints=recorder.info.breakpoints,
+        view=recorder.info.view,
     )
     return TermchatApp(
         chat,
