@@ -43,6 +43,8 @@ def test_contrast(loaded: LoadedTheme) -> None:
         assert contrast(getattr(p, name), p.code_background) >= 4.5, name
     assert all(contrast(p.text, heat) >= 7 for heat in p.heat)
     assert contrast(p.quote, p.background) >= 7
+    assert contrast(p.cursor, p.background) >= 7  # it stands on the one and is written on in it
+    assert all(contrast(p.cursor, heat) >= 4.5 for heat in p.heat)
 
 
 @pytest.mark.parametrize("loaded", SHIPPED.values(), ids=list(SHIPPED))
@@ -81,7 +83,7 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
         ("dark = true", 'dark = "yes"', 2, "dark must be true or false"),
         ('name = "dark"', "name = 3", 1, "name must be a text"),
         ("[colors]", "[colours]", None, "there is no table [colors]"),
-        ('heat = ["#7c293b",', 'heat = ["red",', 32, "heat must be a list of at least two colours"),
+        ('heat = ["#7c293b",', 'heat = ["red",', 33, "heat must be a list of at least two colours"),
     ],
 )
 def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int | None, says: str) -> None:

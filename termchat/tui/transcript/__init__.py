@@ -2,13 +2,19 @@
 
 From the text to the screen: `source` reads a turn of the path; `body` cuts it into blocks, by its Markdown (`split`) or by
 its lines; a block (`blocks`) lays itself out into lines of inks (`wrap`, `markdown`, `code`, `table`), once for a width;
-`turn` and `document` stack them (`heights`); `ink` paints a line in a palette; `widget` shows the lines.
+`turn` and `document` stack them (`heights`); `ink` paints a line in a palette; `scroll` shows the lines and `widget` says
+which. `looks` says how replies are shown.
+
+The token cursor: `tokens` knows the order of the tokens, `places` and `pointer` where they are on the lines, `jumps` which
+of them are worth a visit; `cursor` is on one of them.
 
 Only the open end of the last turn is looked at when tokens come, and what is out of sight is laid out when there is time.
 All foreign text passes `sanitize` where it is wrapped.
 """
 
-from termchat.tui.transcript.turn import Look
+from termchat.tui.transcript.cursor import MOVES, Move
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
+from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.transcript.widget import Transcript
 
-__all__ = ["Look", "Transcript"]
+__all__ = ["LOOKS", "MOVES", "TOKEN_LOOKS", "Look", "Move", "TokenLook", "TokenRef", "Transcript"]

@@ -39,6 +39,7 @@ class Block:
         self.lines: list[Line] = []
         self.width = 0
         self._offsets: list[int] | None = None
+        self._stamped: list[tuple[int, int]] = []
         self._strips: list[Strip | None] = []
         self._paint: Paint | None = None
 
@@ -55,6 +56,7 @@ class Block:
         if self.width == width:
             return
         lines, offsets = self.content(width)
+        self._stamped = []
         if self.caret:
             lines = lines or [BLANK]  # behind the last character; the margin leaves a cell for it
             lines = [*lines[:-1], lines[-1]._replace(runs=(*lines[-1].runs, CARET))]
@@ -106,19 +108,34 @@ class Block:
             self._offsets = self.aligned(self.lines)
         return max(bisect_left(self._offsets, offset + 1, hi=min(len(self._offsets), len(self.lines))) - 1, 0)
 
+    def row(self, line: int) -> int:
+        """The line of a laid-out block that is the given one of its own: there may be a gap above it, and marks."""
+        return line + self.gap + sum(count for after, count in self._stamped if after <= line)
+
+    def own_line(self, row: int) -> int | None:
+        """The opposite of `row`; None for a gap or a mark."""
+        line = row - self.gap
+        for after, count in self._stamped:
+            if after <= line < after + count:
+                return None
+            line -= count if after <= line else 0
+        return line if line >= 0 else None
+
     def aligned(self, lines: Sequence[Line]) -> list[int]:
         """Where each line begins in the turn's text, as far as its words can be found there again."""
         return [self.start] * len(lines)
 
     def _marked(self, lines: list[Line], offsets: list[int], width: int) -> tuple[list[Line], list[int]]:
         """The lines with each mark after the line that holds the character before it."""
-        lines, offsets = list(lines), list(offsets[: len(lines)])
+        begins = offsets[: len(lines)]
+        lines, offsets = list(lines), list(begins)
         for mark in reversed(self.marks):
-            after = bisect_left(offsets, mark.offset)
+            after = bisect_left(begins, mark.offset)
             wrapper = Wrapper(width, (("┊ ", STAMP),), (("┊ ", STAMP),))
             wrapper.feed(mark.text, STAMP)
             stamps = wrapper.lines
             lines[after:after] = stamps
+            self._stamped.insert(0, (after, len(stamps)))
             offsets[after:after] = [max(mark.offset - 1, self.start)] * len(stamps)
         return lines, offsets
 

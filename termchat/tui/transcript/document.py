@@ -16,8 +16,10 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.transcript.blocks import Block, body_width
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.ink import Line, Paint
+from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.source import Part, parts_of
-from termchat.tui.transcript.turn import Look, Turn
+from termchat.tui.transcript.tokens import Track
+from termchat.tui.transcript.turn import Turn
 
 
 class Anchor(NamedTuple):
@@ -36,6 +38,7 @@ class Document:
         self.running = True
         self.turns: list[Turn] = []
         self.heights = Heights()
+        self.track = Track(())
         self._waiting: list[int] = []
 
     @property
@@ -51,10 +54,13 @@ class Document:
         while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
             same += 1
         self.running = running
+        for turn, part in zip(self.turns, parts[:same], strict=False):
+            turn.parts = part  # how far they are reached may be other
         self.turns[same:] = [
             Turn(part, self.look, body_width(self.width), first=index == 0)
             for index, part in enumerate(parts[same:], same)
         ]
+        self.track = Track(parts)
         if same and self.turns[same - 1].built:  # it may have been the last one until now, and running
             self.turns[same - 1].update(paint, running=self._is_running(same - 1))
         self._wait()
@@ -84,18 +90,18 @@ class Document:
         if turn.built:
             changed = turn.update(paint, running=self._is_running(index))
         else:
-            self._build(index)
-        self._stack(index)
+            self.build(index)
+        self.stack(index)
         return self.heights.top(index) + changed
 
     def line(self, y: int) -> Line | None:
         """What stands on a line that is laid out."""
-        found = self._find(y)
+        found = self.find(y)
         return found[0].lines[found[1]] if found is not None else None
 
     def strip(self, y: int, paint: Paint) -> Strip | None:
         """A line, painted; None outside, and where nothing is laid out."""
-        found = self._find(y)
+        found = self.find(y)
         return found[0].strip(found[1], paint, self.width) if found is not None else None
 
     def anchor(self, y: int) -> Anchor:
@@ -110,9 +116,9 @@ class Document:
         if not self.turns:
             return 0
         index = min(anchor.turn, len(self.turns) - 1)
-        self._build(index)
+        self.build(index)
         line = self.turns[index].line_of(anchor.offset)
-        self._stack(index)
+        self.stack(index)
         y = self.heights.top(index) + line
         self._lay(y, y + rows)
         return y
@@ -124,9 +130,9 @@ class Document:
             if have >= rows:
                 break
             turn = self.turns[index]
-            self._build(index)
+            self.build(index)
             turn.lay_up(rows - have)
-            self._stack(index)
+            self.stack(index)
             have += turn.height
         return max(self.height - rows, 0)
 
@@ -144,16 +150,16 @@ class Document:
             return 0, True
         block, line = self.turns[index].find(y - self.heights.top(index))
         while self._waiting:
-            self._build(self._waiting[-1])
+            self.build(self._waiting[-1])
             if self.turns[self._waiting[-1]].lay_some(enough):
                 self._waiting.pop()
             if enough():
                 break
-        self._stack(0)
+        self.stack(0)
         turn = self.turns[index]
         return self.heights.top(index) + turn.heights.top(turn.blocks.index(block)) + line, not self._waiting
 
-    def _find(self, y: int) -> tuple[Block, int] | None:
+    def find(self, y: int) -> tuple[Block, int] | None:
         """The block on a line, and which of its lines that is; None where nothing is laid out."""
         index = self.heights.at(y)
         if not 0 <= y < self.height or not self.turns[index].built:
@@ -164,7 +170,8 @@ class Document:
     def _is_running(self, index: int) -> bool:
         return self.running and index == len(self.turns) - 1
 
-    def _build(self, index: int) -> None:
+    def build(self, index: int) -> None:
+        """Makes the blocks of a turn."""
         self.turns[index].build(running=self._is_running(index))
 
     def _lay(self, top: int, bottom: int) -> None:
@@ -172,10 +179,10 @@ class Document:
         while index < len(self.turns) and self.heights.top(index) < bottom:
             turn, begin = self.turns[index], self.heights.top(index)
             if not turn.built:
-                self._build(index)
-                self._stack(index)
+                self.build(index)
+                self.stack(index)
             if turn.lay(max(top - begin, 0), bottom - begin):
-                self._stack(index)
+                self.stack(index)
             index += 1
 
     def _is_laid(self, top: int, bottom: int) -> bool:
@@ -187,9 +194,10 @@ class Document:
 
     def _wait(self) -> None:
         self._waiting = list(range(len(self.turns)))
-        self._stack(0)
+        self.stack(0)
 
-    def _stack(self, since: int) -> None:
+    def stack(self, since: int) -> None:
+        """Takes in the heights of the turns from one on."""
         self.heights.replace(since, [turn.height for turn in self.turns[since:]])
 
 

@@ -24,7 +24,7 @@ MARGIN = 1
 
 
 class Ink(NamedTuple):
-    """How text is painted. `color` and `ground` are names of palette colours; `heat` is 0 (improbable) to HEATS - 1."""
+    """How text is painted. `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1."""
 
     color: str = "text"
     ground: str = ""
@@ -52,11 +52,6 @@ class Line(NamedTuple):
 
 
 BLANK = Line(())
-
-
-def heat_of(probability: float) -> int:
-    """The heat of a probability. The square root spreads the improbable ones out."""
-    return int(min(max(probability, 0.0), 1.0) ** 0.5 * (HEATS - 1))
 
 
 def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:

@@ -9,6 +9,7 @@ from termchat.conversation.stamps import changes
 from termchat.conversation.tree import Node, Role, Span
 from termchat.decoding.records import Settings
 from termchat.decoding.samplers import escape
+from termchat.tui.transcript.looks import Look, heats
 
 ENDINGS: dict[str, tuple[str, str]] = {
     "end": ("", ""),
@@ -22,10 +23,12 @@ ENDINGS: dict[str, tuple[str, str]] = {
 
 
 class Part(NamedTuple):
-    """A node of the turn, and how many of its tokens belong to it; None: all there are and will be."""
+    """A node of the turn, and how many of its tokens are shown: None is all there are and will be. `reach`: how many of
+    them the path takes; where a stop sequence swallowed tokens and the chat goes on, all are read but not all reached."""
 
     node: Node
     taken: int | None
+    reach: int | None = None
 
 
 class Mark(NamedTuple):
@@ -38,17 +41,21 @@ class Mark(NamedTuple):
 
 def parts_of(spans: list[Span]) -> tuple[Part, ...]:
     """The spans of one turn as parts; the same nodes taken as far compare equal."""
-    return tuple(
-        Part(span.node, None if span.node.role == "user" or span.count >= span.node.kept() else span.count)
-        for span in spans
-    )
+    return tuple(_part(span.node, span.count) for span in spans)
+
+
+def _part(node: Node, count: int) -> Part:
+    if node.role == "user" or count >= len(node.ids):
+        return Part(node, None)
+    return Part(node, None if count >= node.kept() else count, count)
 
 
 class Source:
     """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts."""
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
+    def __init__(self, parts: tuple[Part, ...], look: Look = "reading") -> None:
         self.parts = parts
+        self._look = look
         self.length = 0
         self.tokens = 0
         self.marks: list[Mark] = []
@@ -67,23 +74,24 @@ class Source:
     @property
     def done(self) -> bool:
         """Whether nothing more will come."""
-        node, taken = self.parts[-1]
+        node, taken, _ = self.parts[-1]
         return node.done or taken is not None
 
     @property
     def size(self) -> int:
         """Characters of the whole turn, read or not."""
-        return sum(len(node.written) + sum(map(len, node.tokens.texts[:taken])) for node, taken in self.parts)
+        return sum(len(node.written) + sum(map(len, node.tokens.texts[:taken])) for node, taken, _ in self.parts)
 
-    def read(self) -> Iterator[tuple[str, float | None]]:
-        """The text that came since the last time, by token, with the probability it was drawn with."""
+    def read(self) -> Iterator[tuple[str, int]]:
+        """The text that came since the last time, by token, with the token's heat; -1 where there is none."""
         while True:
-            node, taken = self.parts[self._part]
+            node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
                 self._taken = 1
                 self.length += len(node.written)
-                yield node.written, None
+                yield node.written, -1
             tokens = node.tokens
+            hot = heats(tokens, self._look) if self._look != "reading" else None
             for index in range(self._taken, len(tokens) if taken is None else min(taken, len(tokens))):
                 self._read_settings(node, index)
                 self._drawn_with = self._newest
@@ -91,7 +99,7 @@ class Source:
                 self.tokens += 1
                 text = tokens.texts[index]
                 self.length += len(text)
-                yield text, tokens.probabilities[index]
+                yield text, -1 if hot is None else hot[index]
             self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
@@ -99,7 +107,7 @@ class Source:
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
             self._pending_read = True
             self.length += len(node.pending)
-            yield node.pending, None
+            yield node.pending, -1
 
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""
@@ -110,7 +118,7 @@ class Source:
 
     def ending(self, *, running: bool) -> str:
         """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""
-        node, taken = self.parts[-1]
+        node, taken, _ = self.parts[-1]
         if node.role == "user" or taken is not None:
             return ""
         if node.failed is not None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Literal
 
 from textual.strip import Strip
 
 from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock, TitleBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.heights import Heights
-from termchat.tui.transcript.ink import Ink, Line, Paint, heat_of
+from termchat.tui.transcript.ink import HEATS, Ink, Line, Paint
+from termchat.tui.transcript.looks import Look
+from termchat.tui.transcript.places import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.source import Part, Source
 
-Look = Literal["reading", "probability"]
-
-TEXT = Ink("text")
+INKS = {heat: Ink("text", heat=heat) for heat in range(-1, HEATS)}
 USER_GROUND = "surface"
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 
@@ -34,7 +33,8 @@ class Turn:
         self.blocks: list[Block] = []
         self.heights = Heights()
         self._look, self._width = look, width
-        self._source = Source(parts)
+        self.places = TurnPlaces(parts)
+        self._source = Source(parts, look)
         self._body: Body = PlainBody()
         self._settled = 0
         self._estimate = self._guess()
@@ -51,10 +51,7 @@ class Turn:
         self.built = True
         user = self._source.role == "user"
         ground = USER_GROUND if user else ""
-        if user or self._look == "probability":
-            self._body = PlainBody(ground=ground)
-        else:
-            self._body = ReadingBody()
+        self._body = ReadingBody() if self._look == "reading" and not user else PlainBody(ground=ground)
         self.blocks, self._settled = [self._title()], 1
         self._read(running)
         self._stack(0)
@@ -126,6 +123,24 @@ class Turn:
         index = self.heights.at(y)
         return self.blocks[index], y - self.heights.top(index)
 
+    def spots(self, part: int, index: int) -> list[Spot]:
+        """Where a token of a part is painted, in a token look; those blocks get laid out."""
+        spots = self.places.spots(self.blocks, self._width, self.places.number(part, index))
+        for spot in spots:
+            spot.block.lay(self._width)
+        self._stack(0)
+        return spots
+
+    def row(self, spot: Spot) -> int:
+        """The line of a spot."""
+        return self.heights.top(self.blocks.index(spot.block)) + spot.block.row(spot.line)
+
+    def cells(self, block: TextBlock) -> BlockCells:
+        """Which cells of a block, which gets laid out, are which token's."""
+        block.lay(self._width)
+        self._stack(0)
+        return self.places.of(block, self._width)
+
     def offset_at(self, y: int) -> int:
         """The character that begins a line; a guess where nothing is laid out. -1 is the title."""
         if not self.built:
@@ -155,9 +170,9 @@ class Turn:
     def _read(self, running: bool) -> None:
         """Reads on, and puts new blocks in the place of those that were open."""
         source, body = self._source, self._body
-        for text, probability in source.read():
+        for text, heat in source.read():
             if text:
-                body.feed(text, TEXT if probability is None else TEXT._replace(heat=heat_of(probability)))
+                body.feed(text, INKS[heat])
         done = source.done or not running
         old_settled = self._settled
         was_open = self.blocks[self._settled :]

@@ -1,0 +1,166 @@
+"""Where the tokens of a reply are on its lines, in a token look.
+
+A block is wrapped a second time, with inks that carry the number of the token in place of its heat, so that what is
+painted and what is found agree whatever the wrapping does. That is done only for blocks that somebody points at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, split_graphemes
+
+from termchat.tui.transcript.blocks import Block, TextBlock
+from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.tokens import TokenRef, TurnTokens
+from termchat.tui.transcript.wrap import Wrapper
+
+_MOST_KEPT = 8
+"""Blocks of a turn whose cells are kept."""
+
+
+class Spot(NamedTuple):
+    """Cells `begin` to `end` of a line of a block, the margin not counted; `line` counts the block's own lines.
+
+    Without `own` they show nothing of the token: its text would stand there if it had any that one can see.
+    """
+
+    block: TextBlock
+    line: int
+    begin: int
+    end: int
+    own: bool
+
+
+class BlockCells:
+    """The cells of one block at one width. It can grow with the block."""
+
+    def __init__(self, block: TextBlock, tokens: TurnTokens, width: int) -> None:
+        self.width = width
+        self._block, self._tokens = block, tokens
+        self._wrapper = Wrapper(width)
+        self._runs, self._offset = 0, block.start
+        self._closed: list[int] = []
+
+    def read(self) -> tuple[Sequence[Line], Sequence[int]]:
+        """The lines as they stand, and for each the highest number of a token on it or before it; -1 while there is none."""
+        for text, _ in self._block.runs[self._runs :]:
+            self._wrapper.feed(text, Ink(heat=self._tokens.at(self._offset)))
+            self._offset += len(text)
+        self._runs = len(self._block.runs)
+        lines = self._wrapper.closed if self._block.ends_line else self._wrapper.lines
+        self._count(lines[len(self._closed) : len(self._wrapper.closed)], self._closed)
+        if len(lines) == len(self._closed):
+            return lines, self._closed
+        highest = self._closed[-1:]
+        self._count(lines[len(self._closed) :], highest)
+        return lines, [*self._closed, *highest[-(len(lines) - len(self._closed)) :]]
+
+    def spots(self, number: int) -> list[Spot]:
+        """The cells that show text of a token."""
+        lines, highest = self.read()
+        found: list[Spot] = []
+        for line in range(bisect_left(highest, number), len(lines)):
+            for other, begin, end, _ in _runs(lines[line]):
+                if other == number and end > begin:
+                    if found and found[-1].line == line:
+                        begin = found.pop().begin
+                    found.append(Spot(self._block, line, begin, end, own=True))
+            if highest[line] > number:
+                break
+        return found
+
+    def stand_in(self, number: int, text: str, *, begins_line: bool) -> Spot:
+        """Where a token stands whose text has no cells: one cell behind the token before it.
+
+        What continues a character stands on that character, and has its cells for its own.
+        """
+        lines, highest = self.read()
+        line = min(bisect_left(highest, number), len(lines) - 1)
+        before = [run for run in _runs(lines[line]) if run[0] < number]
+        if not before and line and not begins_line:
+            line -= 1  # a space or line break that the line above had no room for
+            before = list(_runs(lines[line]))
+        if not before:
+            return Spot(self._block, line, 0, 1, own=False)
+        _, _, end, written = before[-1]
+        size = min(split_graphemes(written)[0][-1][2], end) if text.strip() else 0
+        return Spot(self._block, line, end - size, end if size else end + 1, own=size > 0)
+
+    def token_at(self, line: int, cell: int) -> int | None:
+        """The number of the token on a cell of a line, or the nearest one on the line; None where there is none."""
+        nearest = None
+        for number, begin, _, _ in _runs(self.read()[0][line]):
+            if nearest is not None and begin > cell:
+                break
+            nearest = number if number >= 0 else nearest
+        return nearest
+
+    @property
+    def height(self) -> int:
+        """Its own lines."""
+        return len(self.read()[0])
+
+    @staticmethod
+    def _count(lines: Sequence[Line], highest: list[int]) -> None:
+        for line in lines:
+            on_it = max((ink.heat for _, ink in line.runs), default=-1)
+            highest.append(max(on_it, highest[-1] if highest else -1))
+
+
+class TurnPlaces:
+    """The places of all tokens of a turn, found block by block when they are asked for."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._tokens = TurnTokens(parts)
+        self._cells: dict[TextBlock, BlockCells] = {}
+
+    def number(self, part: int, index: int) -> int:
+        """The number of a token of a part."""
+        self._tokens.read()
+        return self._tokens.number(part, index)
+
+    def ref(self, number: int) -> TokenRef:
+        """The token of a number."""
+        return self._tokens.ref(number)
+
+    def spots(self, blocks: Sequence[Block], width: int, number: int) -> list[Spot]:
+        """The cells of a token in order, at least one, and nowhere but in blocks of text; none where there are none."""
+        self._tokens.read()
+        texts = [block for block in blocks if isinstance(block, TextBlock)]
+        if not texts:
+            return []
+        start, end = self._tokens.span(number)
+        at = max(bisect_right(texts, start, key=lambda block: block.start) - 1, 0)
+        found = self.of(texts[at], width).spots(number)
+        for block in texts[at + 1 :]:
+            if block.start >= end:
+                break
+            found += self.of(block, width).spots(number)
+        if found:
+            return found
+        written, begin = "".join(text for text, _ in texts[at].runs), start - texts[at].start
+        text, begins_line = written[begin : end - texts[at].start], written[:begin].endswith("\n")
+        return [self.of(texts[at], width).stand_in(number, text, begins_line=begins_line)]
+
+    def of(self, block: TextBlock, width: int) -> BlockCells:
+        """The cells of a block."""
+        self._tokens.read()
+        cells = self._cells.pop(block, None)
+        if cells is None or cells.width != width:
+            cells = BlockCells(block, self._tokens, width)
+        self._cells[block] = cells
+        if len(self._cells) > _MOST_KEPT:
+            del self._cells[next(iter(self._cells))]
+        return cells
+
+
+def _runs(line: Line) -> Iterator[tuple[int, int, int, str]]:
+    """Number, first cell, end and text of each run."""
+    used = 0
+    for text, ink in line.runs:
+        begin, used = used, used + cell_len(text)
+        yield ink.heat, begin, used, text

@@ -1,0 +1,269 @@
+"""The view: the lines of a document on the screen, scrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from time import perf_counter
+
+from rich.cells import cell_len, split_text
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.geometry import Region, Size
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+
+from termchat.tui.compositor import QuickBar, touch
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.cursor import Cursor
+from termchat.tui.transcript.document import Anchor, Document
+from termchat.tui.transcript.ink import MARGIN, Ink, Paint
+
+HINT = " ↓ new "
+HINT_INK = Ink("accent", ground="panel")
+CURSOR = Ink("background", ground="cursor", bold=True)
+CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
+"""On a cell with another token's text, before which a token stands that has none itself."""
+SLICE = 0.004
+"""Seconds of layout at a time for what nobody looks at yet."""
+_MOST_DRAWN = 400
+"""Lines kept ready for the terminal."""
+_TRIES = 5
+"""Laying out what comes into view may move it again; after so many times enough of it is laid out."""
+
+
+class DocumentView(ScrollView, can_focus=True):
+    """Draws what is visible of a document, and keeps its place while the document is laid out."""
+
+    following: reactive[bool] = reactive(True, init=False, repaint=False)
+
+    def __init__(
+        self, palette: Palette, *, name: str | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self._paint = Paint(palette)
+        self._background = Color.parse(palette.background)
+        self._document = Document(0, "reading")
+        self._cursor = Cursor(self._document, lambda: self.forks)
+        self._unseen = False
+        self._drawn: dict[tuple[int, int, int], tuple[Strip, Strip]] = {}
+        self._moving = False
+        self._bar_place = (0, 0, 0)
+        self._worker: Timer | None = None
+        self.is_complete = False
+        """Whether everything is laid out."""
+        self.forks: Collection[tuple[int, int]] = ()
+        """Tokens, as numbers of nodes and indexes, in whose place another branch goes on."""
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Lines straight from their cache: there is no border or padding that Textual would have to draw around them."""
+        selection, top, filters = self.text_selection, self._top, self.get_line_filters()
+        begin, end = crop.column_span
+        if len(self._drawn) > _MOST_DRAWN:
+            self._drawn.clear()
+        strips = []
+        for y in crop.line_range:
+            strip = self._view_line(y, top, selection)
+            source, drawn = self._drawn.get((top + y, begin, end), (None, strip))
+            if source is not strip:
+                drawn = strip.apply_offsets(0, top + y)
+                for line_filter in filters:
+                    drawn = drawn.apply_filter(line_filter, self._background)
+                drawn = drawn.crop_extend(begin, end, None)
+                self._drawn[top + y, begin, end] = strip, drawn
+            strips.append(drawn)
+        return strips
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view."""
+        return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
+
+    def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
+        line = top + y
+        strip = self._document.strip(line, self._paint) or Strip.blank(self.size.width, self._paint.style(Ink()))
+        strip = self._pointed(strip, line)
+        if selection is not None and (span := selection.get_span(line)) is not None:
+            strip = self._selected(strip, *span)
+        if self._unseen and y == self._rows - 1:
+            strip = self._hinted(strip)
+        return strip
+
+    def _pointed(self, strip: Strip, line: int) -> Strip:
+        """The line with the cursor, if it is there."""
+        if not self._cursor.spots or (found := self._document.find(line)) is None:
+            return strip
+        for spot in self._cursor.on(*found):
+            begin, end = spot.begin + MARGIN, spot.end + MARGIN
+            hides = spot.own or strip.crop(begin, end).text.isspace()
+            strip = _restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
+        return strip
+
+    def _selected(self, strip: Strip, begin: int, end: int) -> Strip:
+        cells = strip.index_to_cell_position
+        style = self.screen.get_component_rich_style("screen--selection")
+        return _restyled(strip, cells(begin), strip.cell_length if end == -1 else cells(end), style)
+
+    def _hinted(self, strip: Strip) -> Strip:
+        room = self.size.width - len(HINT) - MARGIN
+        hint = Strip([Segment(HINT, self._paint.style(HINT_INK)), Segment(" " * MARGIN, self._paint.style(Ink()))])
+        return Strip.join([strip.adjust_cell_length(room), hint]) if room > 0 else strip
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """The scroll bar, made when it is first needed."""
+        if self._vertical_scrollbar is None:
+            self._vertical_scrollbar = bar = QuickBar(vertical=True, name="vertical")
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Lays out what comes into view, and sees whether the reader has left the end or come back to it."""
+        y = round(new_value)
+        if round(old_value) != y:
+            touch(self, self.size.region)
+            self._move_bar()
+        if self._moving or not self.is_mounted:
+            return
+        settled = self._document.settle(y, self._rows)
+        if settled != y or self._document.height != self.virtual_size.height:
+            self._move_to(settled)
+        self.following = self._cursor.ref is None and self._is_at_end
+
+    def watch_following(self, following: bool) -> None:
+        """Back at the end, nothing is unseen."""
+        if following:
+            self._note_unseen(False)
+
+    # --- place -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _top(self) -> int:
+        return self.scroll_offset.y
+
+    @property
+    def _rows(self) -> int:
+        return max(self.size.height, 1)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._top >= self._document.height - self._rows
+
+    def _place(self, reach: Callable[[], int]) -> None:
+        """Lays out what is visible: the end while following, else what `reach` lays out and says is the first line."""
+        if self._document.width <= 0:
+            return
+        y = self._document.reach_end(self._rows) if self.following else reach()
+        if not self.following and y > (last := max(self._document.height - self._rows, 0)):
+            y = self._document.settle(last, self._rows)
+        self._move_to(y)
+        self._work_later()
+
+    def _move_to(self, y: int) -> None:
+        """Line `y` is the first one shown, without animation."""
+        self._moving = True
+        try:
+            self._resize_document()
+            if self._top != y:
+                self.app.animator.force_stop_animation(self, "scroll_y")
+                self.scroll_target_y = self.scroll_y = y
+        finally:
+            self._moving = False
+
+    def _show_cursor(self, anchor: Anchor | None) -> None:
+        """Brings the cursor into view: by as few lines as it takes if it is near, else into the middle.
+
+        `anchor` is the first character in view, where that may be on another line now.
+        """
+        rows = self._rows
+        top = self._top if anchor is None else self._document.reach(anchor, rows)
+        for _ in range(_TRIES):
+            begin, end = self._cursor.rows()[0], self._cursor.rows()[-1]
+            if end >= top + rows:
+                top = min(end - rows + 1, begin) if end < top + 2 * rows else begin - rows // 2
+            if begin < top:
+                top = begin if begin >= top - rows else begin - rows // 2
+            top = self._document.settle(max(min(top, self._document.height - rows), 0), rows)
+            if top <= self._cursor.rows()[0] < top + rows:
+                break
+        self._move_to(top)
+
+    def _touch_cursor(self) -> None:
+        """Has the lines that the cursor is on drawn again."""
+        lines = {y - self._top for y in self._cursor.rows() if 0 <= y - self._top < self._rows}
+        if lines:
+            touch(self, *(Region(0, y, self.size.width, 1) for y in lines))
+
+    def _resize_document(self) -> None:
+        """Tells the scroll bar how long the transcript is. Nothing else on the screen depends on it: no layout."""
+        size = Size(self.size.width, self._document.height)
+        if size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            self._move_bar()
+
+    def _move_bar(self) -> None:
+        """Tells the scroll bar, which costs as much to paint as all the lines, only what one would see: half a row."""
+        lines = max(self._document.height, 1)
+        place = (2 * self._rows * self._top // lines, 2 * self._rows**2 // lines, self._rows)
+        if place != self._bar_place:
+            self._bar_place = place
+            bar = self.vertical_scrollbar
+            bar.window_virtual_size, bar.window_size, bar.position = lines, self._rows, self._top
+
+    def _note_unseen(self, unseen: bool) -> None:
+        if self._unseen != unseen:
+            self._unseen = unseen
+            self.refresh_line(self._top + self._rows - 1)
+
+    def _work_later(self) -> None:
+        """Lays out the rest in small pieces."""
+        self.is_complete = False
+        if self._worker is None:
+            self._worker = self.set_interval(1 / 30, self.work)
+        self._worker.resume()
+
+    def work(self) -> None:
+        """Lays out a little of what nobody has looked at yet; a timer calls it until there is nothing left."""
+        if self.app.animator.is_being_animated(self, "scroll_y"):
+            return
+        deadline = perf_counter() + SLICE
+        top = self._document.settle(self._top, self._rows)
+        y, done = self._document.work_on(top, lambda: perf_counter() > deadline)
+        if self.following:
+            y = self._document.reach_end(self._rows)
+        moved = y != self._top
+        self._move_to(y)
+        if moved:
+            self.refresh()
+        self.is_complete = done
+        if done and self._worker is not None:
+            self._worker.pause()
+
+
+def _restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
+    """The strip with a style on top of what its cells have, from one to another.
+
+    Not by `Strip.crop`, which parts a character from what continues it.
+    """
+    segments, used = [], 0
+    for text, old, _ in strip:
+        before, rest = _cut(text, start - used)
+        chosen, after = _cut(rest, stop - max(start, used))
+        parts = ((before, old), (chosen, (old or style) + style), (after, old))
+        segments += [Segment(part, its) for part, its in parts if part]
+        used += cell_len(text)
+    return Strip(segments, strip.cell_length)
+
+
+def _cut(text: str, cell: int) -> tuple[str, str]:
+    """The text up to a cell, and from there on."""
+    if cell <= 0:
+        return "", text
+    return (text, "") if cell >= cell_len(text) else split_text(text, cell)

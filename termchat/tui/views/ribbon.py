@@ -1,0 +1,70 @@
+"""One line about a whole reply in a token look: its ribbon; and another that says what the colours mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from termchat.conversation.tree import Span, TokenColumns
+from termchat.tui.transcript.ink import HEATS, Ink, Line, Run
+from termchat.tui.transcript.looks import MEASURES, TokenLook, heats
+from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.views.marks import MUTED, TEXT
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+HERE = Ink("background", ground="cursor", bold=True)
+_SWATCHES = 8
+
+_Peaks = tuple[int, bytearray]
+_known: WeakKeyDictionary[TokenColumns, dict[TokenLook, _Peaks]] = WeakKeyDictionary()
+
+
+def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None, width: int) -> Line:
+    """The reply, which may be in several parts, on a line of at most `width` cells; the cursor's cell is marked.
+
+    A cell stands for as many tokens as any other, and is as high as the hottest of them (the maximum, so that no surprise
+    gets lost). A longer reply has more tokens in a cell, never less than half of the line's cells: while a reply streams
+    only its last cell is made anew, and all of them each time the line is full.
+    """
+    shown = [(span.node, span.count) for span in reply if span.count][-max(width, 0) :] if width > 0 else []
+    each = _tokens_a_cell([count for _, count in shown], width)
+    runs: list[Run] = []
+    for node, count in shown:
+        cells = "".join(_block(heat) for heat in _cells(node.tokens, look, count, each))
+        if cursor is None or cursor.node != node.number or not 0 <= cursor.index < count:
+            runs.append((cells, MUTED))
+            continue
+        at = cursor.index // each
+        runs += [(cells[:at], MUTED), (cells[at], HERE), (cells[at + 1 :], MUTED)]
+    return Line(tuple(run for run in runs if run[0]))
+
+
+def legend_line(look: TokenLook) -> Line:
+    """The look's name, and its colours from hot to calm between the words for both ends."""
+    measure = MEASURES[look]
+    swatches = [("  ", Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
+    return Line(((f"{look} ", TEXT), (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)))
+
+
+def _tokens_a_cell(counts: Sequence[int], width: int) -> int:
+    """About the fewest tokens a cell with which all parts, each beginning a cell of its own, have room."""
+    each = max(-(-sum(counts) // max(width, 1)), 1)
+    while sum(-(-count // each) for count in counts) > width:
+        each += max(each // 8, 1)
+    return each
+
+
+def _cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> Sequence[int]:
+    """The lowest heat among every `each` of the first `count` tokens; full cells are remembered."""
+    read = heats(tokens, look)
+    known = _known.setdefault(tokens, {})
+    if look not in known or known[look][0] != each:
+        known[look] = each, bytearray()
+    full = known[look][1]
+    full.extend(min(read[begin : begin + each]) for begin in range(len(full) * each, len(read) - each + 1, each))
+    rest = read[count - count % each : count]
+    return full[: count // each] + (bytes([min(rest)]) if rest else b"")
+
+
+def _block(heat: int) -> str:
+    return BLOCKS[(HEATS - 1 - heat) * len(BLOCKS) // HEATS]
