@@ -1,4 +1,4 @@
-"""Transcripts out: Markdown for people, JSON Lines without loss for programs."""
+"""Transcripts out: Markdown for people, JSON Lines without loss for programs (`reader` takes them in again)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENDINGS = {
 
 
 class TranscriptError(Exception):
-    """A transcript cannot be written. `hint` says what to do."""
+    """A transcript cannot be written or read. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -160,6 +160,8 @@ def to_json_lines(conversation: Conversation, info: SessionInfo, records: Record
                 "text": node.text(),
                 "ids": list(node.ids),
                 "whole": node.whole,
+                "name": node.name,
+                "deleted": node.deleted,
             }
         )
         if node.role == "assistant":
@@ -182,6 +184,8 @@ def _session_line(conversation: Conversation, info: SessionInfo) -> dict[str, An
         # The folder of the model's file is this machine's business.
         "model": to_dict(info.model) | {"path": Path(info.model.path).name},
         "tuning": to_dict(info.tuning),
+        "breakpoints": to_dict(info.breakpoints),
+        "view": to_dict(info.view),
     }
 
 

@@ -1,0 +1,198 @@
+"""Transcripts in: the JSON Lines that `transcript` writes, and the bare record stream of `termchat run --json`.
+
+A file is read line by line and its records are kept packed, so memory is for what a chat needs, whatever the file is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from termchat.conversation import columns
+from termchat.conversation.lines import LineError, NodeLine, SessionLine, decode
+from termchat.conversation.session import ModelRef, SessionInfo
+from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
+
+LONGEST_LINE = 1 << 26
+"""In bytes. The longest real ones are the prompts of very long chats, a tenth of that."""
+
+_HINT = "Give a chat that was saved as .jsonl, or what termchat run --json wrote, whole and unchanged."
+
+
+class Transcript(NamedTuple):
+    """A chat from a file: what is known of it, its tree, and the records of its replies, packed."""
+
+    info: SessionInfo
+    conversation: Conversation
+    packed: dict[int, list[bytes]]
+
+    def records(self, number: int) -> Iterator[Record]:
+        """The records of the reply in a node, in order; no such node has none."""
+        return (columns.to_record(blob) for blob in self.packed.get(number, ()))
+
+
+def read(path: Path) -> Transcript:
+    """The chat in a file. A bare record stream becomes a chat of its prompts, whose words are not known, and replies.
+
+    Of a reply the tokens' own records count; the ids in its node's line only say how many there must be.
+
+    Raises:
+        TranscriptError: the file cannot be read or is no transcript; the message names file and line, and what is wrong.
+    """
+    reader = _Reader()
+    try:
+        with path.open("rb") as file:
+            while data := file.readline(LONGEST_LINE + 1):
+                reader.take(data)
+        return reader.finish()
+    except LineError as error:
+        raise TranscriptError(f"{path.name}, line {reader.line}: {error}", _HINT) from None
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
+
+
+class _Reader:
+    """Takes line after line. `line` is the number of the last one."""
+
+    def __init__(self) -> None:
+        self.line = 0
+        self._chat = Conversation()
+        self._info = SessionInfo()
+        self._session: SessionLine | None = None
+        self._node: Node | None = None
+        self._wanted: int | None = None
+        self._step: int | None = None
+        self._packed: dict[int, list[bytes]] = {}
+
+    def take(self, data: bytes) -> None:
+        """The next line, with its line break.
+
+        Raises:
+            LineError: it is not what it should be, or does not fit to the lines before it.
+        """
+        self.line += 1
+        if len(data) > LONGEST_LINE:
+            raise LineError("it is longer than any line of a transcript")
+        if data.isspace():
+            return
+        try:
+            line = decode(data)
+        except LineError:
+            if data.endswith(b"\n"):
+                raise
+            raise LineError("it is torn, its end is missing") from None
+        self._TAKES[type(line)](self, line)
+
+    def finish(self) -> Transcript:
+        """All that was in the file.
+
+        Raises:
+            LineError: that is not a whole chat.
+        """
+        if not self.line:
+            raise LineError("the file is empty")
+        self._close()
+        if self._session is not None:
+            leaf = self._session.leaf
+            if leaf is not None and leaf not in self._chat.nodes:
+                raise LineError(f"the chat should end in node {leaf}, which is missing")
+            self._chat.leaf = leaf
+        return Transcript(self._info, self._chat, self._packed)
+
+    def _take_session(self, line: SessionLine) -> None:
+        if self._session is not None or self._chat.nodes:
+            raise LineError("a second chat begins; a file holds one")
+        self._session = line
+        self._chat = Conversation(line.system, raw=line.raw)
+        self._chat.title = line.title
+        try:
+            created, updated = (_seconds(time) for time in (line.created, line.updated))
+        except ValueError as error:
+            raise LineError(f"its time is none: {error}") from None
+        self._info = SessionInfo(line.id, created, updated, line.model, line.tuning, line.breakpoints, line.view)
+
+    def _take_node(self, line: NodeLine) -> None:
+        if self._session is None:
+            raise LineError("a node, and no chat has begun")
+        self._close()
+        nodes = self._chat.nodes
+        if line.number in nodes:
+            raise LineError(f"node {line.number} is there twice")
+        if line.parent is not None and line.parent not in nodes:
+            raise LineError(f"node {line.number} grows from node {line.parent}, which is missing")
+        if line.parent is not None and line.at > len(nodes[line.parent].ids):
+            raise LineError(f"node {line.number} grows from token {line.at} of node {line.parent}, which has fewer")
+        node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")
+        node.whole, node.name, node.deleted = line.whole, line.name, line.deleted
+        if node.role == "user":
+            node.prompt_ids = array("i", line.ids)
+        self._begin(node, None if node.role == "user" else len(line.ids))
+
+    def _take_start(self, line: Start) -> None:
+        if self._session is None:
+            self._close()
+            first = not self._chat.nodes
+            prompt = self._chat.grow("user", parent=None, at=0)
+            try:
+                prompt.prompt_ids = array("i", line.prompt_ids)
+            except OverflowError:
+                raise LineError("a prompt id is no token's") from None
+            self._begin(Node(prompt.number + 1, prompt.number, len(prompt.ids), "assistant"), None)
+            if first:
+                self._chat.raw = line.raw
+                self._info = SessionInfo(model=ModelRef(line.model.name, line.model.path, line.model))
+        elif self._node is not None and self._node.start is not None:
+            raise LineError(f"the reply in node {self._node.number} begins twice")
+        self._take_record(line)
+
+    def _take_token(self, line: Token) -> None:
+        if self._node is None or self._node.start is None:
+            raise LineError("a token, and no reply has begun")
+        if self._step is not None and line.step != self._step:
+            raise LineError(f"step {line.step} of node {self._node.number}, where step {self._step} should be")
+        self._step = line.step + 1
+        self._take_record(line)
+
+    def _take_record(self, line: Record) -> None:
+        node = self._node
+        if node is None or node.role == "user":
+            if isinstance(line, Failed) and self._session is None:
+                raise LineError(f"there is no reply, it failed: {line.message}")
+            raise LineError("a reply's record, and no reply has begun")
+        try:
+            node.add(line)
+        except OverflowError:
+            raise LineError("a number in it is too large") from None
+        self._packed[node.number].append(columns.from_record(line))
+
+    def _begin(self, node: Node, tokens: int | None) -> None:
+        self._chat.attach(node)
+        self._node, self._wanted, self._step = node, tokens, None
+        if node.role == "assistant":
+            self._packed[node.number] = []
+
+    def _close(self) -> None:
+        """No further record comes for the node that was begun last."""
+        node = self._node
+        if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
+            raise LineError(f"node {node.number} ended before it with {len(node.ids)} tokens of {self._wanted}")
+
+    _TAKES: dict[type, Callable[[_Reader, Any], None]] = {  # noqa: RUF012 - a table, never changed
+        SessionLine: _take_session,
+        NodeLine: _take_node,
+        Start: _take_start,
+        Settings: _take_record,
+        Prefill: _take_record,
+        Token: _take_token,
+        Finished: _take_record,
+        Failed: _take_record,
+    }
+
+
+def _seconds(time: str | None) -> float:
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
