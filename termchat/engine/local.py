@@ -14,23 +14,23 @@ from typing import IO
 from termchat.decoding.records import Failed, Finished
 from termchat.engine import wire
 from termchat.engine.port import (
-    Adjust,
-    Cancel,
     Command,
     EngineError,
     Event,
+    Explained,
     Generate,
     Inspected,
     Loaded,
     Rendered,
+    Scored,
+    Steer,
     Tokenized,
     Unloaded,
 )
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
-_UNANSWERED = (Adjust, Cancel)
-_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized, Inspected)
+_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized, Inspected, Explained, Scored)
 
 
 class LocalEngine:
@@ -69,7 +69,7 @@ class LocalEngine:
         if self._process is None:
             self._start()
         self._number += 1
-        if not isinstance(command, _UNANSWERED):
+        if not isinstance(command, Steer):
             self._open[self._number] = command
         data = memoryview(wire.frame(wire.COMMAND_ENCODER, self._number, command))
         try:

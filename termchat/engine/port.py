@@ -205,11 +205,10 @@ class Score(msgspec.Struct, frozen=True, tag=True):
     done: int = 0
 
 
-Command = (
-    Load | Unload | Render | Tokenize | Describe
-    | Generate | Adjust | Pause | Resume | Step | Force | Cancel
-    | Inspect | Explain | Score
-)  # fmt: skip
+Steer = Adjust | Pause | Resume | Step | Force | Cancel
+"""Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
+
+Command = Load | Unload | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -322,11 +321,12 @@ class Scoring(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """One entry a token of the reply: the id that would be drawn, its text, and the probability that the token which is there
-    would have been drawn with (0.0: it is impossible). The distributions are of a fresh pass in batches."""
+    would have been drawn with (0.0: it is impossible). `recomputed` unless all distributions are those first drawn from."""
 
     ids: list[int]
     texts: list[str]
     probabilities: list[float]
+    recomputed: bool = True
 
 
 Event = (

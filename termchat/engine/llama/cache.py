@@ -38,7 +38,7 @@ class ContextFull(Exception):
 class Cache:
     """Owns a `llama_context`. `ids` are those whose cells the main sequence holds.
 
-    `current` says whether the logits at hand are those after `ids`.
+    `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
 
     Raises:
         EngineError: the context cannot be made (memory, or an unknown KV type).
@@ -86,6 +86,7 @@ class Cache:
         self.current = False
         self._address = 0
         self._logits: NDArray[np.float32] = np.empty(0, np.float32)
+        self._kept: NDArray[np.float32] | None = None
 
     def close(self) -> None:
         """Frees the context and its batches."""
@@ -206,13 +207,19 @@ class Cache:
             self._batch.seq_id[i][0] = sequence
 
     def _run(self, batch: Any, at: int, sequence: int = MAIN) -> None:
+        if sequence == MAIN:
+            self._kept = None
+        elif self.current and self._kept is None:
+            self._kept = self._row().copy()
         code = LIB.llama_decode(self.pointer, batch)
         if code == 0:
             return
-        self.current = False
-        if not LIB.llama_memory_seq_rm(self.memory, sequence, at, -1) and sequence == MAIN:
-            LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)  # a state that cannot be cut is of no use any more
-            self.ids.clear()
+        removed = LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
+        if sequence == MAIN:
+            self.current = False
+            if not removed:
+                LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)  # a state that cannot be cut is of no use any more
+                self.ids.clear()
         if code == 2:
             raise Aborted
         if code == 1:
@@ -220,13 +227,25 @@ class Cache:
         raise EngineError("decode", f"llama.cpp could not decode (code {code}): {last_errors()}", "")
 
     def logits(self) -> NDArray[np.float32]:
-        """A view of the last decode's logits, shape (n_vocab,); the next decode writes over it."""
+        """The logits after `ids`, shape (n_vocab,): a view, which the next decode of the main sequence writes over."""
+        return self._row() if self._kept is None else self._kept
+
+    def _row(self) -> NDArray[np.float32]:
+        """A view of the last decode's logits, whichever sequence it was for."""
         pointer = LIB.llama_get_logits_ith(self.pointer, -1)
         address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
         if address != self._address:
             self._address = address
             self._logits = np.ctypeslib.as_array(pointer, (self.model.n_vocab,))
         return self._logits
+
+    def decode_aside(self, batch: Any, at: int) -> None:
+        """Decodes a `llama_batch` of the spare sequence that begins at position `at`; the main one's logits stay at hand.
+
+        Raises:
+            ContextFull, Aborted, EngineError: see `prefill`.
+        """
+        self._run(batch, at, SPARE)
 
     def peek(self, ids: list[int]) -> NDArray[np.float32]:
         """A copy of the logits after `ids`, shape (n_vocab,), computed on the spare sequence; the main one is untouched.
@@ -239,13 +258,12 @@ class Cache:
         if not self.model.can_rewind:
             raise EngineError("capability", "this model cannot be asked about a past position", "")
         LIB.llama_memory_seq_cp(self.memory, MAIN, SPARE, 0, kept)
-        self.current = False
         try:
             at = kept
             for size in self._planned(ids, kept):
                 self._fill(ids[at : at + size], at, SPARE)
                 self._run(self._batch, at, SPARE)
                 at += size
-            return self.logits().copy()
+            return self._row().copy()
         finally:
             LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)

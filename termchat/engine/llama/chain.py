@@ -196,13 +196,18 @@ class Observer:
         self._exponentials = Exponentials(n_vocab)
         self._place = np.zeros(n_vocab, np.int32)
 
-    def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int) -> Drawn:
-        """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,)."""
+    def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int, forced: int | None = None) -> Drawn:
+        """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,).
+
+        With a `forced` id, that one is chosen, whatever the dice and the chain say.
+        """
         needs = chain.needs()
         near = top(logits, max(self._count, needs or 1))
         values = logits[near]
         order = (-values).argsort(kind="stable")
         leaders = near[order[: self._count]]
+        if forced is not None and forced not in leaders:
+            leaders = np.append(leaders, np.int32(forced))
         watched: list[int] = leaders.tolist()
         ids, final, stages, removed = chain.apply(logits, None if needs is None else near, watched)
 
@@ -211,12 +216,15 @@ class Observer:
         weights = np.exp(scores)
         weights /= weights.sum()
         noise = dice.gumbel(seed, step, np.concatenate((ids, leaders)))
-        best = int((scores + noise[: len(ids)]).argmax())
-        chosen = int(ids[best])
         noises = noise[len(ids) :].tolist()
-        if chosen not in watched:
-            watched.append(chosen)
-            noises.append(float(noise[best]))
+        if forced is None:
+            best = int((scores + noise[: len(ids)]).argmax())
+            chosen = int(ids[best])
+            if chosen not in watched:
+                watched.append(chosen)
+                noises.append(float(noise[best]))
+        else:
+            chosen = forced
 
         highest = float(values[order[0]])
         log_mass, entropy, p_end = self._own(logits, highest)
@@ -229,7 +237,8 @@ class Observer:
             Candidate(i, self._name(i), logit, logit - base, 0.0 if i in removed else probability, g, removed.get(i))
             for i, logit, probability, g in zip(watched, listed, probabilities, noises, strict=True)
         ]
-        logit = listed[watched.index(chosen)]
+        place = watched.index(chosen)
+        logit = listed[place]
         # Whatever is above a token that is near is near itself; a penalised token may come from anywhere.
         field = values if logit >= float(values[order[-1]]) else logits
         return Drawn(
@@ -237,7 +246,7 @@ class Observer:
             logit=logit,
             logprob=logit - base,
             rank=int(np.count_nonzero(field > np.float32(logit))),
-            probability=float(weights[best]),
+            probability=candidates[place].probability,
             entropy=entropy,
             p_end=p_end,
             stages=stages,

@@ -6,12 +6,12 @@ prefill batches. Nothing in it knows a pipe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 
 import termchat
 from termchat.decoding import dice
-from termchat.decoding.conditions import Condition, Length, Stop, TextGate
+from termchat.decoding.conditions import describe
 from termchat.decoding.records import (
     FORMAT,
     Finished,
@@ -23,177 +23,245 @@ from termchat.decoding.records import (
     Start,
     Token,
 )
-from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
-from termchat.engine.llama.chain import Chain, Drawn, Observer
+from termchat.engine.llama.chain import Drawn, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
-from termchat.engine.port import Adjust, Cancel, EngineError, FirstToken, Generate, Prefilling
+from termchat.engine.llama.steering import Cancelled, Steering
+from termchat.engine.port import EngineError, FirstToken, Generate, Paused, Prefilling, Steer
 
-Poll = Callable[[], "Adjust | Cancel | None"]
+Poll = Callable[[], Steer | None]
 """The next command for the running reply, or None; never waits."""
-
-
-class Cancelled(Exception):
-    """The user ended the reply."""
-
-
-class Steering:
-    """What a person can change while the loop runs: the settings, and with them the chain and the text gate."""
-
-    def __init__(self, request: Generate, n_vocab: int, threads: int) -> None:
-        self.samplers: SamplerSettings = request.samplers
-        self.conditions: tuple[Condition, ...] = request.conditions
-        self.origin = request.origin
-        self.threads = threads
-        self.number = -1
-        self._n_vocab = n_vocab
-        self.gate = TextGate(self.stops)
-        self.limit = self._limit()
-        self.chain: Chain | None = None
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """The stop sequences."""
-        return tuple(c.text for c in self.conditions if isinstance(c, Stop))
-
-    def record(self) -> Settings:
-        """The settings as they now are, under the next number."""
-        self.number += 1
-        return Settings(self.number, self.samplers, self.conditions, self.origin, self.threads)
-
-    def adjust(self, command: Adjust, past: list[int]) -> None:
-        """Other settings from the next token on; the chain remembers the last tokens anew."""
-        self.conditions, self.origin = command.conditions, command.origin
-        self.gate.set_stops(self.stops)
-        self.limit = self._limit()
-        if command.samplers != self.samplers:
-            self.samplers = command.samplers
-            self.rebuild(past)
-
-    def rebuild(self, past: list[int]) -> None:
-        """A chain for the settings, with `past` as what its penalties have seen."""
-        self.close()
-        self.chain = Chain(self.samplers, self._n_vocab, past)
-
-    def _limit(self) -> int | None:
-        """The reply's most tokens, or None."""
-        return min((c.tokens for c in self.conditions if isinstance(c, Length)), default=None)
-
-    def close(self) -> None:
-        """Frees the chain."""
-        if self.chain is not None:
-            self.chain.close()
-            self.chain = None
 
 
 def generate(
     cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float
-) -> Iterator[Record | Prefilling | FirstToken]:
+) -> Iterator[Record | Prefilling | FirstToken | Paused]:
     """The records of one reply, from `Start` to `Finished`.
 
-    `asked_at` is the `perf_counter` at which the request came.
+    After a `Paused` it goes on when `poll` has a command; without one it says the same again, so wait for one. `asked_at` is
+    the `perf_counter` at which the request came.
 
     Raises:
-        EngineError: the prompt is empty or larger than the context, or llama.cpp failed.
+        EngineError: the prompt is empty or larger than the context, a condition is none, or llama.cpp failed.
     """
     model = cache.model
-    ids = list(request.ids)
-    if not ids:
+    if not request.ids:
         raise EngineError("prompt", "the prompt is empty", "type something, or give a system prompt")
-    unknown = next((i for i in ids if not 0 <= i < model.n_vocab), None)
+    scripted = [entry.id for entry in request.script if entry.id is not None]
+    unknown = next((i for i in (*request.ids, *scripted) if not 0 <= i < model.n_vocab), None)
     if unknown is not None:
         raise EngineError(
             "prompt", f"token {unknown} is not in this model's vocabulary", "was it another model's chat?"
         )
-    if len(ids) > cache.capacity:
+    if len(request.ids) > cache.capacity:
         raise EngineError(
             "context",
-            f"the prompt has {len(ids)} tokens, the context {cache.capacity}",
+            f"the prompt has {len(request.ids)} tokens, the context {cache.capacity}",
             "shorten it, start a new chat, or load the model with a larger --context",
         )
-    steering = Steering(request, model.n_vocab, cache.threads)
-    reply = len(ids) - request.done
-    steering.gate.resume(b"".join(model.piece(i) for i in ids[reply:]))
-    plan = cache.prepare(ids, request.shapes if request.rebuild_exactly else None)
-    rebuilt = len(plan) > 1
-    yield Start(
-        version=FORMAT,
-        termchat=termchat.__version__,
-        llama_cpp=native.version(),
-        model=identity(cache),
-        prompt_ids=ids.copy(),
-        raw=request.raw,
-        seed=request.seed,
-        dice=dice.VERSION,
-        threads=cache.threads,
-        threads_batch=cache.threads_batch,
-        ubatch=cache.batch_size,
-        kv_type=cache.model.spec.kv_type,
-        exact=cache.exact and not model.gpu_layers and (not request.done or not rebuilt or request.rebuild_exactly),
-    )
-    yield steering.record()
-
-    drawn_at: list[float] = []
-    prefill_ms = 0.0
-    reason: Reason
+    reply = _Reply(cache, pace, request, poll, asked_at)
     try:
-        yield from _read(poll, steering, ids)
+        yield from reply.records()
+    finally:
+        reply.close()
+
+
+class _Reply:
+    """One reply while it is made: its ids, who steers it, and its clock, which stands still while the reply waits."""
+
+    def __init__(self, cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float) -> None:
+        self.cache, self.pace, self.request, self.poll = cache, pace, request, poll
+        self.ids = list(request.ids)
+        self.step = request.done
+        self.steering = Steering(request, cache, self.ids, len(self.ids) - request.done)
+        self.asked_at = asked_at
+        self.waited = 0.0
+        self.prefill_ms = 0.0
+        self.decode_us = 0
+        self.drawn_at: list[float] = []
+        model = cache.model
+        self.observer = Observer(model.n_vocab, model.end_ids, model.name, request.candidates)
+
+    def close(self) -> None:
+        """Frees the chain; threads that a script named are given up."""
+        self.steering.close()
+        if self.steering.keeps_threads:
+            self.cache.set_threads(self.pace.threads)
+
+    def records(self) -> Iterator[Record | Prefilling | FirstToken | Paused]:
+        """The whole stream."""
+        cache, request, steering = self.cache, self.request, self.steering
+        plan = cache.prepare(self.ids, request.shapes if request.rebuild_exactly else None)
+        yield self._start(rebuilt=len(plan) > 1)
+        yield steering.record()
+        ending: tuple[Reason, str] | None = None
+        prefilled = False
+        try:
+            yield from self._prefill(plan)
+            prefilled = True
+            steering.rebuild()
+            while True:
+                yield from self._read()
+                yield from steering.begin(self.step)
+                begun = self._now()
+                drawn = self._draw()
+                rule = steering.before(self.step, drawn, drawn.id)
+                if rule is not None:
+                    ending = ("rule", describe(rule))
+                    break
+                if steering.waiting:
+                    drawn = yield from self._wait(drawn)
+                self.drawn_at.append(self._now())
+                if len(self.drawn_at) == 1:
+                    yield FirstToken((self.drawn_at[0] - self.asked_at) * 1e3)
+                token, ending = self._take(drawn, begun)
+                yield token
+                if ending is not None:
+                    break
+                yield from self._decode(drawn.id)
+        except (Cancelled, Aborted):
+            ending = ("user", "" if prefilled else "during prefill")
+        except ContextFull:
+            ending = ("context", f"{cache.capacity} of {cache.capacity}")
+        assert ending is not None
+        yield self._finished(*ending)
+
+    def _now(self) -> float:
+        return perf_counter() - self.waited
+
+    def _read(self) -> Iterator[Settings]:
+        while (command := self.poll()) is not None:
+            yield from self.steering.obey(command)
+
+    def _start(self, *, rebuilt: bool) -> Start:
+        cache, request = self.cache, self.request
+        model = cache.model
+        return Start(
+            version=FORMAT,
+            termchat=termchat.__version__,
+            llama_cpp=native.version(),
+            model=identity(cache),
+            prompt_ids=self.ids.copy(),
+            raw=request.raw,
+            seed=request.seed,
+            dice=dice.VERSION,
+            threads=cache.threads,
+            threads_batch=cache.threads_batch,
+            ubatch=cache.batch_size,
+            kv_type=model.spec.kv_type,
+            exact=cache.exact and not model.gpu_layers and (not request.done or not rebuilt or request.rebuild_exactly),
+        )
+
+    def _prefill(self, plan: list[int]) -> Iterator[Record | Prefilling]:
+        """Decodes what the cache lacks of the prompt."""
+        yield from self._read()
         started = perf_counter()
         shapes: list[int] = []
         total, done = sum(plan), 0
         last_begun = begun = started
-        for size in cache.prefill(ids, plan):
+        for size in self.cache.prefill(self.ids, plan):
             shapes.append(size)
             done += size
             last_begun = begun
             if done < total:
                 yield Prefilling(done, total)
-                yield from _read(poll, steering, ids)
+                yield from self._read()
             begun = perf_counter()
-        cache.logits()  # waits for a device that computes on its own
+        self.cache.logits()  # waits for a device that computes on its own
         now = perf_counter()
-        prefill_ms, decode_us = (now - started) * 1e3, int((now - last_begun) * 1e6)
-        yield Prefill(tokens=len(ids), reused=len(ids) - sum(shapes), shapes=shapes, ms=prefill_ms)
+        self.prefill_ms, self.decode_us = (now - started) * 1e3, int((now - last_begun) * 1e6)
+        yield Prefill(len(self.ids), reused=len(self.ids) - sum(shapes), shapes=shapes, ms=self.prefill_ms)
 
-        steering.rebuild(ids)
-        observer = Observer(model.n_vocab, model.end_ids, model.name, request.candidates)
-        step = request.done
-        while True:
-            yield from _read(poll, steering, ids)
-            assert steering.chain is not None
-            begun = perf_counter()
-            drawn = observer.draw(cache.logits(), steering.chain, request.seed, step)
-            drawn_at.append(perf_counter())
-            if len(drawn_at) == 1:
-                yield FirstToken((drawn_at[0] - asked_at) * 1e3)
-            position = len(ids)
-            ids.append(drawn.id)
-            steering.chain.accept(drawn.id)
-            text, ending = _ending(drawn.id, step + 1, cache, steering, len(ids))
-            sample_us = int((perf_counter() - begun) * 1e6)
-            yield token_record(drawn, step, position, text, model, steering.number, decode_us, sample_us)
-            if ending is not None:
-                reason, detail = ending
-                break
-            begun = perf_counter()
-            cache.decode(drawn.id)
-            cache.logits()
-            decode_us = int((perf_counter() - begun) * 1e6)
-            step += 1
-            threads = pace.observe(decode_us)
-            if threads != cache.threads:
-                cache.set_threads(threads)
-                steering.threads = threads
-                yield steering.record()
-    except (Cancelled, Aborted):
-        reason, detail = "user", "" if drawn_at else "during prefill"
-    except ContextFull:
-        reason, detail = "context", f"{cache.capacity} of {cache.capacity}"
-    finally:
-        steering.close()
-    yield _finished(reason, detail, steering.gate.held, drawn_at, asked_at, prefill_ms)
+    def _draw(self) -> Drawn:
+        steering = self.steering
+        assert steering.chain is not None
+        return self.observer.draw(self.cache.logits(), steering.chain, self.request.seed, self.step, steering.forced)
+
+    def _wait(self, drawn: Drawn) -> Generator[Settings | Paused, None, Drawn]:
+        """Stands still until the step may be taken; returns what is drawn by then."""
+        steering = self.steering
+        while steering.waiting and steering.forced is None:
+            since = perf_counter()
+            yield Paused(self._record(drawn, "", 0), steering.why)
+            yield from self._read()
+            drawn = self._draw()
+            self.waited += perf_counter() - since
+        return drawn
+
+    def _take(self, drawn: Drawn, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
+        """The token joins the reply: its record, and why the reply ends with it, or None."""
+        steering = self.steering
+        forced = steering.forced is not None
+        assert steering.chain is not None
+        steering.chain.accept(drawn.id)
+        text, ending = self._ending(drawn.id)
+        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced)
+        self.ids.append(drawn.id)
+        return token, ending
+
+    def _record(self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False) -> Token:
+        return token_record(
+            drawn,
+            self.step,
+            len(self.ids),
+            text,
+            self.cache.model,
+            self.steering.number,
+            self.decode_us,
+            sample_us,
+            forced=forced,
+        )
+
+    def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
+        """The text that the token lets out, and why the reply ends with it, or None."""
+        steering, model = self.steering, self.cache.model
+        gate, piece = steering.gate, model.piece(token)
+        text = gate.push(piece)
+        rule = steering.after(piece)
+        length = len(self.ids) + 1
+        ending: tuple[Reason, str] | None = None
+        if gate.stopped_by is not None:
+            return text, ("stop", gate.stopped_by)
+        if token in model.end_ids:
+            gate.finish()
+            return text, ("end", model.name(token))
+        if rule is not None:
+            ending = ("rule", describe(rule))
+        elif steering.limit is not None and self.step + 1 >= steering.limit:
+            ending = ("length", f"max_tokens {steering.limit}")
+        elif length >= self.cache.capacity:
+            ending = ("context", f"{length} of {self.cache.capacity}")
+        return (text + gate.release(), ending) if ending is not None else (text, None)
+
+    def _decode(self, token: int) -> Iterator[Settings]:
+        """On to the next step; fewer threads where others hold the cores."""
+        begun = perf_counter()
+        self.cache.decode(token)
+        self.cache.logits()
+        self.decode_us = int((perf_counter() - begun) * 1e6)
+        self.step += 1
+        if self.steering.keeps_threads:
+            return
+        threads = self.pace.observe(self.decode_us)
+        if threads != self.cache.threads:
+            self.cache.set_threads(threads)
+            yield self.steering.record()
+
+    def _finished(self, reason: Reason, detail: str) -> Finished:
+        drawn_at = self.drawn_at
+        decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
+        return Finished(
+            reason=reason,
+            detail=detail,
+            held=self.steering.gate.held,
+            tokens=len(drawn_at),
+            ttft_ms=(drawn_at[0] - self.asked_at) * 1e3 if drawn_at else None,
+            prefill_ms=self.prefill_ms,
+            decode_ms=decoding * 1e3,
+            tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
+        )
 
 
 def identity(cache: Cache) -> ModelIdentity:
@@ -208,35 +276,17 @@ def identity(cache: Cache) -> ModelIdentity:
     )
 
 
-def _read(poll: Poll, steering: Steering, past: list[int]) -> Iterator[Record]:
-    while (command := poll()) is not None:
-        if isinstance(command, Cancel):
-            raise Cancelled
-        steering.adjust(command, past)
-        yield steering.record()
-
-
-def _ending(
-    token: int, tokens: int, cache: Cache, steering: Steering, length: int
-) -> tuple[str, tuple[Reason, str] | None]:
-    """The text that the token lets out, and why the reply ends with it, or None."""
-    gate, model = steering.gate, cache.model
-    text = gate.push(model.piece(token))
-    ending: tuple[Reason, str] | None = None
-    if gate.stopped_by is not None:
-        return text, ("stop", gate.stopped_by)
-    if token in model.end_ids:
-        gate.finish()
-        return text, ("end", model.name(token))
-    if steering.limit is not None and tokens >= steering.limit:
-        ending = ("length", f"max_tokens {steering.limit}")
-    elif length >= cache.capacity:
-        ending = ("context", f"{length} of {cache.capacity}")
-    return (text + gate.release(), ending) if ending is not None else (text, None)
-
-
 def token_record(
-    drawn: Drawn, step: int, position: int, text: str, model: Model, settings: int, decode_us: int, sample_us: int
+    drawn: Drawn,
+    step: int,
+    position: int,
+    text: str,
+    model: Model,
+    settings: int,
+    decode_us: int,
+    sample_us: int,
+    *,
+    forced: bool = False,
 ) -> Token:
     """The record of one step."""
     return Token(
@@ -252,26 +302,10 @@ def token_record(
         entropy=drawn.entropy,
         p_end=drawn.p_end,
         settings=settings,
-        forced=False,
+        forced=forced,
         stages=drawn.stages,
         candidates=drawn.candidates,
         state={},
         decode_us=decode_us,
         sample_us=sample_us,
-    )
-
-
-def _finished(
-    reason: Reason, detail: str, held: str, drawn_at: list[float], asked_at: float, prefill_ms: float
-) -> Finished:
-    decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
-    return Finished(
-        reason=reason,
-        detail=detail,
-        held=held,
-        tokens=len(drawn_at),
-        ttft_ms=(drawn_at[0] - asked_at) * 1e3 if drawn_at else None,
-        prefill_ms=prefill_ms,
-        decode_ms=decoding * 1e3,
-        tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding import whynot
 from termchat.decoding.records import Record, Token
 from termchat.engine.llama import loop, native
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
@@ -16,7 +17,20 @@ from termchat.engine.llama.cores import default_threads
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.port import EngineError, FirstToken, Generate, Inspect, ModelInfo, ModelSpec, Prefilling, Render
+from termchat.engine.port import (
+    EngineError,
+    Explain,
+    Explained,
+    FirstToken,
+    Generate,
+    Inspect,
+    ModelInfo,
+    ModelSpec,
+    Paused,
+    Prefilling,
+    Render,
+    Tokenized,
+)
 
 
 class Session:
@@ -81,9 +95,22 @@ class Session:
                 return ids, False
         return self._template.ids(command.messages), True
 
+    def describe(self, ids: list[int]) -> Tokenized:
+        """What these ids are.
+
+        Raises:
+            EngineError: one is not in the vocabulary.
+        """
+        model = self.model
+        unknown = next((i for i in ids if not 0 <= i < model.n_vocab), None)
+        if unknown is not None:
+            raise EngineError("prompt", f"token {unknown} is not in this model's vocabulary", "")
+        control = [index for index, i in enumerate(ids) if model.is_control(i)]
+        return Tokenized(ids, [model.piece(i) for i in ids], [model.name(i) for i in ids], control)
+
     def generate(
         self, command: Generate, poll: loop.Poll, arrived: float
-    ) -> Iterator[Record | Prefilling | FirstToken]:
+    ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
         return loop.generate(self.cache, self.pace, command, poll, arrived)
@@ -97,7 +124,32 @@ class Session:
         Raises:
             EngineError: there is no room, it was given up, or llama.cpp failed.
         """
-        ids = command.ids
+        logits, recomputed = self._after(command.ids, alone, wanted)
+        ids, model = command.ids, self.model
+        chain = Chain(command.samplers, model.n_vocab, ids)
+        try:
+            observer = Observer(model.n_vocab, model.end_ids, model.name, command.candidates)
+            drawn = observer.draw(logits, chain, command.seed, command.done)
+        finally:
+            chain.close()
+        return loop.token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
+
+    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
+        """Why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
+
+        Raises:
+            EngineError: see `inspect`; or there is no such token.
+        """
+        if not 0 <= command.id < self.model.n_vocab:
+            raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
+        logits, recomputed = self._after(command.ids, alone, wanted)
+        explanation = whynot.explain(
+            logits, command.id, command.ids, command.samplers, command.seed, command.done, self.model.name
+        )
+        return Explained(explanation, recomputed)
+
+    def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+        """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
             raise EngineError("prompt", "there is no such position", "")
         if self._asked is None or self._asked[0] != ids:
@@ -107,15 +159,7 @@ class Session:
                 raise EngineError("context", "the context has no room to look at this position", "") from None
             except Aborted:
                 raise EngineError("busy", "given up for something else", "") from None
-        _, logits, recomputed = self._asked
-        model = self.model
-        chain = Chain(command.samplers, model.n_vocab, ids)
-        try:
-            observer = Observer(model.n_vocab, model.end_ids, model.name, command.candidates)
-            drawn = observer.draw(logits, chain, command.seed, command.done)
-        finally:
-            chain.close()
-        return loop.token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
+        return self._asked[1:]
 
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         cache = self.cache

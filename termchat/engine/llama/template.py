@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime
-from types import FrameType
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
@@ -23,6 +20,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from termchat.engine.llama.deadline import deadline
 from termchat.engine.llama.model import LSTRIP, RSTRIP, Model
 from termchat.engine.port import EngineError, Message
 
@@ -210,7 +208,7 @@ class ChatTemplate:
         parts: list[str] = []
         size = 0
         try:
-            with _deadline(DEADLINE):
+            with deadline(DEADLINE):
                 for part in self._template.generate(variables):
                     parts.append(part)
                     size += len(part)
@@ -233,19 +231,3 @@ def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
 
 def _refuse(message: str) -> NoReturn:
     raise TemplateError(message)
-
-
-@contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
-    """Interrupts Python code after some time."""
-
-    def on_alarm(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -21,28 +21,34 @@ from typing import TYPE_CHECKING
 from termchat.decoding.records import Failed, Token
 from termchat.engine import wire
 from termchat.engine.port import (
-    Adjust,
     Cancel,
     Command,
+    Describe,
     EngineError,
     Event,
+    Explain,
     Generate,
     Inspect,
     Inspected,
     Load,
     Loaded,
+    Paused,
     Prefilling,
     Progress,
     Render,
     Rendered,
+    Score,
+    Steer,
     Tokenize,
-    Tokenized,
     Unload,
     Unloaded,
 )
 
 if TYPE_CHECKING:
     from termchat.engine.llama.session import Session
+
+_BETWEEN_TOKENS = Tokenize | Describe | Render | Inspect | Explain | Score
+"""Commands that need not wait until a reply is over."""
 
 
 def _nothing() -> None:
@@ -59,7 +65,7 @@ class Inbox:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._work: deque[tuple[int, Command, float]] = deque()
-        self._steer: deque[tuple[int, Adjust | Cancel]] = deque()
+        self._steer: deque[tuple[int, Steer]] = deque()
         self._ready = threading.Condition()
         self.on_cancel: Callable[[], None] = _nothing
         threading.Thread(target=self._run, name="inbox", daemon=True).start()
@@ -73,21 +79,35 @@ class Inbox:
 
     def between_tokens(self) -> tuple[int, Command, float] | None:
         """Work that can be done while a reply runs, if it is the next."""
-        if self._work and isinstance(self._work[0][1], (Tokenize, Inspect, Render)):
+        if self._work and isinstance(self._work[0][1], _BETWEEN_TOKENS):
             return self._work.popleft()
         return None
+
+    def while_paused(self, reply: int) -> tuple[int, Command, float] | None:
+        """Waits for work that can be done while a reply stands still; None as soon as something steers that reply."""
+        with self._ready:
+            while True:
+                self._drop_older(reply)
+                if self._steer:
+                    return None
+                if (work := self.between_tokens()) is not None:
+                    return work
+                self._ready.wait()
 
     def has_work(self) -> bool:
         """Whether something waits its turn."""
         return bool(self._work)
 
-    def steering(self, reply: int) -> Adjust | Cancel | None:
+    def steering(self, reply: int) -> Steer | None:
         """The next command for the reply with this number; older ones are dropped."""
-        while self._steer:
-            number, command = self._steer.popleft()
-            if number > reply:
-                return command
-        return None
+        if not self._steer:
+            return None
+        self._drop_older(reply)
+        return self._steer.popleft()[1] if self._steer else None
+
+    def _drop_older(self, reply: int) -> None:
+        while self._steer and self._steer[0][0] < reply:
+            self._steer.popleft()
 
     def _run(self) -> None:
         try:
@@ -104,14 +124,14 @@ class Inbox:
             if not data:
                 os._exit(0)  # the app is gone; whatever the main thread does, nobody wants it any more
             for number, command in frames.feed(data):
-                if isinstance(command, (Adjust, Cancel)):
-                    self._steer.append((number, command))
-                    if isinstance(command, Cancel):
-                        self.on_cancel()
-                else:
-                    with self._ready:
+                with self._ready:
+                    if isinstance(command, Steer):
+                        self._steer.append((number, command))
+                    else:
                         self._work.append((number, command, perf_counter()))
-                        self._ready.notify()
+                    self._ready.notify()
+                if isinstance(command, Cancel):
+                    self.on_cancel()
 
 
 class Worker:
@@ -150,14 +170,18 @@ class Worker:
             return Unloaded()
         session = self._loaded()
         if isinstance(command, Tokenize):
-            ids = session.model.tokenize(command.text, special=False, begin=command.begin)
-            return Tokenized(ids, [session.model.piece(i) for i in ids])
+            return session.describe(session.model.tokenize(command.text, special=False, begin=command.begin))
+        if isinstance(command, Describe):
+            return session.describe(command.ids)
         if isinstance(command, Render):
             ids, whole = session.render(command)
             return Rendered(ids, whole)
+        alone, wanted = not self._replying, self._inbox.has_work
         if isinstance(command, Inspect):
-            token, recomputed = session.inspect(command, alone=not self._replying, wanted=self._inbox.has_work)
+            token, recomputed = session.inspect(command, alone=alone, wanted=wanted)
             return Inspected(token, recomputed)
+        if isinstance(command, Explain):
+            return session.explain(command, alone=alone, wanted=wanted)
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
     def _load(self, number: int, command: Load) -> Loaded:
@@ -187,8 +211,9 @@ class Worker:
         try:
             for record in session.generate(command, lambda: self._inbox.steering(number), arrived):
                 self._send(number, record)
-                # Not elsewhere: from a decode to the draw the logits must stay as they are.
                 while isinstance(record, (Token, Prefilling)) and (other := self._inbox.between_tokens()) is not None:
+                    self._do(*other)
+                while isinstance(record, Paused) and (other := self._inbox.while_paused(number)) is not None:
                     self._do(*other)
         finally:
             self._replying = False

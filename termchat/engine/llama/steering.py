@@ -1,0 +1,202 @@
+"""What a person can change while a reply is made: the settings, where it waits, and which tokens it takes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from termchat.decoding.conditions import Condition, ConditionError, Length, Rule, Stop, TextGate, describe
+from termchat.decoding.records import Settings
+from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.llama.cache import Cache
+from termchat.engine.llama.chain import Chain
+from termchat.engine.llama.deadline import deadline
+from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
+
+MATCHING = 0.25
+"""Seconds that a step's regular expressions may take."""
+_MOST_THREADS = 512  # llama.cpp aborts above it
+_TAIL = 64  # bytes; a sentence's end is shorter
+
+_UNIT_ENDS: dict[Unit, Callable[[bytes, str], bool]] = {
+    "token": lambda _said, _following: True,
+    "line": lambda said, _following: b"\n" in said,
+    "sentence": lambda said, following: ends_sentence(said.decode("utf-8", "ignore"), following),
+}
+"""Whether a unit is complete with the tokens taken since it began, given the text of the next."""
+
+
+class Cancelled(Exception):
+    """The user ended the reply."""
+
+
+class Steering:
+    """Obeys the commands, the script and the conditions of one reply.
+
+    `waiting`: the reply stands still before its next step, unless that is forced; `why` is the condition that was met. `past`
+    are all ids so far, of which `reply` do not belong to the reply; it is read, never written.
+
+    Raises:
+        EngineError: a condition does not compile.
+    """
+
+    def __init__(self, request: Generate, cache: Cache, past: list[int], reply: int) -> None:
+        self.samplers: SamplerSettings = request.samplers
+        self.origin = request.origin
+        self.number = -1
+        self.chain: Chain | None = None
+        self.waiting = request.paused
+        self.why = ""
+        self.keeps_threads = any(entry.threads for entry in request.script)
+        self._cache = cache
+        self._past, self._reply = past, reply
+        self._script = deque(request.script)
+        self._queue: deque[int] = deque()
+        self._steps: deque[Unit] = deque()
+        self._said: bytes | None = None
+        self.gate = TextGate()
+        self._condition(request.conditions)
+        self.gate.resume(b"".join(map(cache.model.piece, past[reply:])))
+        self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
+
+    @property
+    def forced(self) -> int | None:
+        """The id that is taken next, whatever the dice say."""
+        return self._queue[0] if self._queue else None
+
+    def record(self) -> Settings:
+        """The settings as they now are, under the next number."""
+        self.number += 1
+        return Settings(self.number, self.samplers, self.conditions, self.origin, self._cache.threads)
+
+    def close(self) -> None:
+        """Frees the chain."""
+        if self.chain is not None:
+            self.chain.close()
+            self.chain = None
+
+    def rebuild(self) -> None:
+        """A chain for the settings, with what is past as what its penalties have seen."""
+        self.close()
+        self.chain = Chain(self.samplers, self._cache.model.n_vocab, self._past)
+
+    # --- what is asked -----------------------------------------------------------------------------------------------
+
+    def obey(self, command: Steer) -> Iterator[Settings]:
+        """Does what a command says, from the next token on; a change of settings is a record.
+
+        Raises:
+            Cancelled: the reply is to end.
+            EngineError: a condition does not compile.
+        """
+        if isinstance(command, Cancel):
+            raise Cancelled
+        if isinstance(command, Adjust):
+            self._change(command.samplers, command.conditions, command.origin)
+            yield self.record()
+        elif isinstance(command, Pause):
+            self.waiting = True
+            self._steps.clear()
+        else:
+            self.why = ""
+            if isinstance(command, Force):
+                self._queue.extend(i for i in command.ids if 0 <= i < self._cache.model.n_vocab)
+                return
+            self.waiting = False
+            if isinstance(command, Resume):
+                self._steps.clear()
+            else:
+                self._steps.append(command.unit)
+                if len(self._steps) == 1:
+                    self._said = None
+
+    def begin(self, step: int) -> Iterator[Settings]:
+        """Does what the script says before `step`; a change of settings is a record."""
+        while self._script and self._script[0].step <= step:
+            entry = self._script.popleft()
+            changed = self._use_threads(entry.threads)
+            if entry.samplers is not None or entry.conditions is not None or entry.origin:
+                conditions = self.conditions if entry.conditions is None else entry.conditions
+                self._change(entry.samplers or self.samplers, conditions, entry.origin or self.origin)
+                changed = True
+            if changed:
+                yield self.record()
+            if entry.id is not None and entry.step == step:
+                self._queue.appendleft(entry.id)
+
+    # --- what is met -------------------------------------------------------------------------------------------------
+
+    def before(self, step: int, drawn: Measured, token: int) -> Rule | None:
+        """Looks at the step that is about to be taken, once: the rule that ends the reply here, or None.
+
+        The reply may have to wait then.
+        """
+        if self._steps and self._said is not None:
+            following = self._cache.model.piece(token).decode("utf-8", "replace")
+            if _UNIT_ENDS[self._steps[0]](self._said, following):
+                self._steps.popleft()
+                self._said = None
+                self.waiting = not self._steps
+        return None if self.forced is not None else self._met(self.rules.before(step, drawn))
+
+    def after(self, data: bytes) -> Rule | None:
+        """Takes in the token's bytes: the rule that ends the reply with it, or None.
+
+        The reply may have to wait then.
+
+        Raises:
+            EngineError: a regular expression takes too long.
+        """
+        if self._queue:
+            self._queue.popleft()
+        if self._steps:
+            self._said = (self._said or b"")[-_TAIL:] + data
+        return self._met(self._search(data))
+
+    def _met(self, rule: Rule | None) -> Rule | None:
+        if rule is not None and rule.action != "stop":
+            self.waiting, self.why = True, describe(rule)
+            self._steps.clear()
+            return None
+        return rule
+
+    def _search(self, data: bytes) -> Rule | None:
+        if not self.rules.has_regex:
+            return self.rules.after(data)
+        try:
+            with deadline(MATCHING):
+                return self.rules.after(data)
+        except TimeoutError:
+            raise EngineError(
+                "condition", "a regular expression takes too long to match", "write it without repeats inside repeats"
+            ) from None
+
+    # --- what changes ------------------------------------------------------------------------------------------------
+
+    def _change(self, samplers: SamplerSettings, conditions: tuple[Condition, ...], origin: dict[str, str]) -> None:
+        self.origin = origin
+        if conditions != self.conditions:
+            self._condition(conditions)
+        if samplers != self.samplers:
+            self.samplers = samplers
+            self.rebuild()
+
+    def _condition(self, conditions: tuple[Condition, ...]) -> None:
+        """Other conditions; a text that stands in the reply already is no news."""
+        try:
+            self.rules = Rules(conditions)
+        except ConditionError as error:
+            raise EngineError("condition", str(error), "change the condition or take it away") from None
+        self.conditions = conditions
+        self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
+        self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
+        recent = self._past[max(self._reply, len(self._past) - WINDOW) :]
+        self._search(b"".join(map(self._cache.model.piece, recent)))
+
+    def _use_threads(self, threads: int) -> bool:
+        threads = min(threads, _MOST_THREADS)
+        if threads <= 0 or threads == self._cache.threads:
+            return False
+        self._cache.set_threads(threads)
+        return True
