@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from time import perf_counter
 
 from rich.cells import cell_len, split_text
@@ -195,11 +195,11 @@ class DocumentView(ScrollView, can_focus=True):
                 break
         self._move_to(top)
 
-    def _touch_cursor(self) -> None:
-        """Has the lines that the cursor is on drawn again."""
-        lines = {y - self._top for y in self._cursor.rows() if 0 <= y - self._top < self._rows}
-        if lines:
-            touch(self, *(Region(0, y, self.size.width, 1) for y in lines))
+    def _touch(self, rows: Iterable[int]) -> None:
+        """Has lines of the document drawn again, as far as they are in view."""
+        visible = {y - self._top for y in rows if 0 <= y - self._top < self._rows}
+        if visible:
+            touch(self, *(Region(0, y, self.size.width, 1) for y in visible))
 
     def _resize_document(self) -> None:
         """Tells the scroll bar how long the transcript is. Nothing else on the screen depends on it: no layout."""

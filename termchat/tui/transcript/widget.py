@@ -148,7 +148,7 @@ class Transcript(DocumentView):
         """Takes the cursor away, and goes back to the reading look if that was left for it."""
         if self._cursor.ref is None:
             return
-        self._touch_cursor()
+        self._touch(self._cursor.rows())
         self._cursor.put(None)
         self.post_message(self.CursorMoved(None))
         if self._reading_before and self.look != "reading":
@@ -187,12 +187,15 @@ class Transcript(DocumentView):
 
     def _move(self, move: Callable[[], None]) -> None:
         """Moves the cursor, shows it, and says so."""
-        before, height, anchor = self._cursor.ref, self._document.height, self._document.anchor(self._top)
-        self._touch_cursor()
+        before, rows = self._cursor.ref, self._cursor.rows()
+        height, anchor = self._document.height, self._document.anchor(self._top)
         move()
-        self._show_cursor(None if self._document.height == height else anchor)
-        self._touch_cursor()
+        moved = self._document.height != height  # by what was laid out on the way
+        self._show_cursor(anchor if moved else None)
+        if moved:
+            touch(self, self.size.region)
         if self._cursor.ref != before:
+            self._touch(rows + self._cursor.rows())
             self.post_message(self.CursorMoved(self._cursor.ref))
 
     def _keep_cursor(self) -> None:

@@ -1,0 +1,149 @@
+"""What a keystroke that moves the token cursor costs in a chat of 20,000 tokens: `python -m tests.benchmarks.cursor`.
+
+From the key's event to the end of the frame that shows it, in a headless app of 120 × 40 with the transcript, a ribbon and
+the compositor of the real one. The terminal's own time is not in it, nor a full garbage collection, which setting up so many
+objects at once calls for and which can take 50 ms. Random ways to move: in one reply of 20,000 tokens, in 50 replies of 400,
+and, to compare, in one of 400.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from textual import events
+from textual.app import App, ComposeResult
+from textual.screen import Screen
+
+from termchat.conversation.tree import Conversation
+from termchat.tui.compositor import LineCompositor
+from termchat.tui.transcript import MOVES, Move, Transcript
+from termchat.tui.views.ribbon import ribbon_line
+from termchat.tui.widgets.lines import LinesView
+from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
+
+KEYS = dict(zip("abcdefghijklmnopqr", MOVES, strict=True))
+
+
+def chat(replies: int, tokens: int) -> Conversation:
+    """Replies of so many tokens: prose with paragraphs, every measure drawn, a knob turned now and then."""
+    chance = random.Random(1)
+    pieces = in_pieces((PROSE * 5 + "\n\n") * (tokens // 100 + 1))
+    made = Conversation()
+    for _ in range(replies):
+        ask(made, "And then?")
+        node = reply(made)
+        for step, piece in enumerate(pieces[:tokens]):
+            if step % 150 == 149:
+                node.add(settings_record(chance.random()))
+            rank = int(chance.expovariate(1.5))
+            node.add(
+                msgspec.structs.replace(
+                    token(step, piece, chance.random() ** 0.3),
+                    entropy=chance.expovariate(0.6),
+                    rank=rank,
+                    decode_us=int(6000 * chance.lognormvariate(0, 0.3)),
+                )
+            )
+        node.add(finished())
+    return made
+
+
+class Chat(Screen[None]):
+    """The transcript and the ribbon; every key is a move."""
+
+    DEFAULT_CSS = "Transcript { height: 1fr; }"
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__()
+        self._compositor = LineCompositor()
+        self._conversation = conversation
+        self.transcript = Transcript(THEMES["dark"].palette)
+        self.ribbon = LinesView()
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+        yield self.ribbon
+
+    def on_mount(self) -> None:
+        self.ribbon.paint_with(THEMES["dark"].palette)
+        self.transcript.look = "entropy"
+        self.transcript.show(self._conversation)
+        self.transcript.forks = {(node, 7) for node in self._conversation.nodes}
+
+    def on_key(self, event: events.Key) -> None:
+        self.transcript.move_cursor(KEYS[event.key])
+
+    def on_transcript_cursor_moved(self, event: Transcript.CursorMoved) -> None:
+        line = ribbon_line(self.transcript.cursor_reply, "entropy", event.ref, self.ribbon.room)
+        self.ribbon.show_lines([line])
+        self._on_timer_update()
+
+
+class Host(App[None]):
+    """Notes when a frame is out."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__()
+        self.chat = Chat(conversation)
+        self.register_theme(THEMES["dark"].theme)
+        self.theme = "dark"
+        self.drawn = asyncio.Event()
+
+    def on_mount(self) -> None:
+        self.push_screen(self.chat)
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        super()._display(screen, renderable)
+        self.drawn.set()
+
+
+async def measure(conversation: Conversation, moves: int, seed: int) -> list[tuple[float, Move]]:
+    """Milliseconds of each move that went anywhere."""
+    app, chance, taken = Host(conversation), random.Random(seed), list[tuple[float, Move]]()
+    async with app.run_test(size=(120, 40)) as pilot:
+        transcript = app.chat.transcript
+        transcript.open_cursor()
+        await pilot.pause(1.0)
+        while not transcript.is_complete:
+            await pilot.pause(0.1)
+        gc.collect()
+        gc.freeze()
+        while len(taken) < moves:
+            key = chance.choice(list(KEYS))
+            before = transcript.cursor
+            app.drawn.clear()
+            begun = perf_counter()
+            app.post_message(events.Key(key, key))
+            try:
+                await asyncio.wait_for(app.drawn.wait(), 0.2)
+            except TimeoutError:
+                assert transcript.cursor == before, "a move without a frame"
+            else:
+                taken.append(((perf_counter() - begun) * 1e3, KEYS[key]))
+    return taken
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--moves", type=int, default=300)
+    args = parser.parse_args()
+    for replies, tokens in ((1, 20_000), (50, 400), (1, 400)):
+        taken = asyncio.run(measure(chat(replies, tokens), args.moves, seed=7))
+        times = sorted(time for time, _ in taken)
+        worst, how = max(taken)
+        print(
+            f"{replies:3} × {tokens:6} tokens, {len(taken)} moves: median {median(times):5.2f} ms, "
+            f"95 % within {times[int(len(times) * 0.95)]:5.2f} ms, worst {worst:5.2f} ms ({how})"
+        )
+
+
+if __name__ == "__main__":
+    main()
