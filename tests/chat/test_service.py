@@ -4,80 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic
 
 import msgspec
 import pytest
 
-from termchat.chat.changes import Change, LiveChanged, Notice, TuningChanged
+from termchat.chat.changes import LiveChanged, TuningChanged
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder, title_of
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KnobError, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.settings import load
-
-
-class Driven:
-    """A chat and everything it told."""
-
-    def __init__(self, chat: Chat) -> None:
-        self.chat = chat
-        self.told: list[Change] = []
-
-    def until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
-        """Pumps until something is true."""
-        end = monotonic() + limit
-        while not condition():
-            assert monotonic() < end, (self.chat.phase, self.told[-5:])
-            self.told += self.chat.pump(0.05)
-
-    def idle(self) -> None:
-        """Pumps until nothing is going on."""
-        self.until(
-            lambda: self.chat.phase in ("idle", "failed") and not (self.chat.phase == "idle" and self.chat.queue)
-        )
-
-    def say(self, text: str) -> Node:
-        """Sends, waits for the reply, and returns its node."""
-        self.chat.send(text)
-        self.idle()
-        return self.reply
-
-    @property
-    def reply(self) -> Node:
-        """The last piece of the last reply."""
-        return self.chat.conversation.reply()[-1].node
-
-    @property
-    def notices(self) -> list[str]:
-        """What a person was told."""
-        return [change.message for change in self.told if isinstance(change, Notice)]
-
-
-@pytest.fixture
-def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
-    made: list[Driven] = []
-
-    def new(tuning: Tuning, **more: object) -> Driven:
-        driven = Driven(Chat(LocalEngine(), tuning, **more))  # type: ignore[arg-type]
-        driven.chat.load(spec)
-        made.append(driven)
-        return driven
-
-    yield new
-    for driven in made:
-        driven.chat.close()
-
-
-Make = Callable[..., Driven]
+from tests.chat.driven import Driven, Make
 
 
 def test_turns_reuse_every_cell(make: Make) -> None:

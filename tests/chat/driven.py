@@ -1,0 +1,91 @@
+"""A chat that a test drives by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from termchat.chat.changes import Change, Notice
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Node
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from tests.tui.fake_engine import FakeEngine
+
+
+class Driven:
+    """A chat and everything it told."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.told: list[Change] = []
+
+    def until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
+        """Pumps until something is true."""
+        end = monotonic() + limit
+        while not condition():
+            assert monotonic() < end, (self.chat.phase, self.told[-5:])
+            self.told += self.chat.pump(0.05)
+
+    def idle(self) -> None:
+        """Pumps until nothing is going on."""
+        self.until(
+            lambda: self.chat.phase in ("idle", "failed") and not (self.chat.phase == "idle" and self.chat.queue)
+        )
+
+    def say(self, text: str) -> Node:
+        """Sends, waits for the reply, and returns its node."""
+        self.chat.send(text)
+        self.idle()
+        return self.reply
+
+    @property
+    def reply(self) -> Node:
+        """The last piece of the last reply."""
+        return self.chat.conversation.reply()[-1].node
+
+    @property
+    def notices(self) -> list[str]:
+        """What a person was told."""
+        return [change.message for change in self.told if isinstance(change, Notice)]
+
+    def streaming(self, tokens: int) -> Node:
+        """Pumps until the running reply has so many tokens."""
+        self.until(lambda: len(self.chat.conversation.reply() and self.reply.tokens) >= tokens)
+        return self.reply
+
+
+Make = Callable[..., Driven]
+"""Makes a chat on the real engine: the knobs, then what else `Chat` takes."""
+
+
+class Faked(Driven):
+    """A chat on an engine that says what it is told to; its model is loaded."""
+
+    def __init__(self, tuning: Tuning | None = None, **more: object) -> None:
+        self.engine = FakeEngine()
+        super().__init__(Chat(self.engine, tuning or Tuning(seed=7), **more))  # type: ignore[arg-type]
+        self.chat.load(ModelSpec("/tiny.gguf", "tiny"))
+        self.pump()
+
+    def pump(self) -> None:
+        """Takes in all that the engine has said, and what it says to that."""
+        for _ in range(8):
+            self.told += self.chat.pump()
+
+    def replied(self, text: str, *pieces: str, reason: str = "end") -> Node:
+        """A message and its whole reply."""
+        self.chat.send(text)
+        self.pump()
+        self.engine.say(*pieces)
+        self.engine.end(reason)
+        self.pump()
+        return self.reply
+
+    def writing(self, text: str, *pieces: str) -> Node:
+        """A message and the beginning of its reply."""
+        self.chat.send(text)
+        self.pump()
+        self.engine.say(*pieces)
+        self.pump()
+        return self.reply
