@@ -12,8 +12,6 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.session import Session
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
-    Adjust,
-    Cancel,
     Command,
     Event,
     FirstToken,
@@ -22,9 +20,11 @@ from termchat.engine.port import (
     Loaded,
     Message,
     ModelSpec,
+    Paused,
     Prefilling,
     Render,
     Rendered,
+    Steer,
 )
 
 
@@ -38,12 +38,10 @@ def prompt(session: Session, text: str) -> list[int]:
     return session.render(Render([Message("user", text)]))[0]
 
 
-def records(
-    session: Session, command: Generate, poll: Callable[[], Adjust | Cancel | None] = lambda: None
-) -> list[Record]:
+def records(session: Session, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
     """The whole record stream of one reply."""
     made = session.generate(command, poll, perf_counter())
-    return [record for record in made if not isinstance(record, (Prefilling, FirstToken))]
+    return [record for record in made if not isinstance(record, (Prefilling, FirstToken, Paused))]
 
 
 def tokens(stream: list[Record] | list[Event]) -> list[Token]:

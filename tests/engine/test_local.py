@@ -19,10 +19,14 @@ from termchat.engine.port import (
     Command,
     EngineError,
     Event,
+    Force,
     Inspect,
     Inspected,
     Load,
     ModelSpec,
+    Pause,
+    Resume,
+    Step,
     Tokenize,
 )
 from tests.engine.conftest import Driver, request
@@ -65,6 +69,7 @@ def killed(engine: LocalEngine) -> tuple[int, Failed]:
     ("commands", "expected"),
     [
         ([ADJUST, Cancel()], None),
+        ([Pause(), Resume(), Step("line"), Force([1])], None),
         ([Cancel(), Tokenize("a"), Tokenize("b")], 1),
         ([Tokenize("a"), GENERATE, ADJUST, GENERATE, Tokenize("b")], 1),
     ],

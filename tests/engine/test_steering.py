@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 from time import perf_counter
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Condition, Text, describe, parse
 from termchat.decoding.records import Finished, Prefill, Record, Settings, Start, Token
@@ -139,9 +143,9 @@ def test_questions_asked_while_it_waits_do_not_disturb_it(
 )
 def test_a_step_goes_to_the_end_of_its_unit(session: Session, unit: str, text: str) -> None:
     ids = prompt(session, text)
-    tuning = Tuning(max_tokens=100, temperature=0.6)
+    tuning = Tuning(max_tokens=72, temperature=0.6)
     free = tokens(records(session, request(ids, tuning)))
-    stream = steered(session, request(ids, tuning, paused=True), [Step(unit)] * 100)  # type: ignore[arg-type]
+    stream = steered(session, request(ids, tuning, paused=True), [Step(unit)] * 72)  # type: ignore[arg-type]
     assert numbers(stream) == numbers(free)
     found = [stop.token.step for stop in paused(stream)]
     expected, begun = [0], 0
@@ -151,7 +155,7 @@ def test_a_step_goes_to_the_end_of_its_unit(session: Session, unit: str, text: s
             expected.append(n)
             begun = n
     assert found == expected
-    assert len(found) > 3
+    assert len(found) > 2
 
 
 def test_steps_asked_for_while_one_is_under_way_follow_it(session: Session, story: list[int]) -> None:
@@ -322,22 +326,73 @@ def test_a_script_replays_a_reply_in_which_much_was_done(session: Session, story
     assert numbers(fork) == numbers(stream)[12:]
 
 
+KNOBS = st.builds(
+    Tuning,
+    temperature=st.sampled_from([0.0, 0.5, 0.8, 1.0, 1.6]),
+    top_k=st.sampled_from([5, 40, 200]),
+    top_p=st.sampled_from([0.3, 0.95, 1.0]),
+    min_p=st.sampled_from([0.0, 0.05, 0.3]),
+    repeat_penalty=st.sampled_from([1.0, 1.1, 1.5]),
+    repeat_last_n=st.sampled_from([8, 64]),
+)
+FORCED = st.lists(st.integers(300, 40_000), min_size=1, max_size=3)
+DEEDS = st.lists(
+    st.tuples(st.integers(0, 200), st.one_of(KNOBS, FORCED, st.just("pause"))),
+    max_size=8,
+    unique_by=lambda deed: deed[0],
+)
+
+
+@settings(max_examples=3, deadline=None)
+@given(knobs=KNOBS, deeds=DEEDS, seed=st.integers(0, 2**53 - 1), cut=st.integers(1, 200))
+def test_whatever_is_done_to_a_long_reply_its_script_and_its_forks_are_exact(
+    session: Session, knobs: Tuning, deeds: list[tuple[int, Tuning | list[int] | str]], seed: int, cut: int
+) -> None:
+    ids = session.model.tokenize("Once upon a time there was a long", special=False)
+    length = Tuning(max_tokens=210).conditions()
+    at: dict[int, list[Steer]] = {}
+    for step, deed in deeds:
+        if isinstance(deed, Tuning):
+            at[step] = [Adjust(deed.samplers(), length)]
+        else:
+            at[step] = [Pause()] if isinstance(deed, str) else [Force(deed)]
+    command = Generate(ids, knobs.samplers(), length, seed)
+    stream = steered(session, command, repeat(Resume()), at)
+    told = numbers(stream)
+    script = script_of(stream)
+    session.cache.rewind(0)
+    assert numbers(records(session, msgspec.structs.replace(command, script=script))) == told
+
+    cut = min(cut, len(told) - 1)
+    past = [entry.samplers for entry in script if entry.step < cut and entry.samplers is not None]
+    fork = Generate(
+        [*ids, *(t.id for t in tokens([e for e in stream if not isinstance(e, Paused)])[:cut])],
+        past[-1] if past else knobs.samplers(),
+        length,
+        seed,
+        done=cut,
+        script=tuple(entry for entry in script if entry.step >= cut),
+    )
+    forked = records(session, fork)
+    assert numbers(forked) == told[cut:]
+    prefill = next(record for record in forked if isinstance(record, Prefill))
+    assert sum(prefill.shapes) == 1
+
+
 def test_a_script_names_the_threads_and_they_are_given_back(session: Session, story: list[int]) -> None:
-    tuning = Tuning(max_tokens=12)
-    stream = records(session, request(story, tuning, script=(Scripted(0, threads=2), Scripted(5, threads=1))))
+    command = request(story, Tuning(max_tokens=3), script=(Scripted(0, threads=2), Scripted(1, threads=1)))
+    stream = records(session, command)
     start = stream[0]
     assert isinstance(start, Start)
     assert start.threads == 2
     changes = [(record.number, record.threads) for record in stream if isinstance(record, Settings)]
     assert changes == [(0, 2), (1, 1)]
-    assert [t.settings for t in tokens(stream)] == [0] * 5 + [1] * 7
+    assert [t.settings for t in tokens(stream)] == [0, 1, 1]
     assert session.cache.threads == 1
     session.cache.rewind(0)
-    again = records(session, request(story, tuning, script=(Scripted(0, threads=2), Scripted(5, threads=1))))
+    rebuilt = records(session, command)
     session.cache.rewind(0)
-    third = records(session, request(story, tuning, script=(Scripted(0, threads=2), Scripted(5, threads=1))))
-    assert numbers(again) == numbers(third)
-    assert session.cache.threads == 1
+    assert numbers(records(session, command)) == numbers(rebuilt)
 
 
 def test_a_paused_script_takes_its_forced_tokens_first(session: Session, story: list[int], whole: list[Token]) -> None:
@@ -404,7 +459,6 @@ def test_it_waits_after_a_text_across_token_borders(session: Session, story: lis
     border = len("".join(t.text for t in whole[:20]))
     pattern = text[border - 2 : border + 2]
     at = completing(whole, pattern)
-    assert 20 <= at[0] < 47 or at[0] < 20
     rule: Text = parse(f"/{pattern}/") if pattern.isalnum() else Text(pattern)  # type: ignore[assignment]
     command = Generate(story, TUNING.samplers(), (*TUNING.conditions(), rule), 7)
     stream = steered(session, command, [Resume()] * 48)
