@@ -1,0 +1,222 @@
+"""Rewinding on the real engine: what is drawn again is what was drawn, in this process and in the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from termchat.chat.opening import reopen_latest
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.service import Chat
+from termchat.conversation.session import Breakpoint, SessionInfo
+from termchat.conversation.store import Store
+from termchat.decoding import conditions
+from termchat.decoding.samplers import Tuning
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import ModelSpec
+from termchat.settings import load
+from tests.chat.driven import Driven, Make
+
+STORY = "Write a long story about a fox, a bear and the sea, in many chapters."
+TUNINGS = st.builds(
+    Tuning,
+    temperature=st.sampled_from([0.0, 0.5, 0.8, 1.3]),
+    top_k=st.sampled_from([0, 5, 40]),
+    top_p=st.sampled_from([1.0, 0.9]),
+    min_p=st.sampled_from([0.0, 0.05]),
+    repeat_penalty=st.sampled_from([1.0, 1.2]),
+    repeat_last_n=st.sampled_from([16, 64]),
+    seed=st.integers(0, 2**31),
+)
+
+
+@pytest.fixture(scope="module")
+def shared(model_path: Path) -> Iterator[Driven]:
+    """One engine for many replies."""
+    driven = Driven(Chat(LocalEngine(), Tuning()))
+    driven.chat.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1))
+    yield driven
+    driven.chat.close()
+
+
+@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(tuning=TUNINGS, share=st.floats(0, 1))
+def test_a_reply_that_is_cut_and_drawn_again_is_the_same(shared: Driven, tuning: Tuning, share: float) -> None:
+    chat = shared.chat
+    chat.new()
+    for name in tuning.__struct_fields__:
+        chat.adjust(name, getattr(tuning, name))
+    chat.adjust("max_tokens", 220)
+    reply = shared.say(STORY)
+    at = round(share * (len(reply.ids) - 1))
+    chat.fork(reply, at)
+    shared.idle()
+    again = shared.reply
+    assert [*reply.ids[:at], *again.ids] == list(reply.ids)
+    assert list(again.tokens.logprobs) == list(reply.tokens.logprobs[at:])
+    assert again.prefill is not None
+    assert again.prefill.reused >= again.prefill.tokens - 1
+    assert again.start is not None
+    assert again.start.exact
+
+
+def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    store = Store.open(path)
+    tuning = Tuning(max_tokens=60, seed=11)
+    driven = make(tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning)))
+    driven.say("Who are you?")
+    driven.chat.send(STORY)
+    driven.streaming(20)
+    driven.chat.adjust("temperature", 1.2)
+    driven.streaming(30)
+    driven.chat.stop()
+    driven.idle()
+    driven.chat.continue_reply()
+    driven.idle()
+    last = driven.reply
+    driven.chat.close()
+    store.close()
+
+    found = reopen_latest(Store.open(path), load({}, environ={}, file=tmp_path / "none.toml"))
+    assert found is not None
+    again = make(found.config.tuning, conversation=found.conversation, recorder=found.recorder, newest=found.newest)
+    again.idle()
+    reply = found.conversation.nodes[last.number]
+    assert list(reply.ids) == list(last.ids)
+    again.chat.fork(reply, 7)
+    again.idle()
+    assert list(again.reply.ids) == list(last.ids[7:])
+    assert list(again.reply.tokens.logprobs) == list(last.tokens.logprobs[7:])
+    assert again.reply.start is not None
+    assert again.reply.start.exact
+
+
+def test_pausing_and_stepping_change_nothing(make: Make) -> None:
+    tuning = Tuning(max_tokens=60, seed=3)
+    whole = make(tuning).say(STORY)
+    driven = make(tuning)
+    driven.chat.send(STORY)
+    driven.streaming(5)
+    driven.chat.pause()
+    driven.until(lambda: driven.chat.phase == "paused")
+    for unit in ("token", "token", "sentence"):
+        before = len(driven.reply.tokens)
+        pending = driven.chat.paused
+        assert pending is not None
+        assert driven.chat.live.shown == pending.token
+        driven.chat.step(unit)
+        driven.until(lambda: driven.chat.paused not in (None, pending) and driven.chat.phase == "paused")  # noqa: B023
+        assert driven.reply.ids[before] == pending.token.id
+        if unit == "sentence":
+            assert driven.reply.text().rstrip().endswith((".", "!", "?"))
+        else:
+            assert len(driven.reply.tokens) == before + 1
+    driven.chat.resume()
+    driven.idle()
+    assert list(driven.reply.ids) == list(whole.ids)
+
+
+def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -> None:
+    tuning = Tuning(max_tokens=40, seed=3)
+    driven = make(tuning)
+    driven.chat.send(STORY)
+    driven.streaming(5)
+    driven.chat.pause()
+    driven.until(lambda: driven.chat.phase == "paused")
+    reply = driven.reply
+    taken = len(reply.tokens)
+    drawn = driven.chat.paused.token.id if driven.chat.paused else -1
+    driven.chat.force_text(" purple")
+    driven.until(lambda: len(reply.tokens) > taken and driven.chat.phase == "paused")
+    assert "".join(reply.tokens.texts).endswith(" purple")
+    assert sum(reply.tokens.forced) == len(reply.tokens) - taken
+    driven.chat.fork(reply, taken)
+    driven.until(lambda: driven.reply is not reply)
+    driven.idle()
+    assert driven.reply.ids[0] == drawn
+    assert not any(driven.reply.tokens.forced)
+
+
+def test_a_fork_with_a_text_waits_behind_it_and_the_tree_keeps_both(make: Make) -> None:
+    driven = make(Tuning(max_tokens=30, seed=3))
+    reply = driven.say(STORY)
+    driven.chat.fork(reply, 4, text=" dragon", paused=True)
+    driven.until(lambda: driven.chat.phase == "paused")
+    fork = driven.reply
+    assert "".join(fork.tokens.texts) == " dragon"
+    driven.chat.resume()
+    driven.idle()
+    assert len(fork.ids) == 26
+    assert list(driven.chat.conversation.turns())[-1][1].startswith(reply.text(4) + " dragon")
+    driven.chat.select(reply.number)
+    assert list(driven.chat.conversation.turns())[-1][1] == reply.text()
+
+
+def test_a_breakpoint_stands_before_the_first_token_that_meets_it(make: Make) -> None:
+    driven = make(Tuning(max_tokens=60, seed=3))
+    free = driven.say(STORY)
+    limit = sorted(free.tokens.entropies)[-5]
+    first = next(at for at, entropy in enumerate(free.tokens.entropies) if entropy > limit)
+    driven.chat.set_breakpoints([Breakpoint(conditions.parse(f"entropy > {limit}"))])
+    driven.chat.fork(free, 0)
+    driven.until(lambda: driven.chat.phase == "paused")
+    assert len(driven.reply.tokens) == first
+    assert driven.chat.paused is not None
+    assert driven.chat.paused.why.startswith("entropy > ")
+    driven.chat.set_breakpoints([])
+    driven.chat.resume()
+    driven.idle()
+    assert list(driven.reply.ids) == list(free.ids)
+
+
+def test_questions_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s.db")
+    driven = make(Tuning(max_tokens=40, seed=9, repeat_penalty=1.1), recorder=StoreRecorder(store, SessionInfo()))
+    reply = driven.say(STORY)
+    questions = driven.chat.questions
+    at = 17
+    record = driven.chat.record(reply, at)
+    assert record is not None
+    questions.inspect(reply, at)
+    driven.until(lambda: questions.inspected)
+    assert questions.inspected is not None
+    seen = questions.inspected.inspected.token
+    assert seen.step == record.step == at
+    assert seen.candidates[0].noise == record.candidates[0].noise
+    assert seen.candidates[0].logit == pytest.approx(record.candidates[0].logit, abs=0.1)
+    questions.explain(reply, at, record.id)
+    driven.until(lambda: questions.explained)
+    assert questions.explained is not None
+    assert questions.explained.explained.explanation.logprob == pytest.approx(record.logprob, abs=0.1)
+    questions.score(reply)
+    driven.until(lambda: questions.scored)
+    assert questions.scored is not None
+    assert questions.scored.summary.kept == 1.0  # the rows it was drawn from are still at hand
+    driven.chat.adjust("temperature", 1.6)
+    driven.until(lambda: questions.scored and questions.scored.settings.temperature == 1.6)
+    first = questions.scored.summary.first
+    assert first is not None
+    driven.chat.fork(reply, 0)
+    driven.idle()
+    assert list(driven.reply.ids[:first]) == list(reply.ids[:first])
+    assert driven.reply.ids[first] == questions.scored.scored.ids[first]
+    questions.tokens_of(reply)
+    driven.until(lambda: questions.tokenized)
+    assert questions.tokenized is not None
+    assert b"".join(questions.tokenized.tokenized.pieces) == bytes(reply.tokens.data)
+    store.close()
+
+
+def test_a_changed_model_is_not_asked_about_anothers_reply(make: Make, spec: ModelSpec) -> None:
+    driven = make(Tuning(max_tokens=5))
+    reply = driven.say("Hello")
+    driven.chat.load(msgspec.structs.replace(spec, sha256="another"))
+    driven.idle()
+    driven.chat.questions.inspect(reply, 2)
+    assert driven.chat.questions.failed == "another model wrote this"
