@@ -16,6 +16,7 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.cores import default_threads
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.port import (
     EngineError,
@@ -29,6 +30,8 @@ from termchat.engine.port import (
     Paused,
     Prefilling,
     Render,
+    Score,
+    Scored,
     Tokenized,
 )
 
@@ -50,6 +53,7 @@ class Session:
             self.model.close()
             raise
         self.pace = Pace(threads)
+        self._scorer = Scorer(self.cache)
         self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
@@ -113,7 +117,11 @@ class Session:
     ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
-        return loop.generate(self.cache, self.pace, command, poll, arrived)
+        self._scorer.follow(command.ids, command.done)
+        for record in loop.generate(self.cache, self.pace, command, poll, arrived):
+            yield record
+            if isinstance(record, Token):
+                self._scorer.keep(record.id)
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         """What would be drawn after `command.ids`, and whether a fresh forward pass was needed.
@@ -147,6 +155,27 @@ class Session:
             logits, command.id, command.ids, command.samplers, command.seed, command.done, self.model.name
         )
         return Explained(explanation, recomputed)
+
+    def score(
+        self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
+    ) -> Scored:
+        """A reply drawn again with its own past; see `Scorer.score`. `alone`: no reply is running.
+
+        Raises:
+            EngineError: there is no such reply, no room, it was given up, or llama.cpp failed.
+        """
+        if alone:
+            self.cache.abort.clear()
+        try:
+            return self._scorer.score(command, progress, wanted)
+        except ContextFull:
+            raise EngineError(
+                "context",
+                "the context has no room for this reply beside the chat",
+                "load the model with a larger --context",
+            ) from None
+        except Aborted:
+            raise EngineError("busy", "given up for something else", "ask again: it goes on where it stopped") from None
 
     def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""

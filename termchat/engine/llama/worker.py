@@ -38,6 +38,7 @@ from termchat.engine.port import (
     Render,
     Rendered,
     Score,
+    Scoring,
     Steer,
     Tokenize,
     Unload,
@@ -182,6 +183,10 @@ class Worker:
             return Inspected(token, recomputed)
         if isinstance(command, Explain):
             return session.explain(command, alone=alone, wanted=wanted)
+        if isinstance(command, Score):
+            return session.score(
+                command, alone=alone, wanted=wanted, progress=lambda *parts: self._send(number, Scoring(*parts))
+            )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
     def _load(self, number: int, command: Load) -> Loaded:

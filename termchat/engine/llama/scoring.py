@@ -1,0 +1,205 @@
+"""A reply drawn again with its own past: what the dice would take at each of its tokens under other settings.
+
+The logits that a reply was drawn from are kept while it streams, as far as `STREAMED_BYTES` go: those are its own, to the
+bit. All others come from one pass in batches on the spare sequence. Where the main sequence holds the reply, each batch
+looks back at those very cells and gives its own up again: a batch of cells is all the room that takes. Rows that were
+computed are kept too, so that another turn of a knob only runs the chain again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding import dice
+from termchat.engine.llama.cache import EXACT_BATCH, MAIN, SPARE, Aborted, Cache
+from termchat.engine.llama.chain import Chain, top
+from termchat.engine.llama.native import LIB
+from termchat.engine.port import EngineError, Score, Scored
+
+Row = NDArray[np.float32]
+
+STREAMED_BYTES = 128 << 20
+"""The most that the rows of the newest reply take, kept in case it will be asked about."""
+ASKED_BYTES = 512 << 20
+"""The most that the rows of the last reply that was asked about take; those beyond are computed again each time."""
+
+
+class Rows:
+    """The logits before each token of a reply, from its first on, up to a number of `bytes`."""
+
+    def __init__(self, size: int, n_vocab: int) -> None:
+        self._limit = size // (4 * n_vocab)
+        self.ids: list[int] = []
+        self._first = 0
+        self._rows: list[Row] = []
+
+    def of(self, ids: list[int], first: int) -> list[Row]:
+        """Those that hold for the reply `ids[first:]` too: up to the first token that differs, and of that one."""
+        known = self.ids
+        same = next((i for i, (a, b) in enumerate(zip(ids, known, strict=False)) if a != b), min(len(ids), len(known)))
+        return self._rows[: same - first + 1] if first == self._first and same >= first else []
+
+    def begin(self, ids: list[int], first: int, rows: list[Row]) -> None:
+        """They are of the reply `ids[first:]` now, and these are there."""
+        self.ids, self._first, self._rows = ids, first, rows[: self._limit]
+
+    def add(self, rows: Row) -> None:
+        """The next ones, shape (n, n_vocab), copied as far as the limit goes."""
+        room = self._limit - len(self._rows)
+        if room > 0:
+            self._rows += list(rows[:room].copy())
+
+
+class Scorer:
+    """Answers `Score`."""
+
+    def __init__(self, cache: Cache, *, streamed_bytes: int = STREAMED_BYTES, asked_bytes: int = ASKED_BYTES) -> None:
+        self._cache = cache
+        self._n_vocab = cache.model.n_vocab
+        self._streamed, self._asked = Rows(streamed_bytes, self._n_vocab), Rows(asked_bytes, self._n_vocab)
+        self._follows = False
+
+    def follow(self, ids: list[int], done: int) -> None:
+        """A reply begins to stream: `ids`, of which the last `done` are its own so far."""
+        first = len(ids) - done
+        rows = self._streamed.of(ids, first)
+        self._follows = len(rows) >= done  # else the rows of its beginning are not at hand
+        self._streamed.begin(list(ids), first, rows[:done] if self._follows else [])
+
+    def keep(self, token: int) -> None:
+        """The reply that streams took this token from the logits at hand."""
+        if self._follows:
+            self._streamed.add(self._cache.logits()[None])
+            self._streamed.ids.append(token)
+
+    def score(self, command: Score, progress: Callable[[int, int], None], wanted: Callable[[], bool]) -> Scored:
+        """The reply's tokens drawn again. `progress` is told how many of how many have their logits.
+
+        Once something else is `wanted` it is given up between two batches; what was computed stays for the next time.
+
+        Raises:
+            Aborted: it was given up, or the abort flag was set.
+            ContextFull: the spare sequence does not fit.
+            EngineError: there is no such reply, the model cannot be asked, or llama.cpp failed.
+        """
+        ids, first = command.ids, len(command.ids) - command.count
+        if not 0 < first < len(ids) or not all(0 <= i < self._n_vocab for i in ids):
+            raise EngineError("prompt", "there is no such reply", "")
+        chain = Chain(command.samplers, self._n_vocab, ids[:first])
+        drawn: list[int] = []
+        probabilities: list[float] = []
+        own = self._streamed.of(ids, first)
+        kept = own + self._asked.of(ids, first)[len(own) :]
+        self._asked.begin(ids, first, kept)
+        try:
+            with closing(self._logits(ids, kept, command.count, progress, wanted)) as rows:
+                for token, row in zip(ids[first:], rows, strict=True):
+                    winner, probability = _draw(row, chain, command.seed, command.done + len(drawn), token)
+                    drawn.append(winner)
+                    probabilities.append(probability)
+                    chain.accept(token)
+        finally:
+            chain.close()
+        texts = [self._cache.model.name(i) for i in drawn]
+        return Scored(drawn, texts, probabilities, recomputed=len(own) < command.count)
+
+    def _logits(
+        self,
+        ids: list[int],
+        kept: list[Row],
+        count: int,
+        progress: Callable[[int, int], None],
+        wanted: Callable[[], bool],
+    ) -> Generator[Row, None, None]:
+        """The rows before each of the last `count` ids: those that are kept, then those of a pass."""
+        done = len(kept)
+        yield from kept[:count]
+        if done >= count:
+            return
+        with closing(_batches(self._cache, ids, len(ids) - count - 1 + done)) as batches:
+            for batch in batches:
+                self._asked.add(batch)
+                done += len(batch)
+                progress(done, count)
+                yield from batch
+                if done < count and wanted():
+                    raise Aborted
+
+
+def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int) -> tuple[int, float]:
+    """What the dice take, as `Observer.draw` does it, and the probability that the chain leaves for `token`."""
+    needs = chain.needs()
+    ids, final, _, _ = chain.apply(logits, None if needs is None else top(logits, needs), ())
+    scores = final.astype(np.float64)
+    scores -= scores.max()
+    winner = int(ids[(scores + dice.gumbel(seed, step, ids)).argmax()])
+    here = np.flatnonzero(ids == token)
+    if not len(here):
+        return winner, 0.0
+    weights = np.exp(scores)
+    return winner, float(weights[here[0]] / weights.sum())
+
+
+def _batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None]:
+    """The logits after `ids[row]` and each later id but the last, a batch at a time: views of shape (n, n_vocab).
+
+    Raises:
+        Aborted, ContextFull, EngineError: see `Scorer.score`.
+    """
+    if not cache.model.can_rewind:
+        raise EngineError("capability", "this model cannot be asked about past positions", "")
+    end, shared = len(ids) - 1, cache.common(ids)
+    at = min(shared, row)
+    batch = _Batch(min(cache.batch_size, EXACT_BATCH))
+    LIB.llama_memory_seq_cp(cache.memory, MAIN, SPARE, 0, at)
+    try:
+        while at < end:
+            until = min(at + batch.size, end if at >= row else row)
+            batch.fill(ids[at:until], at, every=at >= row)
+            cache.abort.watch(cache.pointer, True)
+            try:
+                cache.decode_aside(batch.pointer, at)
+                if at >= row:
+                    rows = LIB.llama_get_logits(cache.pointer)
+            finally:
+                cache.abort.watch(cache.pointer, False)
+            if at >= row:
+                yield np.ctypeslib.as_array(rows, (until - at, cache.model.n_vocab))
+            if until <= shared:  # the main sequence's own cells take the place of these
+                LIB.llama_memory_seq_rm(cache.memory, SPARE, at, -1)
+                LIB.llama_memory_seq_cp(cache.memory, MAIN, SPARE, at, until)
+            at = until
+    finally:
+        LIB.llama_memory_seq_rm(cache.memory, SPARE, -1, -1)
+        batch.close()
+
+
+class _Batch:
+    """A `llama_batch` of up to `size` tokens of the spare sequence."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.pointer: Any = LIB.llama_batch_init(size, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self.pointer.token, (size,))
+        self._positions = np.ctypeslib.as_array(self.pointer.pos, (size,))
+        self._wanted = np.ctypeslib.as_array(self.pointer.logits, (size,))
+        for i in range(size):
+            self.pointer.n_seq_id[i] = 1
+            self.pointer.seq_id[i][0] = SPARE
+
+    def fill(self, ids: list[int], at: int, *, every: bool) -> None:
+        """These ids from position `at` on, with the logits of every one or of the last."""
+        count = self.pointer.n_tokens = len(ids)
+        self._tokens[:count] = ids
+        self._positions[:count] = np.arange(at, at + count)
+        self._wanted[:count] = every
+        self._wanted[count - 1] = 1
+
+    def close(self) -> None:
+        """Frees it."""
+        LIB.llama_batch_free(self.pointer)
