@@ -12,9 +12,11 @@ from rich.cells import cell_len, split_graphemes
 
 from termchat.conversation.tree import Conversation
 from termchat.text import sanitize
+from termchat.tui.transcript.blocks import TextBlock
 from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.ink import MARGIN, Paint
+from termchat.tui.transcript.places import main_of
 from termchat.tui.transcript.tokens import TokenRef
 from tests.tui.transcripts import PROSE, THEMES, ask, chat_of, finished, in_pieces, reply, settings_record, start, token
 
@@ -94,14 +96,17 @@ def test_the_cursor_stands_on_the_text_of_its_token(pieces: list[str], width: in
         cursor.put(ref)
         wanted = re.sub(r"\s", "", sanitize(pieces[ref.index]))
         assert re.sub(r"\s", "", under(document, cursor)) == wanted
-        for y, begin, _ in cells(cursor):
-            assert cursor.pointer.at(y, begin) == ref
+        main = main_of(cursor.spots)
+        if main.own and not main.blank:
+            assert cursor.pointer.at(cursor.pointer.line(ref, main), main.begin) == ref
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(words, splits), min_size=1, max_size=40), widths)
-def test_every_cell_of_a_reply_is_some_token_s_and_no_cursor_leaves_the_lines(pieces: list[str], width: int) -> None:
-    document, cursor = shown(chat_from(pieces), width)
+@given(st.lists(st.one_of(words, splits), min_size=1, max_size=40), widths, st.booleans())
+def test_every_cell_of_a_reply_is_some_token_s_and_no_cursor_leaves_the_lines(
+    pieces: list[str], width: int, running: bool
+) -> None:
+    document, cursor = shown(chat_from(pieces), width, running=running)
     taken: set[tuple[int, int]] = set()
     last = first = (document.heights.top(1) + document.turns[1].heights.top(1), 0)
     for ref in walk(cursor):
@@ -115,9 +120,11 @@ def test_every_cell_of_a_reply_is_some_token_s_and_no_cursor_leaves_the_lines(pi
         for y, begin, end in cells(cursor):
             taken.update((y, cell) for cell in range(begin, end))
     for y in range(first[0], document.height):
-        line = document.line(y)
-        assert line is not None
-        cell = 0
+        found = document.find(y)
+        assert found is not None
+        if not isinstance(found[0], TextBlock):
+            break  # a word on how the reply ended
+        cell, line = 0, found[0].lines[found[1]]
         graphemes, size = split_graphemes(line.text.removesuffix("▌"))
         if size != cell_len(line.text.removesuffix("▌")):
             continue  # a joiner with nothing before it: no two ways to measure that agree
@@ -200,8 +207,22 @@ def test_up_and_down_keep_the_column_and_pass_what_is_no_token() -> None:
     cursor.put(TokenRef(2, 2))
     assert go("down", 6) == [" ", " ", " five", " eight", " ten eleven", " ten eleven"]
     assert go("up", 6) == [" eight", " five", " ", " ", " three", " three"]
-    assert go("line_start", 1) == ["one"]
-    assert go("line_end", 1) == [" "], "the line break ends the line"
+    assert go("line_start", 2) == ["one", "one"]
+    assert go("line_end", 2) == [" ", " "], "the line break ends the line"
+
+
+def test_up_and_down_go_by_words_not_by_the_spaces_that_hang_over_the_line_before_them() -> None:
+    pieces = [" aaaa", " bbbb", " cccc", " dddd", " eeee", " ffff"]
+    document, cursor = shown(chat_from(pieces), 13)  # two words a line; the space before the third ends the first line
+    assert [line.text for y in range(6, document.height) if (line := document.line(y))]
+    cursor.put(TokenRef(2, 2))
+    assert [spot.blank for spot in cursor.spots] == [True, False]
+    seen = []
+    for how in ("down", "up", "up", "right", "down", "line_end", "line_end", "line_start"):
+        cursor.move(how)  # type: ignore[arg-type]
+        assert cursor.ref is not None
+        seen.append(cursor.ref.index)
+    assert seen == [4, 2, 0, 1, 3, 3, 3, 2]
 
 
 def test_only_what_the_path_takes_is_reached() -> None:

@@ -59,13 +59,13 @@ class PlainBody:
         return blocks
 
     def open(self, *, done: bool) -> list[Block]:
-        """See `Body`. The line that a last line break begins is not shown once the text is done."""
+        """See `Body`. The line that a last line break begins is not shown once the text is done, unless it is the only one."""
         block = self._block
         if not done:
             return [block]
         block.ends_line = bool(block.runs) and block.runs[-1][0].endswith("\n")
         block.width = 0
-        return [block] if block.runs else []
+        return [block] if block.runs or not block.start else []
 
 
 class ReadingBody:

@@ -8,8 +8,8 @@ from typing import Literal
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.jumps import Test, is_changed, is_fork, is_surprise, is_uncertain, jump
-from termchat.tui.transcript.places import Spot
-from termchat.tui.transcript.pointer import Pointer
+from termchat.tui.transcript.places import Spot, main_of
+from termchat.tui.transcript.pointer import BEHIND, Pointer
 from termchat.tui.transcript.tokens import TokenRef, Track
 
 Move = Literal[
@@ -40,7 +40,7 @@ class Cursor:
         self.ref = ref
         self.find()
         if self.spots:
-            self.column = self.spots[0].begin
+            self.column = main_of(self.spots).begin
 
     def find(self) -> None:
         """Finds its token again after something was laid out anew."""
@@ -65,16 +65,13 @@ class Cursor:
     def newest(self, top: int, bottom: int) -> TokenRef | None:
         """The last token on these lines, with those after it that have no cells of their own; else the newest of the chat."""
         lines = range(bottom - 1, top - 1, -1)
-        ref = next((found for y in lines if (found := self.pointer.at(y, _BEHIND)) is not None), None)
+        ref = next((found for y in lines if (found := self.pointer.at(y, BEHIND)) is not None), None)
         if ref is None:
             return self.track.last()
         while (after := self.track.next(ref)) is not None and not self.pointer.spots(after)[0].own:
             ref = after
         return ref
 
-
-_BEHIND = 1_000_000
-"""A cell behind the end of every line."""
 
 _Way = Callable[[Cursor, TokenRef], TokenRef | None]
 

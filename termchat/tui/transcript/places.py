@@ -25,7 +25,8 @@ _MOST_KEPT = 8
 class Spot(NamedTuple):
     """Cells `begin` to `end` of a line of a block, the margin not counted; `line` counts the block's own lines.
 
-    Without `own` they show nothing of the token: its text would stand there if it had any that one can see.
+    Without `own` they show nothing of the token: its text would stand there if it had any that one can see. `blank`: there
+    are only spaces there.
     """
 
     block: TextBlock
@@ -33,6 +34,12 @@ class Spot(NamedTuple):
     begin: int
     end: int
     own: bool
+    blank: bool = False
+
+
+def main_of(spots: Sequence[Spot]) -> Spot:
+    """The spot of a token that one looks at: of a word that went to the next line, not the space before it."""
+    return next((spot for spot in spots if not spot.blank), spots[0])
 
 
 class BlockCells:
@@ -64,11 +71,9 @@ class BlockCells:
         lines, highest = self.read()
         found: list[Spot] = []
         for line in range(bisect_left(highest, number), len(lines)):
-            for other, begin, end, _ in _runs(lines[line]):
+            for other, begin, end, text in _runs(lines[line]):
                 if other == number and end > begin:
-                    if found and found[-1].line == line:
-                        begin = found.pop().begin
-                    found.append(Spot(self._block, line, begin, end, own=True))
+                    found.append(Spot(self._block, line, begin, end, own=True, blank=text.isspace()))
             if highest[line] > number:
                 break
         return found
@@ -91,13 +96,17 @@ class BlockCells:
         return Spot(self._block, line, end - size, end if size else end + 1, own=size > 0)
 
     def token_at(self, line: int, cell: int) -> int | None:
-        """The number of the token on a cell of a line, or the nearest one on the line; None where there is none."""
-        nearest = None
-        for number, begin, _, _ in _runs(self.read()[0][line]):
-            if nearest is not None and begin > cell:
-                break
-            nearest = number if number >= 0 else nearest
-        return nearest
+        """The number of the token on a cell of a line, or the nearest one on the line; None where there is none.
+
+        A token of which only the space or line break before its text is on the line does not count if others do.
+        """
+        lines = self.read()[0]
+        runs = [run for run in _runs(lines[line]) if run[0] >= 0]
+        goes_on = lines[line + 1].runs[0][1].heat if line + 1 < len(lines) and lines[line + 1].runs else -1
+        if len(runs) > 1 and runs[-1][0] == goes_on and runs[-1][3].isspace():
+            runs.pop()
+        at = bisect_right(runs, cell, key=lambda run: run[1]) - 1
+        return runs[max(at, 0)][0] if runs else None
 
     @property
     def height(self) -> int:

@@ -7,11 +7,11 @@ from itertools import chain
 
 from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.places import BlockCells, Spot
+from termchat.tui.transcript.places import BlockCells, Spot, main_of
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.transcript.turn import Turn
 
-_END = 1_000_000
+BEHIND = 1_000_000
 """A cell behind the end of every line."""
 
 
@@ -47,10 +47,9 @@ class Pointer:
         return _reached(self._document, turn, cells.token_at(line, cell)) if line < cells.height else None
 
     def beyond(self, ref: TokenRef, cell: int, *, down: bool) -> TokenRef | None:
-        """Another token, nearest to a cell, on the next line with tokens below that where this one begins, or above that where
-        it ends."""
+        """Another token, nearest to a cell, on the next line with tokens below or above."""
         index = self._document.track.stretch(ref.node).turn
-        spot = self.spots(ref)[0 if down else -1]
+        spot = main_of(self.spots(ref))
         step = 1 if down else -1
         turn = self._document.turns[index]
         begin = turn.blocks.index(spot.block)
@@ -66,10 +65,10 @@ class Pointer:
         return None
 
     def edge(self, ref: TokenRef, *, end: bool) -> TokenRef:
-        """The first token of the line where a token begins, or the last one of the line where it ends."""
-        spot = self.spots(ref)[-1 if end else 0]
+        """The first or last token of its line."""
+        spot = main_of(self.spots(ref))
         turn = self._document.turns[self._document.track.stretch(ref.node).turn]
-        return _reached(self._document, turn, turn.cells(spot.block).token_at(spot.line, _END if end else -1)) or ref
+        return _reached(self._document, turn, turn.cells(spot.block).token_at(spot.line, BEHIND if end else 0)) or ref
 
     def _turns(self, first: int, step: int) -> Iterator[tuple[Turn, BlockCells, range]]:
         for index in range(first, len(self._document.turns) if step > 0 else -1, step):

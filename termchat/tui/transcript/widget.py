@@ -148,7 +148,7 @@ class Transcript(DocumentView):
         """Takes the cursor away, and goes back to the reading look if that was left for it."""
         if self._cursor.ref is None:
             return
-        self._touch(self._cursor.rows())
+        touch(self, self.size.region)
         self._cursor.put(None)
         self.post_message(self.CursorMoved(None))
         if self._reading_before and self.look != "reading":
@@ -164,7 +164,8 @@ class Transcript(DocumentView):
 
     def move_cursor(self, how: Move) -> None:
         """Moves the cursor; where there is nothing that way it stays. Raises KeyError for a way there is not."""
-        self._move(lambda: self._cursor.move(how))
+        if self._cursor.ref is not None:
+            self._move(lambda: self._cursor.move(how))
 
     def on_click(self, event: events.Click) -> None:
         """A click on a token puts the cursor there."""
@@ -206,8 +207,13 @@ class Transcript(DocumentView):
         nearest = self._document.track.nearest(ref)
         if nearest is None:
             self.close_cursor()
+        elif nearest == ref:
+            self._cursor.find()
+            self._show_cursor(None)
         else:
-            self._move_cursor_to(nearest)
+            self._cursor.put(nearest)
+            self._show_cursor(None)
+            self.post_message(self.CursorMoved(nearest))
 
     # --- what a reader does ------------------------------------------------------------------------------------------
 
