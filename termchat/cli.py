@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -16,10 +17,11 @@ from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.options import OPTIONS
 
 _NOT_FOR_RUN = ("theme",)
+_ON_RECORD = (*_NOT_FOR_RUN, "system", "fast_prefill")
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-def _flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _flags(*, without: tuple[str, ...] = (), knobs: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +35,7 @@ def _flags(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], C
             else:
                 metavar = "|".join(option.choices) if option.choices else option.kind.upper()
                 made.append(click.option(flag, name, metavar=metavar, help=option.help))
-        for name, knob in KNOBS.items():
+        for name, knob in KNOBS.items() if knobs else ():
             flag = "--" + name.replace("_", "-")
             shown = f"{knob.help}  [{knob.show(knob.default)}]"
             if knob.kind == "texts":
@@ -133,3 +135,18 @@ def run(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **flag
     from termchat.chat.once import answer
 
     sys.exit(answer(config, well_formed(prompt), raw=raw, as_json=as_json, candidates=candidates))
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_flags(without=_ON_RECORD, knobs=False)
+def replay(*, file: Path, **flags: Any) -> None:
+    """Make every reply in FILE again and say whether each token is the same.
+
+    FILE is a chat saved as .jsonl, or the output of termchat run --json. Model, threads and all that is on record are as they
+    were then, but for what flags say. Exit codes: 0 identical, 1 different or failed, 2 usage.
+    """
+    config = _config(flags)
+    from termchat.chat.replay import replay as make_again
+
+    sys.exit(make_again(config, file, click.echo, lambda line: click.echo(line, err=True)))

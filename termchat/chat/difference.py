@@ -1,0 +1,167 @@
+"""Where a reply that was made again parts from its record: both distributions, how near it was, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from termchat.decoding.records import Candidate, Start, Token
+from termchat.text import cells, show_piece
+
+SHOWN = 8
+"""Candidates in the table."""
+
+FAR = 0.2
+"""Total variation beyond which it is not the way of computing: between exact and other ways at most 0.13 was measured."""
+
+_CAUSES: tuple[tuple[str, Callable[[Start], object]], ...] = (
+    ("model file (sha256 of header and size)", lambda start: start.model.sha256[:16]),
+    ("llama-cpp-python", lambda start: start.llama_cpp),
+    ("version of the dice", lambda start: start.dice),
+    ("threads", lambda start: start.threads),
+    ("threads of the prompt", lambda start: start.threads_batch),
+    ("micro-batch", lambda start: start.ubatch),
+    ("KV type", lambda start: start.kv_type),
+)
+"""What the numbers depend on and the records tell, the likeliest to matter first."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first token of node `node` that is another one, or that was drawn with other numbers.
+
+    `now` is None where the reply ended before it, as `ended` says. `parted` is the step from which the numbers were other,
+    with the same token still. `known_shapes`: the batches in which the prompt was decoded are on record, and were used.
+    """
+
+    node: int
+    recorded: Token
+    now: Token | None
+    parted: int | None
+    before: Start
+    after: Start
+    known_shapes: bool
+    ended: str = ""
+
+    @property
+    def same_token(self) -> bool:
+        """Whether only the numbers are other."""
+        return self.now is not None and self.now.id == self.recorded.id
+
+    def lines(self) -> Iterator[str]:
+        """The report, free of control characters."""
+        recorded, now = self.recorded, self.now
+        where = f"different at node {self.node}, step {recorded.step}: recorded {_name(recorded)}"
+        if now is None:
+            yield f"{where}, now the reply has ended ({show_piece(self.ended)})"
+        elif self.same_token:
+            yield f"{where}, the same now, but with other numbers; no token of the reply is another one"
+        else:
+            yield f"{where}, now {_name(now)}"
+        if self.parted is not None and self.parted != recorded.step:
+            yield f"  the numbers were other from step {self.parted} on"
+        if now is not None:
+            yield ""
+            yield from _table(recorded, now)
+            yield ""
+            if not self.same_token:
+                yield from _tie(recorded, now)
+        yield from (f"  likely cause: {cause}" for cause in self.causes())
+
+    def causes(self) -> list[str]:
+        """What may have made the difference, in words; at least one."""
+        pairs = ((name, read(self.before), read(self.after)) for name, read in _CAUSES)
+        found = [f"{name}: {show_piece(f'{was} then, {now} now')}" for name, was, now in pairs if was != now]
+        if not self.before.exact:
+            found.append("the record was not made exactly (fast prefill, layers on a GPU, or rebuilt cells)")
+        if not self.known_shapes:
+            found.append("batch shape: in which batches the prompt was decoded is not known")
+        if self.now is None:
+            return found or ["the token that ends a reply is another one"]
+        if self.parted is None and not found:
+            return [
+                "the transcript was changed: the numbers are the same, and with these the dice take the token of now"
+            ]
+        distance = total_variation(self.recorded, self.now)
+        if found and distance <= FAR:
+            return found
+        if distance > FAR:
+            return [
+                *found,
+                f"other weights: the model's own distributions are far apart ({distance:.3f} in total variation)",
+            ]
+        return [
+            "nothing on record is other: another machine or build of llama.cpp, or other weights behind the same header "
+            f"(the model's own distributions are {distance:.2g} apart in total variation)"
+        ]
+
+
+def total_variation(one: Token, other: Token) -> float:
+    """How far the model's own distributions are apart, 0 to 1, as far as the candidates on record tell."""
+    before, now = ({c.id: math.exp(c.logprob) for c in token.candidates} for token in (one, other))
+    return sum(abs(before.get(i, 0.0) - now.get(i, 0.0)) for i in before.keys() | now.keys()) / 2
+
+
+def lead(token: Token, winner: int, other: int) -> float | None:
+    """By how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, as the dice compare
+    them; under greedy in the model's logits. None where a candidate was cut, or is not on record."""
+    found = {candidate.id: candidate for candidate in token.candidates}
+    first, second = found.get(winner), found.get(other)
+    if first is None or second is None:
+        return None
+    if is_greedy(token):
+        return first.logit - second.logit
+    if first.probability <= 0 or second.probability <= 0:
+        return None
+    return math.log(first.probability) + first.noise - math.log(second.probability) - second.noise
+
+
+def is_greedy(token: Token) -> bool:
+    """Whether the step was taken without dice."""
+    return any(stage.name == "temperature" and stage.survivors == 1 for stage in token.stages)
+
+
+def _tie(recorded: Token, now: Token) -> Iterator[str]:
+    measure = "in logits" if is_greedy(recorded) else "in logit/temperature + noise"
+    for when, token, winner, other in (("recorded", recorded, recorded, now), ("now", now, now, recorded)):
+        ahead = lead(token, winner.id, other.id)
+        if ahead is not None:
+            side = "ahead of" if ahead >= 0 else "behind"
+            yield f"  {when}: {_name(winner)} {abs(ahead):.6g} {side} {_name(other)} {measure}"
+        else:
+            cut = next((c.removed_by for c in token.candidates if c.id == other.id), None)
+            yield f"  {when}: {_name(other)} " + (f"was cut by {show_piece(cut)}" if cut else "was no candidate")
+
+
+def _table(recorded: Token, now: Token) -> Iterator[str]:
+    """The likeliest candidates of both, and the two tokens."""
+    columns = [{c.id: c for c in token.candidates} for token in (recorded, now)]
+    merged = columns[1] | columns[0]
+    chosen = [token.id for token in (recorded, now)]
+    likely = {i: max(c[i].probability for c in columns if i in c) for i in merged}
+    by_probability = [i for i in sorted(likely, key=lambda i: -likely[i]) if likely[i] > 0]
+    rows = list(dict.fromkeys([*by_probability[:SHOWN], *chosen]))
+    names = {i: _piece(merged[i]) if i in merged else str(i) for i in rows}
+    width = max(5, *(cells(name) for name in names.values()))
+    yield f"  {'token':<{width}}   recorded    noise        now    noise"
+    for i in rows:
+        marks = " ".join(mark for mark, one in zip(("< recorded", "> now"), chosen, strict=True) if one == i)
+        padding = " " * (width - cells(names[i]))
+        yield f"  {names[i]}{padding} {_cell(columns[0].get(i))} {_cell(columns[1].get(i))}  {marks}".rstrip()
+
+
+def _cell(candidate: Candidate | None) -> str:
+    if candidate is None:
+        return f"{'-':>10} {'-':>8}"
+    probability = f"{candidate.probability:.6f}" if candidate.probability > 0 else "cut"
+    return f"{probability:>10} {candidate.noise:>8.4f}"
+
+
+def _piece(candidate: Candidate) -> str:
+    return f"{show_piece(candidate.text)} ({candidate.id})"
+
+
+def _name(token: Token) -> str:
+    text = next((c.text for c in token.candidates if c.id == token.id), token.text)
+    return f"{show_piece(text)} ({token.id})"

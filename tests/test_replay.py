@@ -1,0 +1,424 @@
+"""`termchat replay`: what was said is said again, bit for bit, and where not, it says where and why."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from termchat.chat.difference import Difference, lead, total_variation
+from termchat.chat.opening import reopen_latest
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.replay import replay
+from termchat.chat.service import Chat
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
+from termchat.decoding.conditions import Length
+from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Start, Token, to_json
+from termchat.decoding.samplers import SamplerSettings, Tuning
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
+from termchat.settings import load
+from tests.chat.driven import Driven
+from tests.made_records import start, token
+
+TERMCHAT = [sys.executable, "-m", "termchat"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def termchat(home: Path, *args: str | Path) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TERMCHAT_")}
+    environment = kept | {f"XDG_{kind}_HOME": str(home / kind) for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
+    return subprocess.run(
+        [*TERMCHAT, *map(str, args)], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def said(done: subprocess.CompletedProcess[str], code: int) -> str:
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--context", "2048", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def stream(home: Path) -> Path:
+    """What `run --json` says about a reply of 210 tokens."""
+    args = ("Tell me a long story about a fox and a bear.", *RUN, "--max-tokens", "210", "--json")
+    path = home / "run.jsonl"
+    path.write_text(said(termchat(home, "run", *args), 0))
+    return path
+
+
+@pytest.fixture(scope="module")
+def short(stream: Path) -> Path:
+    """Its first 50 tokens, as if the run had been killed there."""
+    path = stream.with_name("short.jsonl")
+    path.write_text("".join(stream.read_text().splitlines(keepends=True)[:53]))
+    return path
+
+
+def altered(path: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return target
+
+
+# --- the same --------------------------------------------------------------------------------------------------------
+
+
+def test_the_output_of_a_run_is_made_again_by_another_process(home: Path, stream: Path) -> None:
+    tokens = stream.read_text().count('"record":"token"')
+    assert tokens >= 200
+    assert said(termchat(home, "replay", stream), 0) == f"identical, {tokens} tokens\n"
+
+
+def test_a_fast_prefill_is_made_again_as_it_was(home: Path, tmp_path: Path) -> None:
+    args = ("word and other words " * 20, *RUN, "--max-tokens", "8", "--json", "--fast-prefill")
+    (tmp_path / "fast.jsonl").write_text(said(termchat(home, "run", *args), 0))
+    assert max(json.loads((tmp_path / "fast.jsonl").read_text().splitlines()[2])["shapes"]) > 63
+    assert said(termchat(home, "replay", tmp_path / "fast.jsonl"), 0) == "identical, 8 tokens\n"
+
+
+@pytest.fixture(scope="module")
+def engine(model_path: Path) -> Iterator[LocalEngine]:
+    """The model on one thread, to make replies with."""
+    made = LocalEngine()
+    spec = ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=_sha256(model_path))
+    answers(made, Load(spec))
+    yield made
+    made.close()
+
+
+def answers(engine: LocalEngine, command: Command) -> list[Event]:
+    number = engine.send(command)
+    found: list[Event] = []
+    while not found or not isinstance(found[-1], (Loaded, Finished, Failed)):
+        found += [event for answered, event in engine.receive(None) if answered == number]
+    assert not isinstance(found[-1], Failed), found[-1]
+    return found
+
+
+samplers = st.builds(
+    SamplerSettings,
+    temperature=st.sampled_from([0.0, 0.5, 1.0, 1.8]) | st.floats(0.1, 3.0),
+    top_k=st.integers(0, 100),
+    top_p=st.floats(0.3, 1.0),
+    min_p=st.floats(0.0, 0.3),
+    repeat_penalty=st.floats(1.0, 1.6),
+    frequency_penalty=st.floats(0.0, 0.5),
+    repeat_last_n=st.integers(0, 300),
+)
+
+
+@hypothesis_settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_settings_turned_at_any_steps_of_a_long_reply(
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    steps = sorted(data.draw(st.lists(st.integers(0, 199), max_size=4)))
+    one_change = st.builds(Scripted, samplers=samplers) | st.builds(Scripted, id=st.integers(300, 40_000))
+    script = [msgspec.structs.replace(data.draw(one_change | st.just(Scripted(0))), step=step) for step in steps]
+    request = Generate(
+        ids=data.draw(st.lists(st.integers(300, 40_000), min_size=1, max_size=150)),
+        samplers=data.draw(samplers),
+        conditions=(Length(210),),
+        seed=data.draw(st.integers(0, 2**53 - 1)),
+        script=tuple(script),
+    )
+    records = [event for event in answers(engine, request) if type(event) in RECORD_NAMES]
+    tokens = sum(isinstance(record, Token) for record in records)
+    path = tmp_path / "any.jsonl"
+    path.write_text("".join(to_json(record) + "\n" for record in records))  # type: ignore[arg-type]
+    told: list[str] = []
+    assert replay(load({}, {}, tmp_path / "no.toml"), path, told.append, told.append) == 0, told
+    assert told == [f"identical, {tokens} token{'s' if tokens > 1 else ''}"]
+
+
+@pytest.fixture
+def chat(tmp_path: Path, model_path: Path) -> Iterator[Callable[[], Driven]]:
+    """Opens the chat of a store, the one that is there or a new one, each time on a new engine."""
+    store = Store.open(tmp_path / "chats.db")
+    opened: list[Chat] = []
+
+    def again() -> Driven:
+        for old in opened:
+            old.close()
+        tuning = Tuning(max_tokens=50, seed=3, temperature=1.0)
+        found = reopen_latest(store, load({}, {}, tmp_path / "no.toml"))
+        conversation = found.conversation if found else Conversation("You tell stories.")
+        recorder = found.recorder if found else StoreRecorder(store, SessionInfo())
+        made = Chat(LocalEngine(), tuning, conversation=conversation, recorder=recorder)
+        made.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=_sha256(model_path)))
+        opened.append(made)
+        return Driven(made)
+
+    yield again
+    for made in opened:
+        made.close()
+    store.close()
+
+
+def _sha256(path: Path) -> str:
+    from termchat.models.header import read_header
+
+    return read_header(path).identity()
+
+
+def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
+    home: Path, tmp_path: Path, chat: Callable[[], Driven]
+) -> None:
+    driven = chat()
+    service = driven.chat
+    service.send("A story about a fox, please.")
+    first = driven.streaming(20)
+    service.adjust("temperature", 0.4)
+    service.adjust("top_k", 12)
+    driven.streaming(40)
+    service.pause()
+    driven.until(lambda: service.phase == "paused")
+    service.adjust("temperature", 1.3)
+    service.force_text(" Suddenly")
+    service.step("token")
+    driven.until(lambda: service.phase == "paused" and 1 in first.tokens.forced)
+    service.resume()
+    driven.idle()
+    driven.say("And the bear?")
+    service.fork(first, 30, ids=[first.ids[31]])
+    driven.idle()
+    service.regenerate()
+    driven.idle()
+    driven = chat()  # another process: all cells are made anew
+    driven.idle()
+    assert driven.reply.finished is not None
+    assert driven.reply.finished.reason == "length"
+    driven.chat.continue_reply()
+    driven.idle()
+    driven.chat.fork(driven.chat.conversation.nodes[first.number], 45)
+    driven.idle()
+    driven.say("Thank you.")
+    recorder = driven.chat.recorder
+    assert isinstance(recorder, StoreRecorder)
+    saved = recorder.save(tmp_path / "chat.jsonl", driven.chat.conversation)
+
+    nodes = [node for node in driven.chat.conversation.nodes.values() if node.role == "assistant"]
+    assert len(nodes) == 7
+    assert len(first.settings) >= 4
+    assert len(set(first.tokens.settings)) >= 3
+    tokens = sum(len(node.tokens) for node in nodes)
+    assert tokens > 200
+    *each, last = said(termchat(home, "replay", saved), 0).splitlines()
+    assert each == [f"node {node.number}: identical, {len(node.tokens)} tokens" for node in nodes]
+    assert last == f"identical, {tokens} tokens"
+
+
+# --- not the same ----------------------------------------------------------------------------------------------------
+
+
+def test_an_altered_id_is_named_with_its_step(home: Path, short: Path, tmp_path: Path) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def alter(line: dict[str, Any]) -> None:
+        if line.get("step") == 37:
+            other = next(c["id"] for c in line["candidates"] if c["id"] != line["id"] and c["probability"] > 0)
+            taken.append((line["id"], other))
+            line["id"] = other
+
+    report = said(termchat(home, "replay", altered(short, tmp_path / "altered.jsonl", alter)), 1)
+    ((before, after),) = taken
+    first = report.splitlines()[0]
+    assert first.startswith("different at node 2, step 37: recorded ")
+    assert f"({after}), now " in first
+    assert first.endswith(f"({before})")
+    assert "likely cause: the transcript was changed" in report
+    assert "in logit/temperature + noise" in report
+
+
+def test_a_changed_model_file_behind_the_same_header_is_found_out(
+    home: Path, stream: Path, tmp_path: Path, model_path: Path
+) -> None:
+    data = bytearray(model_path.read_bytes())
+    for at in range(len(data) // 2, len(data), 200_003):
+        data[at] ^= 0x11
+    changed = tmp_path / "changed.gguf"
+    changed.write_bytes(data)
+    assert _sha256(changed) == _sha256(model_path)
+    report = said(termchat(home, "replay", stream, "--model", changed), 1)
+    assert report.startswith("different at node 2, step ")
+    assert "now" in report.splitlines()[0]
+    assert "other weights" in report
+    assert report.count("recorded    noise        now    noise") == 1
+
+
+def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
+    home: Path, short: Path, tmp_path: Path, model_path: Path
+) -> None:
+    longer = tmp_path / "longer.gguf"
+    longer.write_bytes(model_path.read_bytes() + b"\0" * 64)
+    first, last = said(termchat(home, "replay", short, "--model", longer), 0).splitlines()
+    assert first == f"the model file is another one: {_sha256(longer)[:16]} now, {_sha256(model_path)[:16]} recorded"
+    assert last == "identical, 50 tokens"
+
+
+def test_another_kv_type_is_named_as_the_cause(home: Path, short: Path) -> None:
+    report = said(termchat(home, "replay", short, "--kv-type", "q8_0"), 1)
+    assert "likely cause: KV type: f16 then, q8_0 now" in report
+
+
+def test_other_numbers_for_the_same_tokens_are_a_difference(home: Path, short: Path, tmp_path: Path) -> None:
+    def alter(line: dict[str, Any]) -> None:
+        if line.get("step") == 30:
+            line["probability"] = math.nextafter(line["probability"], 1.0)
+
+    report = said(termchat(home, "replay", altered(short, tmp_path / "altered.jsonl", alter)), 1)
+    assert report.startswith("different at node 2, step 30: recorded ")
+    assert "the same now, but with other numbers; no token of the reply is another one" in report
+
+
+# --- what cannot be done ---------------------------------------------------------------------------------------------
+
+
+def test_foreign_text_of_a_transcript_steers_no_terminal(home: Path, short: Path, tmp_path: Path) -> None:
+    def alter(line: dict[str, Any]) -> None:
+        if line["record"] == "start":
+            line["model"]["name"], line["model"]["sha256"] = "\x1b]0;evil\x07", "\x1b[2J" * 9
+        if line["record"] == "token":
+            for candidate in line["candidates"]:
+                candidate["text"] = "\x1b[31m\u202e"
+
+    path = altered(short, tmp_path / "hostile.jsonl", alter)
+    unnamed = termchat(home, "replay", path)
+    assert unnamed.returncode == 1
+    assert "is not in the catalogue" in unnamed.stderr
+    assert "--model" in unnamed.stderr
+    named = termchat(home, "replay", path, "--model", "smollm2", "--kv-type", "q8_0")
+    assert named.returncode == 1
+    assert "␛[31m" in named.stdout
+    for text in (unnamed.stderr, named.stdout):
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (["nowhere.jsonl"], 2, "does not exist"),
+        ([__file__, "--threads", "many"], 2, "threads must be a whole number"),
+        ([__file__, "--temperature", "1"], 2, "No such option"),
+        ([__file__], 1, "test_replay.py, line 1: it is not one JSON object"),
+    ],
+)
+def test_mistakes_say_what_and_what_to_do(home: Path, args: list[str], code: int, told: str) -> None:
+    done = termchat(home, "replay", *args)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_transcript_without_a_reply_says_so(home: Path, stream: Path, tmp_path: Path) -> None:
+    (tmp_path / "short.jsonl").write_text("".join(stream.read_text().splitlines(keepends=True)[:3]))
+    done = termchat(home, "replay", tmp_path / "short.jsonl")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no reply with a token" in done.stderr
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def made(logits: list[float], noise: list[float], chosen: int) -> Token:
+    """A step at temperature 0.5, its numbers from float64."""
+    raw = np.array(logits)
+    logprobs = raw - np.logaddexp.reduce(raw)
+    drawn = np.exp(raw / 0.5 - np.logaddexp.reduce(raw / 0.5))
+    template = token(3, b"a", "a").candidates[0]
+    candidates = [
+        msgspec.structs.replace(
+            template, id=i, text=f" c{i}", logit=logits[i], logprob=float(logprobs[i]), probability=float(drawn[i]),
+            noise=noise[i],
+        )
+        for i in range(len(logits))
+    ]  # fmt: skip
+    return msgspec.structs.replace(token(3, b"a", "a", token_id=chosen), candidates=candidates)
+
+
+def test_the_lead_is_that_of_the_scores_that_the_dice_compare() -> None:
+    logits, noise = [3.0, 2.5, -1.0], [0.25, 1.0, 2.0]
+    one = made(logits, noise, 0)
+    for i in range(3):
+        for j in range(3):
+            expected = (logits[i] / 0.5 + noise[i]) - (logits[j] / 0.5 + noise[j])
+            assert lead(one, i, j) == pytest.approx(expected, abs=1e-12)
+    assert lead(one, 0, 7) is None
+    other = made([2.0, 2.5, -1.0], noise, 1)
+    before, now = (np.exp([c.logprob for c in step.candidates]) for step in (one, other))
+    assert total_variation(one, other) == pytest.approx(np.abs(before - now).sum() / 2, abs=1e-12)
+    assert total_variation(one, one) == 0
+
+
+def difference(before: Start, after: Start, now: Token | None = None, **changes: Any) -> Difference:
+    recorded = made([3.0, 2.5, -1.0], [0.25, 1.0, 2.0], 0)
+    plain = Difference(2, recorded, now or made([3.0, 2.6, -1.0], [0.25, 1.0, 2.0], 1), 3, before, after, True)
+    return msgspec.structs.replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"threads": 4}, "threads: 2 then, 4 now"),
+        ({"ubatch": 512}, "micro-batch: 63 then, 512 now"),
+        ({"llama_cpp": "0.3.99"}, "llama-cpp-python: 0.3.36 then, 0.3.99 now"),
+        ({"dice": 2}, "version of the dice: 1 then, 2 now"),
+        ({"kv_type": "\x1b"}, "KV type: f16 then, ␛ now"),
+    ],
+)
+def test_what_is_other_on_record_is_the_likely_cause(changes: dict[str, Any], cause: str) -> None:
+    found = difference(start([1]), msgspec.structs.replace(start([1]), **changes))
+    assert found.causes() == [cause]
+    assert list(found.lines())[-1] == f"  likely cause: {cause}"
+
+
+def test_causes_that_are_not_on_record_are_told_from_the_numbers() -> None:
+    same = start([1])
+    (near,) = difference(same, same).causes()
+    assert "nothing on record is other" in near
+    (far,) = difference(same, same, made([-9.0, 2.6, 5.0], [0.25, 1.0, 2.0], 2)).causes()
+    assert far.startswith("other weights")
+    (shapes,) = difference(same, same, known_shapes=False).causes()
+    assert shapes.startswith("batch shape")
+    loose = msgspec.structs.replace(same, exact=False)
+    assert difference(loose, same).causes()[0].startswith("the record was not made exactly")
+
+
+def test_the_report_shows_both_distributions_and_how_near_it_was() -> None:
+    lines = list(difference(start([1]), start([1])).lines())
+    assert lines[0] == "different at node 2, step 3: recorded ·c0 (0), now ·c1 (1)"
+    assert "  token     recorded    noise        now    noise" in lines
+    assert any(line.startswith("  ·c0 (0)") and line.endswith("< recorded") for line in lines)
+    assert any(line.startswith("  ·c1 (1)") and line.endswith("> now") for line in lines)
+    assert "  recorded: ·c0 (0) 0.25 ahead of ·c1 (1) in logit/temperature + noise" in lines
+    assert "  now: ·c1 (1) 0.05 behind ·c0 (0) in logit/temperature + noise" in lines
+    ended = msgspec.structs.replace(difference(start([1]), start([1])), now=None, parted=None, ended="end <|im_end|>")
+    assert next(ended.lines()) == (
+        "different at node 2, step 3: recorded ·c0 (0), now the reply has ended (end <|im_end|>)"
+    )
