@@ -99,6 +99,8 @@ def test_a_fast_prefill_is_made_again_as_it_was(home: Path, tmp_path: Path) -> N
     (tmp_path / "fast.jsonl").write_text(said(termchat(home, "run", *args), 0))
     assert max(json.loads((tmp_path / "fast.jsonl").read_text().splitlines()[2])["shapes"]) > 63
     assert said(termchat(home, "replay", tmp_path / "fast.jsonl"), 0) == "identical, 8 tokens\n"
+    report = said(termchat(home, "replay", tmp_path / "fast.jsonl", "--prefill-batch", "32"), 1)
+    assert "likely cause: micro-batch: 512 then, 32 now" in report
 
 
 @pytest.fixture(scope="module")
@@ -334,6 +336,20 @@ def test_mistakes_say_what_and_what_to_do(home: Path, args: list[str], code: int
     assert (done.returncode, done.stdout) == (code, "")
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("changes", [{"threads": 10**6}, {"ubatch": -1}, {"kv_type": "\x1b"}])
+def test_a_transcript_that_cannot_be_true_loads_nothing(
+    home: Path, short: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    def alter(line: dict[str, Any]) -> None:
+        if line["record"] == "start":
+            line.update(changes)
+
+    done = termchat(home, "replay", altered(short, tmp_path / "lie.jsonl", alter))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the transcript cannot be what it says: " in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 def test_a_transcript_without_a_reply_says_so(home: Path, stream: Path, tmp_path: Path) -> None:

@@ -122,8 +122,9 @@ def test_it_is_not_known_where_records_are_missing_or_of_another_model() -> None
     assert shapes_of(chat) == [4, 4, 3, 1]
     chat.nodes[2].prefill = None
     assert shapes_of(chat) is None
-    chat.nodes[3].prefill = Prefill(12, 0, [4, 4], 1.0)
-    assert shapes_of(chat) is None
+    for sizes in ([4, 4], [8, 3, 1], [4, -4, 4, 4, 3, 1]):
+        chat.nodes[3].prefill = Prefill(12, 0, sizes, 1.0)
+        assert shapes_of(chat) is None
 
 
 @given(st.data())

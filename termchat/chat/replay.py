@@ -33,6 +33,7 @@ from termchat.engine.port import (
 )
 from termchat.models import catalogue
 from termchat.models.errors import ModelError
+from termchat.options import OPTIONS, OptionError
 from termchat.settings import FLAG, Config
 from termchat.text import sanitize
 
@@ -41,6 +42,9 @@ _GATHER = 0.02
 
 _ROOM = 256
 """Cells beyond what a chat needs, and what their number is a multiple of."""
+
+_CANDIDATES = 1000
+"""The most that are asked for, as in `termchat run`."""
 
 Tell = Callable[[str], None]
 
@@ -152,10 +156,13 @@ class _Replay:
         }
         if "threads" in given:
             recorded["threads_batch"] = 0
-        if not spec.context:
-            longest = max(len(node.start.prompt_ids) + len(node.ids) for node in self._replies if node.start)
-            recorded["context"] = (longest // _ROOM + 2) * _ROOM
-        return msgspec.structs.replace(spec, **{key: value for key, value in recorded.items() if key not in given})
+        longest = max(len(node.start.prompt_ids) + len(node.ids) for node in self._replies if node.start)
+        recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)
+        try:
+            wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
+        except OptionError as error:
+            raise ReplayError(f"the transcript cannot be what it says: {error}") from None
+        return msgspec.structs.replace(spec, **wanted)
 
     # --- a reply -----------------------------------------------------------------------------------------------------
 
@@ -200,19 +207,20 @@ class _Replay:
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
         script: list[Scripted] = []
         first: Settings | None = None
-        done = step = most = 0
+        done: int | None = None
+        step = most = 0
         for record in self._transcript.records(node.number):
             if isinstance(record, Settings):
                 first = first or record
                 script.append(Scripted(step, samplers=record.samplers, threads=fixed or record.threads))
             elif isinstance(record, Token):
-                if not most:
+                if done is None:
                     done = record.step
                     script = [msgspec.structs.replace(entry, step=done) for entry in script]
                 if record.forced:
                     script.append(Scripted(record.step, id=record.id))
                 step, most = record.step + 1, max(most, len(record.candidates))
-        if first is None:
+        if first is None or done is None:
             raise ReplayError(f"node {node.number} does not say with which settings it was drawn")
         return Generate(
             ids=start.prompt_ids,
@@ -221,7 +229,7 @@ class _Replay:
             seed=start.seed,
             done=done,
             raw=start.raw,
-            candidates=most,
+            candidates=min(max(most, 1), _CANDIDATES),
             shapes=shapes or [],
             rebuild_exactly=bool(shapes),
             # Threads that are named are kept: the engine takes no fewer, however busy the machine is.

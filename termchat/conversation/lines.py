@@ -16,8 +16,8 @@ import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcript import VERSION
-from termchat.decoding.records import FORMAT, RECORD_NAMES, Record, Start
-from termchat.decoding.samplers import Tuning
+from termchat.decoding.records import FORMAT, RECORD_NAMES, Record, Settings, Start
+from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning
 
 
 class LineError(ValueError):
@@ -71,7 +71,7 @@ def decode(data: bytes) -> Line:
     """The value of a line.
 
     Raises:
-        LineError: it is no JSON object, of no known kind or another version, or a field is not of its type.
+        LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
     """
     try:
         twin = _decode(data)
@@ -80,6 +80,8 @@ def decode(data: bytes) -> Line:
     line: Line = msgspec.convert(twin, _KINDS[twin.__struct_config__.tag], from_attributes=True)
     if isinstance(line, (SessionLine, Start)):
         _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
+    if isinstance(line, (SessionLine, Settings)):
+        _check_knobs(line.tuning if isinstance(line, SessionLine) else line.samplers)
     return line
 
 
@@ -103,6 +105,15 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
     for name, known in (("version", VERSION if kind is SessionLine else FORMAT), ("format", FORMAT)):
         if found.get(name, known) not in (known, None):
             raise LineError(f"its {name} is {found[name]!r:.40}; this termchat reads {known}")
+
+
+def _check_knobs(samplers: SamplerSettings) -> None:
+    """Settings out of range could bring down what is given them."""
+    try:
+        for name in samplers.__struct_fields__:
+            KNOBS[name].check(getattr(samplers, name))
+    except KnobError as error:
+        raise LineError(str(error)) from None
 
 
 def _with_numbers(value: Any, kind: Any) -> Any:

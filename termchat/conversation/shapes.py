@@ -51,7 +51,7 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
             # The last token has a cell only where somebody stopped the reply after it was decoded.
             added = [*run.prefill.shapes, *[1] * len(run.tokens)]
             segment = list(_cut(added, cells - reused))
-            if sum(segment) != cells - reused:
+            if sum(segment) != cells - reused or not all(0 < size <= run.start.ubatch for size in segment):
                 return None
             segments.append(segment)
             cells, batch = reused, run.start.ubatch

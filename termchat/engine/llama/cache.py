@@ -122,10 +122,12 @@ class Cache:
     def prepare(self, ids: list[int], shapes: list[int] | None = None) -> list[int]:
         """Rewinds to what `ids` can reuse and returns the batch sizes in which the rest is to be decoded.
 
-        `shapes` are batch sizes from the first id on, to rebuild cells just as they were made.
+        `shapes` are batch sizes from the first id on, to rebuild cells just as they were made; sizes that this context has no
+        room for (they are of a larger micro-batch) cannot be had again.
         """
         kept = self.common(ids)
-        plan = self._recorded(ids, kept, shapes) if shapes else self._planned(ids, kept)
+        fits = shapes and max(shapes) <= self.batch_size
+        plan = self._recorded(ids, kept, shapes) if shapes and fits else self._planned(ids, kept)
         kept = len(ids) - sum(plan)
         # A model that cannot rewind begins anew.
         return plan if self.rewind(kept) == kept else self._planned(ids, 0)
