@@ -210,7 +210,7 @@ class DocumentView(ScrollView, can_focus=True):
 
     def _move_bar(self) -> None:
         """Tells the scroll bar, which costs as much to paint as all the lines, only what one would see: half a row."""
-        lines = max(self._document.height, 1)
+        lines = max(self._document.height, self._rows)  # where all is in view there is nothing to tell
         place = (2 * self._rows * self._top // lines, 2 * self._rows**2 // lines, self._rows)
         if place != self._bar_place:
             self._bar_place = place
