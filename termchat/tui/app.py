@@ -17,7 +17,7 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
-from termchat.tui.keys import APP, CHAT
+from termchat.tui.keys import APP, CHAT, TOKENS, Key
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.themes import LoadedTheme, Palette, load_themes
 
@@ -136,14 +136,15 @@ class TermchatApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything there is to do, for the palette."""
         if screen is self._chat_screen:
-            for key in (*CHAT, *APP):
+            for key in (*CHAT, *TOKENS, *APP):
                 if key.palette:
-                    yield SystemCommand(key.palette, key.help, lambda action=key.action: self._act(action))
+                    yield SystemCommand(key.palette, key.help, lambda key=key: self._act(key))
         for name in self._themes:
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: setattr(self, "theme", name))
 
-    async def _act(self, action: str) -> None:
-        await self.run_action(action, self if action == "quit" else self._chat_screen)
+    async def _act(self, key: Key) -> None:
+        owner = self if key in APP else self._chat_screen.tokens if key in TOKENS else self._chat_screen
+        await self.run_action(key.action, owner)
 
     def _begin(self) -> None:
         for notice in self._notices:

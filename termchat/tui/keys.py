@@ -1,4 +1,4 @@
-"""Every key of the chat screen, declared once: bindings, the key line and the palette are made from this table."""
+"""Every key, declared once: bindings, the key line, the list of keys and the palette are made from these tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from textual.binding import Binding
 
 from termchat.chat.changes import Phase
 
-Situation = Literal["idle", "empty", "busy", "loading", "failed"]
-"""What a chat is doing; "empty" is idle with nothing to go on with."""
+Situation = Literal["idle", "empty", "busy", "paused", "loading", "failed", "token", "token-busy", "token-paused"]
+"""What a chat is doing; "empty" is idle with nothing to go on with. The last three are token mode's."""
+
+TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
 
 _SITUATIONS: dict[Phase, Situation] = {
     "no model": "failed",
@@ -20,12 +22,16 @@ _SITUATIONS: dict[Phase, Situation] = {
     "rendering": "busy",
     "prefill": "busy",
     "decoding": "busy",
+    "paused": "paused",
 }
+_IN_TOKENS: dict[Situation, Situation] = {"busy": "token-busy", "paused": "token-paused"}
 
 
-def situation_of(phase: Phase, *, empty: bool) -> Situation:
-    """The situation of a chat in this phase, `empty` as long as it has no message."""
+def situation_of(phase: Phase, *, empty: bool, tokens: bool = False) -> Situation:
+    """The situation of a chat in this phase, `empty` as long as it has no message; `tokens`: token mode is open."""
     situation = _SITUATIONS[phase]
+    if tokens:
+        return _IN_TOKENS.get(situation, "token")
     return "empty" if empty and situation == "idle" else situation
 
 
@@ -34,7 +40,8 @@ class Key(NamedTuple):
 
     `id` is what a key map remaps; `keys` is as Textual writes them, the first is shown. `labels` says in which situations
     the key line shows it, and how. `palette` is its name in the palette, "" for what makes no sense there. With `priority`
-    it goes before what the widget that has the keyboard does with the key.
+    it goes before what the widget that has the keyboard does with the key. `display` is how it is written where it stands for
+    a few keys that belong together; the others of them have no `help`.
     """
 
     id: str
@@ -44,6 +51,7 @@ class Key(NamedTuple):
     labels: Mapping[Situation, str]
     palette: str = ""
     priority: bool = True
+    display: str = ""
 
     @property
     def binding(self) -> Binding:
@@ -57,25 +65,42 @@ def _resting(label: str) -> dict[Situation, str]:
 
 
 def _everywhere(label: str) -> dict[Situation, str]:
-    return {"idle": label, "empty": label, "busy": label, "loading": label, "failed": label}
+    return dict.fromkeys(("idle", "empty", "busy", "paused", "loading", "failed"), label)
+
+
+def _in_tokens(label: str) -> dict[Situation, str]:
+    return dict.fromkeys(TOKEN_SITUATIONS, label)
 
 
 COMPOSER: tuple[Key, ...] = (
     Key(
         "send", "enter", "send", "Send the message; while a reply runs it waits in the queue",
-        _resting("send") | {"busy": "queue", "loading": "queue"}, priority=False,
+        _resting("send") | {"busy": "queue", "paused": "queue", "loading": "queue"}, priority=False,
     ),
     Key("newline", "shift+enter,ctrl+j", "newline", "Begin a new line in the message", {}, priority=False),
 )  # fmt: skip
 
 CHAT: tuple[Key, ...] = (
-    Key("back", "escape", "back", "Close the innermost thing, then stop the reply", {"busy": "stop"}, priority=False),
     Key(
-        "continue", "ctrl+o", "continue", "Go on with the last reply from its last token; restart a dead engine first",
-        {"idle": "continue", "failed": "restart and go on"}, "Continue the reply",
+        "back", "escape", "back", "Close the innermost thing, then stop the reply",
+        _in_tokens("back") | {"busy": "stop", "paused": "stop"}, priority=False,
     ),
-    Key("tune", "ctrl+t", "tune", "Turn the knobs of the chain, also while a reply streams", _everywhere("tune"), "Tune"),
-    Key("look", "ctrl+l", "look", "Reading look or token look, coloured by probability", _everywhere("look"), "Look"),
+    Key(
+        "continue", "ctrl+o", "continue", "Go on: a paused reply, or the last one from its last token; restart a dead engine",
+        {"idle": "continue", "paused": "go on", "failed": "restart and go on"}, "Continue the reply",
+    ),
+    Key(
+        "tune", "ctrl+t", "tune", "Turn the knobs of the chain, also while a reply streams",
+        _everywhere("tune") | _in_tokens("tune"), "Tune",
+    ),
+    Key(
+        "tokens", "ctrl+g", "tokens", "Token mode: look at every token, fork, pause, step, ask why",
+        {"idle": "tokens", "busy": "tokens", "paused": "step"}, "Token mode",
+    ),
+    Key(
+        "look", "ctrl+l", "look", "The next look: reading, or tokens coloured by probability, entropy, rank or time",
+        _everywhere("look") | _in_tokens("look"), "Look",
+    ),
     Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
     Key("regenerate", "ctrl+r", "regenerate", "Another reply to the last message", {"idle": "again"}, "Regenerate"),
     Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
@@ -90,23 +115,77 @@ CHAT: tuple[Key, ...] = (
     Key("end", "ctrl+end", "scroll('end')", "Scroll to the end of the chat and follow it", {}),
 )  # fmt: skip
 
+
+def _jump(id: str, key: str, where: str, help: str) -> tuple[Key, Key]:
+    return (
+        Key(f"next-{id}", key, f"move('{where}_next')", help, {}, display=f"{key} {key.upper()}"),
+        Key(f"previous-{id}", key.upper(), f"move('{where}_prev')", "", {}),
+    )
+
+
+TOKENS: tuple[Key, ...] = (
+    Key("token-left", "h,left", "move('left')", "A token or a line on", _in_tokens("move"), display="hjkl"),
+    Key("token-down", "j,down", "move('down')", "", {}),
+    Key("token-up", "k,up", "move('up')", "", {}),
+    Key("token-right", "l,right", "move('right')", "", {}),
+    Key("pause", "space", "pause", "Pause the reply, or let it go on",
+        {"token-busy": "pause", "token-paused": "go on"}, "Pause or go on"),
+    Key("step", "n", "step('token')", "One token, then pause again", {"token-paused": "step"}),
+    Key("step-sentence", ")", "step('sentence')", "To the end of the sentence", {"token-paused": "sentence"}),
+    Key("step-line", "]", "step('line')", "To the end of the line", {"token-paused": "line"}),
+    Key("choose-1", "1", "choose(1)", "Go on from here with that candidate; while paused, take it",
+        {"token": "fork", "token-paused": "take"}, display="1-9"),
+    *(Key(f"choose-{digit}", str(digit), f"choose({digit})", "", {}) for digit in range(2, 10)),
+    Key("other-text", "t", "type('text')", "Type another text and go on behind it", {"token": "text", "token-paused": "text"}),
+    Key("why", "w", "type('why')", "Why was it not … ? A text, or #id", _in_tokens("why not")),
+    Key("keys", "?", "keys", "All keys", _in_tokens("keys"), "Keys"),
+    Key("ask-again", "i", "ask('then')", "Ask the model again, under the settings of then", {"token": "ask"}),
+    Key("ask-now", "I", "ask('now')", "Ask the model again, under the knobs as they are", {}),
+    Key("what-if", "v", "show('what-if')", "What if the whole reply had been drawn with these knobs",
+        {"token": "what if"}, "What if"),
+    Key("cut", "x", "cut", "Cut here and draw on, with the same dice", {"token": "cut"}),
+    Key("cut-paused", "X", "cut_paused", "Cut here and wait, to step from here", {}),
+    Key("fork-there", "enter", "fork_there", "In what if: fork at the first token that would be another one", {}),
+    Key("token-turn-up", "{", "move('turn_up')", "A turn up or down", {}, display="{ }"),
+    Key("token-turn-down", "}", "move('turn_down')", "", {}),
+    Key("token-line-start", "0,home", "move('line_start')", "The beginning or end of the line", {}, display="0 $"),
+    Key("token-line-end", "$,end", "move('line_end')", "", {}),
+    Key("token-first", "g", "move('first')", "The first or last token of the chat", {}, display="g G"),
+    Key("token-last", "G", "move('last')", "", {}),
+    *_jump("uncertain", "e", "entropy", "The next or previous uncertain token: a peak of entropy"),
+    *_jump("surprise", "s", "surprise", "The next or previous surprise: not the likeliest, or improbable"),
+    *_jump("settings", "c", "change", "The next or previous change of settings"),
+    *_jump("fork", "f", "fork", "The next or previous fork"),
+    Key("ending", "o", "show('ending')", "How it ended: p(end) all along, and why", {}, "How the reply ended"),
+    Key("breakpoints", "b", "breakpoints", "Breakpoints and stop rules", {}, "Breakpoints"),
+    Key("tree", "y", "tree", "The tree of branches: walk, name, delete, compare", {}, "Branches"),
+    Key("prompt", "p", "prompt", "The tokens of the turn before, as the model reads them", {}, "Prompt tokens"),
+    Key("tokenize", "P", "tokenize", "The tokens of what is being typed", {}, "Tokenize what is typed"),
+)  # fmt: skip
+
 APP: tuple[Key, ...] = (
-    Key("palette", "ctrl+p", "command_palette", "All there is to do", _everywhere("all")),
-    Key("quit", "ctrl+q", "quit", "End the reply, save and leave", _everywhere("quit"), "Quit"),
+    Key("palette", "ctrl+p", "command_palette", "All there is to do", _everywhere("all") | _in_tokens("all")),
+    Key("quit", "ctrl+q", "quit", "End the reply, save and leave", _everywhere("quit") | _in_tokens("quit"), "Quit"),
 )
 
-_NAMED = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn"}
+_NAMED = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
 
 
 def shown(key: str) -> str:
-    """A key as the key line writes it: `ctrl+t,f5` is Ctrl+T."""
-    return "+".join(_NAMED.get(part, part.capitalize()) for part in key.split(",")[0].strip().split("+"))
+    """A key as the key line writes it: `ctrl+t,f5` is Ctrl+T, `g` is g."""
+    first = key.split(",")[0].strip()
+    if len(first) == 1:
+        return first
+    return "+".join(_NAMED.get(part, part.capitalize()) for part in first.split("+"))
+
+
+def displayed(key: Key, keymap: Mapping[str, str]) -> str:
+    """A key as people read it; `keymap` is id to keys where they were remapped."""
+    return shown(keymap[key.id]) if key.id in keymap else key.display or shown(key.keys)
 
 
 def working(situation: Situation, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
     """What works now, as key and label, in order of use; `keymap` is id to keys where they were remapped."""
-    return [
-        (shown(keymap.get(key.id, key.keys)), key.labels[situation])
-        for key in (*COMPOSER, *CHAT, *APP)
-        if situation in key.labels
-    ]
+    own = TOKENS if situation in TOKEN_SITUATIONS else (*COMPOSER, *CHAT)
+    others = CHAT if own is TOKENS else ()
+    return [(displayed(key, keymap), key.labels[situation]) for key in (*own, *others, *APP) if situation in key.labels]

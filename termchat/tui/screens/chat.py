@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Literal
 
 from textual import events
@@ -18,15 +17,18 @@ from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
 from termchat.tui.screens.save import SaveDialog, default_path
 from termchat.tui.screens.setup import Setup, SetupDialog
+from termchat.tui.screens.tokens import Tokens
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.transcript.looks import LOOKS
 from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
 from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
 from termchat.tui.widgets.panels import Panels
+from termchat.tui.widgets.told import Told
 
 _SMALLEST = (40, 12)
 _WIDE = 150
@@ -34,12 +36,8 @@ _BESIDE = 100
 """From so many columns on the panels stand beside the chat unasked; under it they are a drawer."""
 _ALONE = 80
 """Under so many columns an open drawer takes the chat's place."""
-_QUIT_WITHIN = 3.0
-"""Seconds in which a second Ctrl+C quits."""
-_GLANCE = 6.0
-"""Seconds that a notice stays which asks for nothing."""
-_MOST_TOLD = 3
-"""Notices shown at once."""
+_TALL = 30
+"""From so many rows on the ribbon says what its colours mean."""
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
@@ -79,16 +77,16 @@ class ChatScreen(Screen[None]):
         self._compositor = LineCompositor()
         self._chat, self._palette, self._save, self._leave = chat, palette, save, leave
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
-        self._notices, self._queue = Slip(id="notice"), Slip(id="queue")
+        self._told = Told(self._notice_lines, id="notice")
+        self._queue = Slip(id="queue")
         self._transcript = Transcript(palette)
+        self.tokens = Tokens(chat, self._transcript, keymap)
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
-        self._told: list[Notice] = []
         self._beside = True
         self._open = {True: True, False: False}
-        self._opened_by_tune = False
+        self._opened_unasked = False
         self._interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
-        self._asking: tuple[Notice, float] | None = None
         self._pulse: Pulse | None = None
 
     # --- the screen --------------------------------------------------------------------------------------------------
@@ -100,7 +98,8 @@ class ChatScreen(Screen[None]):
             with Column(id="chat"):
                 yield self._welcome
                 yield self._transcript
-                yield self._notices
+                yield self.tokens
+                yield self._told
                 yield self._queue
             yield self._panels
         yield self._desk
@@ -126,6 +125,7 @@ class ChatScreen(Screen[None]):
         self.set_class(small, "-small")
         self.set_class(width >= _WIDE, "-wide")
         self.set_class(width < _ALONE, "-alone")
+        self.tokens.set_class(height >= _TALL, "-tall")
         self._beside = width >= _BESIDE
         self._lay_out()
         if small:
@@ -137,15 +137,14 @@ class ChatScreen(Screen[None]):
         """Draws in other colours from now on."""
         self._palette = palette
         self._transcript.palette = palette
-        for view in (self._header, self._welcome, self._small, self._notices, self._queue, self._panels, self._desk):
+        for view in (
+            self._header, self._welcome, self._small, self._told, self._queue, self._panels, self._desk, self.tokens,
+        ):  # fmt: skip
             view.paint_with(palette)
 
     def tell(self, notice: Notice) -> None:
-        """Shows a notice; one that asks for nothing goes by itself."""
-        self._told = [*self._told[1 - _MOST_TOLD :], notice]
-        if notice.severity == "information":
-            self.set_timer(_GLANCE, lambda: self._forget([told for told in self._told if told is not notice]))
-        self._show_slips()
+        """Shows a notice."""
+        self._told.tell(notice)
 
     # --- what the chat says ------------------------------------------------------------------------------------------
 
@@ -162,6 +161,7 @@ class ChatScreen(Screen[None]):
             for change in changes:
                 if isinstance(change, ReplyGrew):
                     self._transcript.grew(change.number)
+        self.tokens.heard(changes)
         for change in changes:
             if isinstance(change, Notice):
                 self.tell(change)
@@ -185,14 +185,20 @@ class ChatScreen(Screen[None]):
     def _show_state(self) -> None:
         chat = self._chat
         self._header.show_lines([header_line(chat, self._header.room)])
-        if self._panels.display:
+        mode = self.tokens.mode
+        if self._panels.display and mode.open:
+            self._panels.show_panel(lambda width, rows: mode.panel(width, rows, self._desk.tune))
+        elif self._panels.display:
             self._panels.show_chat(chat, self._desk.tune)
-        self._desk.show_keys(situation_of(chat.phase, empty=chat.conversation.leaf is None))
+        self._desk.show_keys(situation_of(chat.phase, empty=chat.conversation.leaf is None, tokens=mode.open))
         self._queue.show_lines(queue_lines(chat.queue, self._room))
 
     def _show_slips(self) -> None:
-        self._notices.show_lines(notice_lines(self._told, self._room, dead=self._chat.failure is not None))
+        self._told.draw()
         self._queue.show_lines(queue_lines(self._chat.queue, self._room))
+
+    def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
+        return notice_lines(told, self._room, dead=self._chat.failure is not None)
 
     @property
     def _room(self) -> int:
@@ -205,10 +211,6 @@ class ChatScreen(Screen[None]):
         self._show_slips()
         if self._welcome.display:
             self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
-
-    def _forget(self, kept: Sequence[Notice] = ()) -> None:
-        self._told = list(kept)
-        self._show_slips()
 
     def _lay_out(self) -> None:
         self.set_class(self._open[self._beside], "-panels")
@@ -224,50 +226,105 @@ class ChatScreen(Screen[None]):
 
     def on_desk_tuned(self) -> None:
         """Shows the knob that was turned."""
-        if self._desk.tune is None and self._opened_by_tune:
-            self._opened_by_tune = False
-            self._open[False] = False
-            self._lay_out()
+        if self._desk.tune is None and not self.tokens.mode.open:
+            self._close_drawer()
         self.tick()
         self._show_state()
+
+    def on_tokens_acted(self) -> None:
+        """Shows what token mode did."""
+        mode = self.tokens.mode
+        if mode.open:
+            self._desk.home = self.tokens.ribbon
+            if self.size.width >= _ALONE:
+                self._open_drawer()
+        elif self._desk.home is not None:
+            self._desk.home = None
+            self._close_drawer()
+            if self._desk.tune is None:
+                self.set_focus(self._desk.query_one(Composer))
+        self.tick()
+        self._show_state()
+
+    def on_transcript_cursor_moved(self) -> None:
+        """A click on a token opens token mode; what takes the cursor away closes it."""
+        if self._transcript.cursor is not None and not self.tokens.mode.open:
+            self.tokens.enter()
+        elif self.tokens.mode.open and not self.tokens.mode.pointed():
+            self.tokens.leave()
+        self.tokens.show()
+        self._show_state()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Whoever clicks into the composer wants to write; in token mode the chat itself never has the keyboard."""
+        if not self.tokens.mode.open:
+            return
+        if event.widget is self._transcript:
+            self.set_focus(self.tokens.ribbon)
+        elif isinstance(event.widget, Composer):
+            self.tokens.leave()
+
+    def action_tokens(self) -> None:
+        """Opens or closes token mode; what is being written stays."""
+        if self.tokens.mode.open:
+            self.tokens.leave()
+        else:
+            self.tokens.enter()
+        self.tick()
 
     def action_tune(self) -> None:
         """Opens or closes TUNE, and the drawer with it."""
         if self._desk.tune is not None:
             self._desk.close_tune()
             return
-        if not self._open[self._beside]:
-            self._opened_by_tune = not self._beside
-            self._open[self._beside] = True
-            self._lay_out()
+        self._open_drawer()
         self._desk.open_tune()
 
     def action_back(self) -> None:
         """Closes the innermost thing, then stops the reply."""
-        if self._desk.back():
+        if self._desk.back() or self.tokens.back():
             return
         if self._told:
-            self._forget()
+            self._told.forget()
         elif not self._beside and self._open[False]:
             self.action_panels()
         else:
             self._do(self._chat.stop)
 
+    def _open_drawer(self) -> None:
+        """Shows the panels for as long as something needs them."""
+        if not self._open[self._beside]:
+            self._opened_unasked = not self._beside
+            self._open[self._beside] = True
+            self._lay_out()
+
+    def _close_drawer(self) -> None:
+        """Hides them again, if nobody had asked for them."""
+        if self._opened_unasked:
+            self._opened_unasked = False
+            self._open[False] = False
+            self._lay_out()
+
     def action_panels(self) -> None:
         """Shows or hides the panels."""
         self._open[self._beside] = not self._open[self._beside]
-        self._opened_by_tune = False
+        self._opened_unasked = False
         self._lay_out()
 
     def action_look(self) -> None:
-        """The other look."""
-        self._transcript.look = "probability" if self._transcript.look == "reading" else "reading"
+        """The next look; in token mode, of those that show tokens."""
+        if self.tokens.mode.open:
+            self.tokens.next_look()
+            self.tokens.show()
+        else:
+            self._transcript.look = LOOKS[(LOOKS.index(self._transcript.look) + 1) % len(LOOKS)]
 
     def action_continue(self) -> None:
-        """Goes on with the reply; a dead engine is started first."""
-        self._forget()
-        failed = self._chat.phase in ("failed", "no model")
-        self._do(self._chat.restart if failed else self._chat.continue_reply)
+        """Goes on with the reply, be it paused or over; a dead engine is started first."""
+        self._told.forget()
+        chat = self._chat
+        failed = chat.phase in ("failed", "no model")
+        self._do(chat.restart if failed else chat.resume if chat.phase == "paused" else chat.continue_reply)
 
     def action_regenerate(self) -> None:
         """Another reply to the last message."""
@@ -303,24 +360,15 @@ class ChatScreen(Screen[None]):
             self.app.copy_to_clipboard(selected)
         elif self._chat.busy:
             self._do(self._chat.stop)
-        elif self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
-            self._leave()
         else:
-            self._take_back_asking()
             lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-            notice = Notice(f"press Ctrl+C again to quit{lost}")
-            self._asking = notice, monotonic()
-            self.tell(notice)
+            if self._told.ask_to_quit(Notice(f"press Ctrl+C again to quit{lost}")):
+                self._leave()
 
     def noticed(self, event: events.Key | events.Paste) -> None:
         """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""
         if isinstance(event, events.Paste) or event.key not in self._interrupts:
-            self._take_back_asking()
-
-    def _take_back_asking(self) -> None:
-        if self._asking is not None:
-            asked, self._asking = self._asking[0], None
-            self._forget([told for told in self._told if told is not asked])
+            self._told.answer()
 
     def action_scroll(self, where: Scroll) -> None:
         """Scrolls the chat, wherever the keyboard is."""

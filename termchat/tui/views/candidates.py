@@ -13,6 +13,8 @@ from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column,
 _LOGIT, _SHARE, _NOISE = 6, 8, 7
 _DICE_FROM = 52
 """Panels at least so wide also show each token's noise."""
+NUMBERED = 9
+"""How many candidates have a key of their own."""
 
 
 def candidate_lines(live: Live, width: int, rows: int) -> list[Line]:
@@ -21,14 +23,25 @@ def candidate_lines(live: Live, width: int, rows: int) -> list[Line]:
     title: list[Run] = [("NEXT TOKEN", TITLE)]
     if live.preview is not None:
         title = [("PREVIEW", Ink("stamp", bold=True)), (" recomputed" if live.preview_recomputed else "", Ink("stamp"))]
-    dice = width >= _DICE_FROM
-    heads = f"{'logit':>{_LOGIT}}{'model':>{_SHARE}}" + f"{'after':>{_SHARE}}  "
-    if dice:
-        heads = heads[:-2] + f"{'dice':>{_NOISE}}  "
-    lines = [Line(spread(title, [(heads, MUTED)], width))]
     if token is None:
+        lines = [_heads(title, width)]
         return [*lines, Line((("appears with the first token", MUTED),))] if rows > 0 else lines
-    return lines + [_line(candidate, token, width, dice=dice) for candidate in _chosen_among(token, rows)]
+    return candidate_table(token, title, width, rows)
+
+
+def candidate_table(token: Token, title: list[Run], width: int, rows: int, *, numbered: bool = False) -> list[Line]:
+    """A title with the heads of the columns, then up to `rows` candidates; with `numbered`, the first nine with their keys."""
+    lines = [_heads(title, width)]
+    for index, candidate in enumerate(_chosen_among(token, rows)):
+        shown = candidate is token.candidates[index]  # the drawn one may stand in another's place
+        digit = (f"{index + 1} " if shown and index < NUMBERED else "  ") if numbered else ""
+        lines.append(_line(candidate, token, width, digit))
+    return lines
+
+
+def _heads(title: list[Run], width: int) -> Line:
+    dice = f"{'dice':>{_NOISE}}" if width >= _DICE_FROM else ""
+    return Line(spread(title, [(f"{'logit':>{_LOGIT}}{'model':>{_SHARE}}{'after':>{_SHARE}}{dice}  ", MUTED)], width))
 
 
 def _chosen_among(token: Token, rows: int) -> list[Candidate]:
@@ -38,15 +51,20 @@ def _chosen_among(token: Token, rows: int) -> list[Candidate]:
     return shown
 
 
-def _line(candidate: Candidate, token: Token, width: int, *, dice: bool) -> Line:
+def _line(candidate: Candidate, token: Token, width: int, digit: str) -> Line:
+    dice = width >= _DICE_FROM
     drawn = candidate.id == token.id
     cut = candidate.removed_by is not None
     ink = STRONG if drawn else MUTED if cut else TEXT
-    piece = column(show_piece(candidate.text), width - _LOGIT - 2 * _SHARE - 2 - (_NOISE if dice else 0))
+    room = width - _LOGIT - 2 * _SHARE - 2 - (_NOISE if dice else 0) - len(digit)
+    piece = column(show_piece(candidate.text), room)
     numbers = f"{candidate.logit:>{_LOGIT}.1f}{percent(math.exp(candidate.logprob)):>{_SHARE}}"
+    head: tuple[Run, ...] = (
+        ((digit, ACCENT), (piece, ink), (numbers, MUTED)) if digit else ((piece, ink), (numbers, MUTED))
+    )
     if cut:
         after = f" cut {candidate.removed_by}"
-        return Line(((piece, ink), (numbers, MUTED), (column(after, _SHARE + 2 + (_NOISE if dice else 0)), MUTED)))
+        return Line((*head, (column(after, _SHARE + 2 + (_NOISE if dice else 0)), MUTED)))
     after = f"{percent(candidate.probability):>{_SHARE}}"
     noise = f"{candidate.noise:>+{_NOISE}.2f}" if dice else ""
-    return Line(((piece, ink), (numbers, MUTED), (after, ink), (noise, MUTED), (" ●" if drawn else "  ", ACCENT)))
+    return Line((*head, (after, ink), (noise, MUTED), (" ●" if drawn else "  ", ACCENT)))

@@ -8,7 +8,8 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from termchat.text import one_line
-from termchat.tui.transcript.ink import Ink, Run
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.transcript.wrap import Wrapper
 
 TEXT = Ink()
 MUTED = Ink("muted")
@@ -65,3 +66,25 @@ def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, 
     if gap < 1:
         return tuple(left)
     return (*left, (" " * gap, TEXT), *right)
+
+
+def signed(number: float) -> str:
+    """A number of the dice, with its sign."""
+    return f"{number:+.2f}"
+
+
+def flowing(items: Iterable[Sequence[Run]], width: int, gap: str = "  ") -> list[Line]:
+    """Items one after the other, on as many lines as they need; none is parted."""
+    lines: list[list[Run]] = [[]]
+    for item in items:
+        if lines[-1] and length([*lines[-1], (gap, TEXT), *item]) > width:
+            lines.append([])
+        lines[-1] += [(gap, TEXT), *item] if lines[-1] else item
+    return [Line(tuple(runs)) for runs in lines if runs]
+
+
+def prose(text: str, width: int, ink: Ink = TEXT) -> list[Line]:
+    """A sentence of any length, foreign or not, on as many lines as it needs."""
+    wrapper = Wrapper(width)
+    wrapper.feed(text, ink)
+    return wrapper.lines

@@ -60,6 +60,11 @@ def _decoding(chat: Chat) -> list[Run]:
     return [("● ", Ink("success")), ("writing", TEXT), (f" {rate:.0f} t/s" if rate else "", MUTED)]
 
 
+def _paused(chat: Chat) -> list[Run]:
+    why = chat.paused.why if chat.paused is not None else ""
+    return [("❚❚ ", Ink("stamp")), ("paused", TEXT), (f": {one_line(why, 24)}" if why else "", MUTED)]
+
+
 _STATES: dict[str, Callable[[Chat], list[Run]]] = {
     "no model": lambda _: [("no model", Ink("warning"))],
     "loading": _loading,
@@ -67,6 +72,7 @@ _STATES: dict[str, Callable[[Chat], list[Run]]] = {
     "rendering": lambda _: [("reading", MUTED)],
     "prefill": _prefill,
     "decoding": _decoding,
+    "paused": _paused,
     "failed": lambda _: [("engine stopped", Ink("error"))],
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from textual.app import ComposeResult
 from textual.events import DescendantFocus
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
@@ -38,6 +39,8 @@ class Desk(Column):
         self._chat = chat
         self._tune = Tune(chat)
         self._keymap = keymap
+        self.home: Widget | None = None
+        """What has the keyboard when TUNE is closed; None is the composer."""
 
     def compose(self) -> ComposeResult:
         """Prompt and composer, the input for stop sequences, the key line."""
@@ -65,7 +68,7 @@ class Desk(Column):
         self._tune.back()
         self._keys.tuning = None
         self._edit_stops(False)
-        self.screen.set_focus(self.query_one(Composer))
+        self.screen.set_focus(self.home or self.query_one(Composer))
         self.post_message(self.Tuned())
 
     def back(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from termchat.chat.service import Chat
 from termchat.tui.transcript.ink import BLANK, Ink, Line
 from termchat.tui.tune import Tune
@@ -32,9 +34,17 @@ class Panels(LinesView):
         gap = [BLANK] if height >= _ROOMY else []
         rows = height - len(chain) - len(timing) - 2 * len(gap) - 1
         candidates = candidate_lines(chat.live, width, rows)
-        lines = [*chain, *gap, *candidates, *gap, *timing][:height]
-        lines += [BLANK] * (height - len(lines))
-        self.show_lines([_edged(line, width) for line in lines])
+        self._show([*chain, *gap, *candidates, *gap, *timing], width)
+
+    def show_panel(self, panel: Callable[[int, int], list[Line]]) -> None:
+        """Shows something else instead: `panel` makes it for so many cells and rows."""
+        width = max(self.room - len(_EDGE[0]), 0)
+        self._show(panel(width, self.size.height), width)
+
+    def _show(self, lines: list[Line], width: int) -> None:
+        height = self.size.height
+        filled = lines[:height] + [BLANK] * (height - len(lines))
+        self.show_lines([_edged(line, width) for line in filled])
 
 
 def _edged(line: Line, width: int) -> Line:

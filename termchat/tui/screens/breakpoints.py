@@ -1,0 +1,86 @@
+"""Breakpoints and stop rules: conditions at which every reply of the chat pauses or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.binding import Binding
+from textual.widget import Widget
+from textual.widgets import Input
+
+from termchat.chat.service import Chat
+from termchat.conversation.session import Breakpoint
+from termchat.decoding.conditions import EXAMPLES, ConditionError, parse
+from termchat.text import one_line
+from termchat.tui.screens.listing import ARROWS, Listing
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.ink import Line
+from termchat.tui.views.marks import MUTED
+from termchat.tui.views.rules import rule_lines
+
+
+class BreakpointsDialog(Listing[None]):
+    """The list, and a line in which one more is typed. What was done counts at once, also for a reply that is running."""
+
+    DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; height: 24; }"
+    TITLE = "Breakpoints and stop rules"
+    HINT = "Enter adds what is typed, or turns the chosen one on or off; Ctrl+D deletes it; Esc closes."
+    BINDINGS = [*ARROWS, Binding("ctrl+d,delete", "drop", show=False, priority=True)]  # noqa: RUF012
+
+    def __init__(self, chat: Chat, palette: Palette) -> None:
+        super().__init__(palette)
+        self._chat = chat
+
+    def inputs(self) -> Iterable[Widget]:
+        """One more."""
+        yield Input(placeholder="entropy > 3")
+
+    def on_mount(self) -> None:
+        """Shows what there is."""
+        super().on_mount()
+        self._show()
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The rules in view, or what could be typed."""
+        rules = [(one.condition, one.enabled) for one in self._chat.breakpoints[rows.start : rows.stop]]
+        if rules:
+            return rule_lines(rules, width, selected=chosen - rows.start)
+        return [Line(((one_line(example, width), MUTED),)) for example in ("for example:", *EXAMPLES)]
+
+    def on_input_changed(self) -> None:
+        """Another text, another answer."""
+        self.say("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Adds a rule, or turns the chosen one on or off."""
+        event.stop()
+        rules = self._chat.breakpoints
+        if not event.value.strip():
+            self._set(_turned(rules, self.picker.chosen))
+            return
+        try:
+            condition = parse(event.value)
+        except ConditionError as error:
+            self.say(str(error))
+            return
+        event.input.clear()
+        if all(rule.condition != condition for rule in rules):
+            rules = (*rules, Breakpoint(condition))
+        self._set(rules)
+        self.picker.show(len(rules), next(at for at, rule in enumerate(rules) if rule.condition == condition))
+
+    def action_drop(self) -> None:
+        """Deletes the chosen rule."""
+        self._set(tuple(rule for at, rule in enumerate(self._chat.breakpoints) if at != self.picker.chosen))
+
+    def _set(self, rules: tuple[Breakpoint, ...]) -> None:
+        if rules != self._chat.breakpoints:
+            self._chat.set_breakpoints(rules)
+        self._show()
+
+    def _show(self) -> None:
+        self.picker.show(len(self._chat.breakpoints))
+
+
+def _turned(rules: tuple[Breakpoint, ...], at: int) -> tuple[Breakpoint, ...]:
+    return tuple(Breakpoint(rule.condition, rule.enabled != (place == at)) for place, rule in enumerate(rules))

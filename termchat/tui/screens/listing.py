@@ -1,0 +1,113 @@
+"""What the dialogs with a list share: a title, rows, what went wrong, and the keys that work there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Label
+
+from termchat.text import sanitize
+from termchat.tui.screens.dialog import Dialog
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.ink import Line
+from termchat.tui.widgets.picker import Picker
+
+Result = TypeVar("Result")
+
+ARROWS = tuple(
+    Binding(key, f"move('{how}')", show=False, priority=True)
+    for key, how in (("up", "up"), ("down", "down"), ("pageup", "page_up"), ("pagedown", "page_down"))
+)
+"""Keys that move in a list, also while an input has the keyboard."""
+
+
+class Listing(Dialog[Result]):
+    """A dialog as large as the screen allows; `draw` makes its rows. The list or its input has the keyboard."""
+
+    DEFAULT_CSS = """
+    Listing > Vertical { width: 110; height: 100%; max-height: 44; padding: 0 1; }
+    Listing Picker { margin-top: 1; }
+    Listing .hint { margin-top: 0; }
+    Listing Input.-off { display: none; }
+    """
+    TITLE = ""
+    HINT = ""
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
+        self._palette = palette
+        self.picker = Picker(self.draw)
+
+    def compose(self) -> ComposeResult:
+        """Title, input, list, problem, hint."""
+        with Vertical():
+            yield Label(self.TITLE, classes="title", markup=False)
+            yield from self.inputs()
+            yield self.picker
+            yield Label("", classes="problem", markup=False)
+            yield Label(self.HINT, classes="hint", markup=False)
+
+    def inputs(self) -> Iterable[Widget]:
+        """What stands between title and list."""
+        return ()
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The lines of a range of rows."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Colours."""
+        self.picker.paint_with(self._palette)
+
+    def action_move(self, how: str) -> None:
+        """Goes to another row."""
+        self.picker.move(how)
+
+    def say(self, problem: str) -> None:
+        """Says what went wrong, or "" that nothing is."""
+        self.query_one(".problem", Label).update(sanitize(problem, keep=""))
+
+    def retitle(self, title: str) -> None:
+        """Another title."""
+        self.query_one(".title", Label).update(sanitize(title, keep=""))
+
+
+class ReadListing(Listing[None]):
+    """Lines that are only read."""
+
+    BINDINGS = [  # noqa: RUF012
+        *ARROWS,
+        Binding("home,g", "move('first')", show=False),
+        Binding("end,G", "move('last')", show=False),
+    ]
+    HINT = "↑↓ PgUp PgDn scroll, Esc closes."
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__(palette)
+        self.lines: list[Line] = []
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The lines in view."""
+        return self.lines[rows.start : rows.stop]
+
+    def action_move(self, how: str) -> None:
+        """Scrolls."""
+        self.picker.scroll_by(how)
+
+    def on_resize(self) -> None:
+        """Lines for another width."""
+        self.call_after_refresh(self.lay_out)
+
+    def lay_out(self) -> None:
+        """Makes `lines` for the room there is, and shows them."""
+        self.lines = self.made(self.picker.room)
+        self.picker.show(len(self.lines))
+
+    def made(self, width: int) -> list[Line]:
+        """All lines, `width` cells wide."""
+        raise NotImplementedError

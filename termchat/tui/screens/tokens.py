@@ -1,0 +1,237 @@
+"""Token mode on the screen: the ribbon, which has the keyboard, the line that is typed below it, and its dialogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.widgets import Input
+
+from termchat.chat.changes import Answered, Change, Notice
+from termchat.chat.service import Chat
+from termchat.engine.port import Unit
+from termchat.tui.keys import TOKENS
+from termchat.tui.screens.breakpoints import BreakpointsDialog
+from termchat.tui.screens.keylist import KeyList
+from termchat.tui.screens.tokenizer import PiecesDialog, TokenizerDialog
+from termchat.tui.screens.tree import TreeDialog
+from termchat.tui.themes import Palette
+from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing, View
+from termchat.tui.transcript import Transcript
+from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript.looks import TOKEN_LOOKS
+from termchat.tui.views.ribbon import legend_line, ribbon_line
+from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.lines import Column, LinesView
+
+
+class Ribbon(LinesView, can_focus=True):
+    """The reply under the cursor on one line, and what its colours mean on another where there is room."""
+
+
+class Tokens(Column):
+    """What token mode puts under the transcript. Its keys work while the ribbon has the keyboard."""
+
+    DEFAULT_CSS = """
+    Tokens { height: auto; display: none; }
+    Tokens.-open { display: block; }
+    Tokens.-tall Ribbon { height: 2; }
+    Tokens Input, Tokens Input:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    Tokens.-typing Input { display: block; }
+    """
+    BINDINGS = [key.binding for key in TOKENS]  # noqa: RUF012
+
+    class Acted(Message):
+        """A key did something, or the mode was opened or closed."""
+
+    def __init__(self, chat: Chat, transcript: Transcript, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self.mode = TokenMode(chat, transcript)
+        self.ribbon = Ribbon()
+        self._chat, self._transcript, self._keymap = chat, transcript, keymap
+        self._input = Input()
+        self._palette: Palette | None = None
+        self._pieces: PiecesDialog | None = None
+
+    def compose(self) -> ComposeResult:
+        """The ribbon and the line."""
+        yield self.ribbon
+        yield self._input
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Letters that are typed are no keys."""
+        return not self._input.has_focus
+
+    def paint_with(self, palette: Palette) -> None:
+        """Draws in other colours from now on."""
+        self._palette = palette
+        self.ribbon.paint_with(palette)
+
+    # --- in and out --------------------------------------------------------------------------------------------------
+
+    def enter(self) -> bool:
+        """Opens token mode; False where there is no token yet."""
+        if not self.mode.enter():
+            self._chat.changed(Notice("there is no token to look at yet", "send a message first"))
+            return False
+        self._follow()
+        self.screen.set_focus(self.ribbon)  # not focus(): the very next key is for it
+        return True
+
+    def back(self) -> bool:
+        """Closes the innermost thing; False if nothing was open."""
+        if not self.mode.open:
+            return False
+        self.mode.back()
+        self._follow()
+        if self.mode.open:
+            self.screen.set_focus(self.ribbon)
+        return True
+
+    def leave(self) -> None:
+        """Closes it all."""
+        self.mode.leave()
+        self._follow()
+
+    def next_look(self) -> None:
+        """The next of the looks that show tokens."""
+        look = self._transcript.look
+        at = TOKEN_LOOKS.index(look) if look != "reading" else -1
+        self._transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
+
+    # --- what it shows -----------------------------------------------------------------------------------------------
+
+    def heard(self, news: Sequence[Change]) -> None:
+        """Follows what the chat says."""
+        if news and self.mode.open:
+            self.mode.heard(news)
+            self.show()
+        if self._pieces is not None and any(isinstance(change, Answered) for change in news):
+            questions = self._chat.questions
+            if questions.tokenized is not None:
+                self._pieces.take(questions.tokenized.tokenized)
+            elif questions.failed:
+                self._pieces.refuse(questions.failed)
+
+    def show(self) -> None:
+        """Draws the ribbon."""
+        look = self._transcript.look
+        if self.mode.open and look != "reading":
+            line = ribbon_line(self._transcript.cursor_reply, look, self._transcript.cursor, self.ribbon.room)
+            self.ribbon.show_lines([line, legend_line(look)])
+
+    def _follow(self) -> None:
+        """Opens and closes what the mode says is open."""
+        typing = self.mode.typing is not None
+        self.set_class(self.mode.open, "-open")
+        if typing != self.has_class("-typing"):
+            self.set_class(typing, "-typing")
+            self._input.clear()
+        self.show()
+        self.post_message(self.Acted())
+
+    # --- keys --------------------------------------------------------------------------------------------------------
+
+    def action_move(self, how: Move) -> None:
+        """Moves the cursor."""
+        self._act(lambda: self.mode.move(how))
+
+    def action_choose(self, number: int) -> None:
+        """Goes on with a candidate."""
+        self._act(lambda: self.mode.choose(number))
+
+    def action_cut(self) -> None:
+        """Draws on from before the token."""
+        self._act(self.mode.cut)
+
+    def action_cut_paused(self) -> None:
+        """Waits before the token."""
+        self._act(lambda: self.mode.cut(paused=True))
+
+    def action_ask(self, when: str) -> None:
+        """Asks the model again."""
+        self._act(lambda: self.mode.ask(now=when == "now"))
+
+    def action_show(self, view: View) -> None:
+        """Shows something else in the panels."""
+        if self.mode.open or self.enter():
+            self._act(lambda: self.mode.show(view))
+
+    def action_fork_there(self) -> None:
+        """Forks where what-if parts."""
+        self._act(self.mode.fork_there)
+
+    def action_pause(self) -> None:
+        """Pauses or goes on."""
+        self._act(self.mode.pause)
+
+    def action_step(self, unit: Unit) -> None:
+        """Goes on for a little."""
+        self._act(lambda: self.mode.step(unit))
+
+    def action_type(self, what: Typing) -> None:
+        """Has a line typed."""
+        self._input.placeholder = PROMPTS[what]
+        self.mode.typing = what
+        self._follow()
+        self.screen.set_focus(self._input)  # not focus(): the very next key is for it
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Takes the line."""
+        event.stop()
+        self.screen.set_focus(self.ribbon)
+        self._act(lambda: self.mode.submit(event.value))
+
+    def _act(self, what: Callable[[], None]) -> None:
+        what()
+        self._follow()
+
+    # --- dialogs -----------------------------------------------------------------------------------------------------
+
+    def action_keys(self) -> None:
+        """All keys."""
+        self.app.push_screen(KeyList(self._colours, self._keymap))
+
+    def action_breakpoints(self) -> None:
+        """Breakpoints and stop rules."""
+        self.app.push_screen(BreakpointsDialog(self._chat, self._colours))
+
+    def action_tree(self) -> None:
+        """The branches; the one that was chosen is shown."""
+
+        def go(leaf: int | None) -> None:
+            if leaf is not None and leaf != self._chat.conversation.leaf:
+                self._act(lambda: self._chat.select(leaf))
+
+        self.app.push_screen(TreeDialog(self._chat, self._colours), go)
+
+    def action_prompt(self) -> None:
+        """What the model read before the reply under the cursor."""
+        reply = self._transcript.cursor_reply
+        parent = reply[0].node.parent if reply else None
+        if parent is not None:
+            self._read(PiecesDialog(self._colours))
+            self._chat.questions.tokens_of(self._chat.conversation.nodes[parent])
+            self.post_message(self.Acted())
+
+    def action_tokenize(self) -> None:
+        """The tokens of what is being typed, and of anything else."""
+
+        def ask(text: str) -> None:
+            self._chat.questions.tokens(text)
+            self.post_message(self.Acted())
+
+        self._read(TokenizerDialog(self._colours, self.screen.query_one(Composer).text, ask))
+
+    def _read(self, dialog: PiecesDialog) -> None:
+        def closed(_result: None) -> None:
+            self._pieces = None
+
+        self._pieces = dialog
+        self.app.push_screen(dialog, closed)
+
+    @property
+    def _colours(self) -> Palette:
+        assert self._palette is not None, "painted before anybody can press a key"
+        return self._palette

@@ -1,0 +1,300 @@
+"""Token mode: what its keys do to the token under the cursor, and what the panels show of it. No widget of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
+from termchat.chat.service import Chat
+from termchat.conversation.stamps import changes
+from termchat.conversation.tree import Node
+from termchat.decoding.escapes import unescape
+from termchat.decoding.records import Settings, Token
+from termchat.engine.port import Unit
+from termchat.tui.transcript import Transcript
+from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript.ink import Line
+from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.tune import Tune
+from termchat.tui.views.chain import chain_lines
+from termchat.tui.views.ending import ending_lines
+from termchat.tui.views.marks import MUTED, prose
+from termchat.tui.views.record import Shown, from_columns, record_lines
+from termchat.tui.views.whatif import whatif_lines
+from termchat.tui.views.why import why_lines
+
+View = Literal["record", "asked", "why", "what-if", "ending"]
+Typing = Literal["text", "why"]
+PROMPTS: dict[Typing, str] = {
+    "text": "a text to go on from here with; a space before it counts, \\n is a line break",
+    "why": "why not … ? a text (a space before it counts), or #id",
+}
+_WHOLE_CHAIN = 32
+"""Rows from which TUNE shows the whole chain above the panel; else only the knob it is on."""
+
+
+class At(NamedTuple):
+    """A reply and the place of one of its tokens; the place behind its last is of the one that is not taken yet."""
+
+    node: Node
+    at: int
+
+
+class TokenMode:
+    """`view` is what the panels show, `typing` what a line is being typed for."""
+
+    def __init__(self, chat: Chat, transcript: Transcript) -> None:
+        self._chat, self._transcript = chat, transcript
+        self.open = False
+        self.view: View = "record"
+        self.typing: Typing | None = None
+        self._behind = self._forked = False
+        self._at: TokenRef | None = None
+        self._recorded: tuple[Node, int, Token] | None = None
+
+    # --- in and out --------------------------------------------------------------------------------------------------
+
+    def enter(self) -> bool:
+        """Puts the cursor on a token; False where there is none."""
+        if not self.open:
+            self._transcript.open_cursor()
+            self.open = self._transcript.cursor is not None
+            self._behind = self._chat.paused is not None
+            if self._behind:
+                self._transcript.move_cursor("last")
+            self._at = self._transcript.cursor
+        return self.open
+
+    def leave(self) -> None:
+        """Takes the cursor away."""
+        self.open, self.typing = False, None
+        self._go_to("record")
+        self._transcript.close_cursor()
+
+    def back(self) -> bool:
+        """Closes the innermost thing; False when that was token mode itself."""
+        if self.typing is not None:
+            self.typing = None
+        elif self.view != "record":
+            self._go_to("record")
+        else:
+            self.leave()
+            return False
+        return True
+
+    @property
+    def place(self) -> At | None:
+        """What is looked at: the token under the cursor, or the one that a paused reply waits with."""
+        ref = self._transcript.cursor
+        if not self.open or ref is None:
+            return None
+        if self.pending and (leaf := self._chat.conversation.leaf) is not None:
+            node = self._chat.conversation.nodes[leaf]
+            return At(node, len(node.ids))
+        node = self._chat.conversation.nodes[ref.node]
+        return At(node, min(ref.index, len(node.ids) - 1))
+
+    @property
+    def pending(self) -> bool:
+        """Whether that is the token which a paused reply waits with."""
+        return self._behind and self._chat.paused is not None
+
+    # --- keys --------------------------------------------------------------------------------------------------------
+
+    def move(self, how: Move) -> None:
+        """Moves the cursor; from the last token on to the one that a paused reply waits with."""
+        was_pending, before = self.pending, self._transcript.cursor
+        if not (was_pending and how == "left"):  # the token before the pending one has the cursor already
+            self._transcript.move_cursor(how)
+        stayed = before == self._transcript.cursor
+        self._behind = stayed and (how in _ONWARDS or (was_pending and how not in _BACKWARDS))
+        self._moved()
+
+    def pointed(self) -> bool:
+        """Follows the cursor, which may have been moved by a click; whether there still is one."""
+        if self._transcript.cursor != self._at:
+            self._behind = False
+            self._moved()
+        return self._at is not None
+
+    def choose(self, number: int) -> None:
+        """Goes on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
+        shown, place = self.shown(), self.place
+        if shown is None or place is None:
+            return
+        if number > len(shown.token.candidates):
+            self._tell(f"there is no candidate {number}", "i asks the model for them")
+            return
+        chosen = shown.token.candidates[number - 1].id
+        if shown.pending:
+            self._chat.force([chosen])
+        else:
+            self._fork(place, ids=[chosen])
+
+    def submit(self, text: str) -> None:
+        """Takes the line that was typed."""
+        typing, self.typing = self.typing, None
+        place = self.place
+        if not text or place is None:
+            return
+        if typing == "why":
+            what = int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else unescape(text)
+            self._chat.questions.explain(place.node, place.at, what, now=self.pending)
+            self.view = "why"
+        elif self.pending:
+            self._chat.force_text(unescape(text))
+        else:
+            self._fork(place, text=unescape(text))
+
+    def cut(self, *, paused: bool = False) -> None:
+        """Draws on from before the token, with the same dice; `paused` waits there."""
+        if self.pending:
+            self._tell("the reply waits here already")
+        elif (place := self.place) is not None:
+            self._fork(place, paused=paused)
+
+    def ask(self, *, now: bool) -> None:
+        """Asks the model for this position again, under the settings of then or of now."""
+        if (place := self.place) is not None and not self.pending:
+            self._chat.questions.inspect(place.node, place.at, now=now)
+            self.view = "asked"
+
+    def show(self, view: View) -> None:
+        """Shows something else of the token's reply, or goes back from it."""
+        self._go_to("record" if self.view == view else view)
+        if self.view == "what-if" and (place := self.place) is not None:
+            self._chat.questions.score(place.node)
+
+    def fork_there(self) -> None:
+        """From what-if: goes on from the first token that would be another one, under the knobs as they are."""
+        replay = self._chat.questions.scored
+        if self.view != "what-if" or replay is None:
+            return
+        if replay.summary.first is None:
+            self._tell("every token would be drawn again", "Ctrl+T turns the knobs")
+            return
+        number, index = replay.places[replay.summary.first]
+        self._fork(At(self._chat.conversation.nodes[number], index))
+
+    def pause(self) -> None:
+        """Pauses the running reply, or lets it go on."""
+        if self._chat.phase == "paused":
+            self._chat.resume()
+        elif self._chat.busy:
+            self._behind = True
+            self._chat.pause()
+        else:
+            self._tell("no reply is running", "X cuts here and waits, to step from here")
+
+    def step(self, unit: Unit) -> None:
+        """Lets a paused reply go on for a little."""
+        if self._chat.phase == "paused":
+            self._behind = True
+            self._chat.step(unit)
+        else:
+            self._tell("only a paused reply can be stepped", "Space pauses; X cuts here and waits")
+
+    # --- what the chat says ------------------------------------------------------------------------------------------
+
+    def heard(self, news: Sequence[Change]) -> None:
+        """Follows what happened: to a branch that was made, and to where a reply waits."""
+        forked = self._forked and any(isinstance(change, PathChanged) for change in news)
+        waits = self.pending and any(isinstance(change, StatusChanged | ReplyGrew) for change in news)
+        if forked or waits:
+            self._forked, self._behind = False, True
+            self._transcript.move_cursor("last")
+            self._at = self._transcript.cursor
+        if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
+            self._tell(failed)
+            self.view = "record"
+
+    # --- what the panels show ----------------------------------------------------------------------------------------
+
+    def shown(self) -> Shown | None:
+        """The step to look at."""
+        chat, place = self._chat, self.place
+        if place is None:
+            return None
+        if self.pending and chat.paused is not None:
+            return Shown(chat.paused.token, "PENDING", chat.paused.why, None, pending=True)
+        settings = settings_of(place)
+        samplers = settings.samplers if settings is not None else None
+        if self.view == "asked":
+            if (asked := chat.questions.inspected) is None:
+                return None
+            token, recomputed = asked.inspected.token, asked.inspected.recomputed
+            return Shown(token, "ASKED NOW" if asked.now else "ASKED", "recomputed" if recomputed else "", None)
+        return Shown(self._record(place.node, place.at), samplers=samplers)
+
+    def panel(self, width: int, rows: int, tune: Tune | None) -> list[Line]:
+        """The lines of the panels. With `tune`, its knobs stand above."""
+        head: list[Line] = []
+        if tune is not None:
+            shown = self._chat.paused.token if self._chat.paused is not None else None
+            chain = chain_lines(self._chat.tuning, shown, width, selected=tune.selected, typed=tune.typed)
+            head = chain if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
+        return [*head, *self._body(width, rows - len(head))][:rows]
+
+    def _body(self, width: int, rows: int) -> list[Line]:
+        place, questions = self.place, self._chat.questions
+        if place is None:
+            return []
+        if self.view == "ending":
+            return ending_lines(place.node, width, rows)
+        if self.view == "what-if":
+            return whatif_lines(questions.scored, self._turned(place), width, rows)
+        if self.view == "why" and questions.explained is not None:
+            return why_lines(questions.explained, width)
+        shown = self.shown() if self.view != "why" else None
+        return record_lines(shown, width, rows) if shown is not None else prose("the model reads …", width, MUTED)
+
+    def _turned(self, place: At) -> list[str]:
+        """The knobs that are not as they were for the reply's first token."""
+        then = place.node.settings[0] if place.node.settings else None
+        if then is None:
+            return []
+        return changes(then, Settings(0, self._chat.tuning.samplers(), then.conditions, {}, then.threads))
+
+    def _record(self, node: Node, at: int) -> Token:
+        """The record of a token, read from the store once."""
+        if self._recorded is None or self._recorded[:2] != (node, at):
+            record = self._chat.record(node, at)
+            self._recorded = (node, at, record) if record is not None else None
+        return self._recorded[2] if self._recorded is not None else from_columns(node, at)
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+
+    def _moved(self) -> None:
+        """Answers about one token go when the cursor leaves it; those about a reply stay until another one is reached."""
+        self._at = self._transcript.cursor
+        replay, place = self._chat.questions.scored, self.place
+        if self.view in ("asked", "why"):
+            self._go_to("record")
+        elif self.view == "what-if" and place is not None and replay is not None:
+            reached = any(number == place.node.number for number, _ in replay.places)
+            if not reached:
+                self._chat.questions.score(place.node)
+
+    def _go_to(self, view: View) -> None:
+        """Shows something else; what no longer shows is not asked again when knobs turn."""
+        self.view = view
+        self._chat.questions.forget()
+
+    def _fork(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
+        self._go_to("record")
+        self._forked = True
+        self._chat.fork(place.node, place.at, ids=ids or (), text=text, paused=paused)
+
+    def _tell(self, message: str, hint: str = "") -> None:
+        self._chat.changed(Notice(message, hint))
+
+
+_ONWARDS = frozenset[Move]({"right", "down", "last", "line_end", "turn_down"})
+_BACKWARDS = frozenset[Move]({"left", "up", "first", "line_start", "turn_up"})
+
+
+def settings_of(place: At) -> Settings | None:
+    """What a token was drawn with."""
+    number = place.node.tokens.settings[place.at]
+    return next((settings for settings in place.node.settings if settings.number == number), None)

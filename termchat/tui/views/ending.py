@@ -1,0 +1,55 @@
+"""How a reply ended: the probability of its end, token by token, and what came of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from termchat.conversation.tree import Node
+from termchat.decoding.samplers import escape
+from termchat.text import show_piece
+from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.transcript.source import ENDINGS
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, percent, prose, sparkline
+
+_HIGHEST = 5
+_WORDS = {"end": "The model ended it itself"}
+
+
+def ending_lines(node: Node, width: int, rows: int) -> list[Line]:
+    """The trace of p(end) over the whole reply, its highest points, and why it ended."""
+    tokens = node.tokens
+    lines = [Line((("P(END)  ", TITLE), (f"{len(tokens)} tokens, the highest at full height", MUTED)))]
+    if not len(tokens):
+        return [*lines, Line((("no token was drawn", MUTED),))]
+    lines.append(Line(((sparkline(_folded(list(tokens.p_ends), width), width).lstrip(), Ink("accent")),)))
+    lines += prose(_why(node), width, STRONG)
+    if node.finished is not None and node.finished.held:
+        lines += prose(f'held back: "{escape(node.finished.held)}"', width)
+    if node.finished is not None and node.finished.reason == "end":
+        lines += prose(f"The end token had rank {tokens.ranks[-1]}; p(end) was {percent(tokens.p_ends[-1], 2)}.", width)
+    lines.append(Line((("HIGHEST", TITLE),)))
+    order = sorted(range(len(tokens)), key=lambda index: -tokens.p_ends[index])
+    for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
+        share = f"{percent(tokens.p_ends[index], 2):>8}"
+        piece = column("before " + show_piece(tokens.texts[index]), max(width - 14, 4))
+        lines.append(Line(((f"{index:>5} ", MUTED), (piece, TEXT), (share, STRONG))))
+    return lines
+
+
+def _why(node: Node) -> str:
+    """One sentence on the end."""
+    if node.failed is not None:
+        return f"It was interrupted: {node.failed.message}."
+    if node.finished is None:
+        return "It has not ended yet."
+    reason, detail = node.finished.reason, escape(node.finished.detail)
+    words = _WORDS.get(reason) or ENDINGS[reason][0 if detail else 1].format(detail=detail)
+    return words[0].upper() + words[1:] + "."
+
+
+def _folded(values: list[float], width: int) -> list[float]:
+    """At most `width` values: each the highest of its share of all."""
+    if len(values) <= width:
+        return values
+    edges = [len(values) * i // width for i in range(width + 1)]
+    return [max(values[begin:end]) for begin, end in pairwise(edges)]

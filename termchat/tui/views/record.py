@@ -1,0 +1,121 @@
+"""The record of one token: what the model said, what the chain left of it, what the dice took, and how long that was."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from termchat.conversation.tree import Node
+from termchat.decoding.records import Token
+from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.text import show_piece
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.candidates import candidate_table
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, signed, spread
+
+_UNRECORDED = "No candidates are on record for this token. i asks the model again."
+_STAMP = Ink("stamp", bold=True)
+_LONGEST = 4
+"""Bytes of a token that are written out."""
+
+
+class Shown(NamedTuple):
+    """A step to look at: its record, what it is ("TOKEN", "PENDING" …), a word on where it comes from, and its settings.
+
+    `pending`: it is not taken yet.
+    """
+
+    token: Token
+    what: str = "TOKEN"
+    note: str = ""
+    samplers: SamplerSettings | None = None
+    pending: bool = False
+
+
+def from_columns(node: Node, index: int) -> Token:
+    """What memory holds of a reply's token: all but its stages, candidates, position and the noise."""
+    tokens = node.tokens
+    begin = tokens.ends[index - 1] if index else 0
+    return Token(
+        step=index, position=-1, id=tokens.ids[index], bytes=bytes(tokens.data[begin : tokens.ends[index]]),
+        text=tokens.texts[index], logit=tokens.logits[index], logprob=tokens.logprobs[index], rank=tokens.ranks[index],
+        probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
+        settings=tokens.settings[index], forced=False, stages=[], candidates=[], state={},
+        decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
+    )  # fmt: skip
+
+
+def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
+    """The facts, the stages, then as many candidates as there is room for."""
+    token = shown.token
+    lines = [
+        Line(_title(shown, width)),
+        *flowing(_facts(shown), width),
+        *flowing(_stages(token), width),
+        *(flowing(_settings(shown.samplers), width) if shown.samplers is not None else []),
+    ]
+    if not token.candidates:
+        return [*lines, *prose(_UNRECORDED, width, MUTED)]
+    title: list[Run] = [("CANDIDATES", TITLE)]
+    return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, 3), numbered=True)
+
+
+def piece_of(token: Token) -> str:
+    """The token as a list shows it, by its bytes: the text of half a character comes only with its other half."""
+    return show_piece(token.bytes.decode("utf-8", "replace"))
+
+
+def _title(shown: Shown, width: int) -> tuple[Run, ...]:
+    token = shown.token
+    ink = _STAMP if shown.pending or shown.note else TITLE
+    left: list[Run] = [(f"{shown.what} {token.step} ", ink)]
+    note = " · ".join(filter(None, (shown.note, "forced" if token.forced else "")))
+    right: list[Run] = [(f" {note}", Ink("stamp"))] if note else []
+    room = width - sum(len(text) for text, _ in (*left, *right)) - 1
+    return spread([*left, (column(piece_of(token), max(room, 4)).rstrip(), STRONG)], right, width)
+
+
+def _facts(shown: Shown) -> list[list[Run]]:
+    token = shown.token
+    data = token.bytes[:_LONGEST].hex(" ") + (" …" if len(token.bytes) > _LONGEST else "")
+    noise = next((candidate.noise for candidate in token.candidates if candidate.id == token.id), None)
+    facts: list[tuple[str, str]] = [
+        ("rank", str(token.rank)),
+        ("after", percent(token.probability)),
+        ("entropy", f"{token.entropy:.2f} bit"),
+        ("p(end)", percent(token.p_end, 2)),
+    ]
+    if noise is not None:
+        facts.append(("dice", signed(noise)))
+    facts += [("decode", f"{token.decode_us / 1000:.1f} ms"), ("sample", f"{token.sample_us / 1000:.2f} ms")]
+    facts += [("id", str(token.id)), ("bytes", data or "none")]
+    if token.position >= 0:
+        facts.append(("position", str(token.position)))
+    facts += [(name, f"{value:.2f}") for name, value in token.state.items()]
+    return [[(name + " ", MUTED), (value, TEXT)] for name, value in facts]
+
+
+def _stages(token: Token) -> list[list[Run]]:
+    """Each stage and what it left; the ones that cut something stand out."""
+    items: list[list[Run]] = []
+    before = max((stage.survivors for stage in token.stages), default=0)
+    for stage in token.stages:
+        cut = stage.survivors < before
+        items.append([(stage.name + " ", MUTED), (str(stage.survivors), STRONG if cut else MUTED)])
+        before = stage.survivors
+    return [[("STAGES", TITLE)], *items] if items else []
+
+
+def _settings(samplers: SamplerSettings) -> list[list[Run]]:
+    """The knobs that did something, as the chain panel writes them."""
+    items: list[list[Run]] = [[("DRAWN WITH", TITLE)]]
+    for name, knob in KNOBS.items():
+        value = getattr(samplers, name, None)
+        if value is not None and (value != knob.off or name == "temperature") and not _idle(name, samplers):
+            items.append([(knob.label + " ", MUTED), (knob.show(value), TEXT)])
+    return items
+
+
+def _idle(name: str, samplers: SamplerSettings) -> bool:
+    """How far back the penalties look says nothing while all of them are off."""
+    penalties = ("repeat_penalty", "frequency_penalty", "presence_penalty")
+    return name == "repeat_last_n" and all(getattr(samplers, knob) == KNOBS[knob].off for knob in penalties)

@@ -1,0 +1,61 @@
+"""What if the whole reply had been drawn with other settings and the same dice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from termchat.chat.asking import Rescored
+from termchat.text import show_piece
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, percent, prose, spread
+
+_NUMBER, _SHARE = 6, 8
+_STAMP = Ink("stamp", bold=True)
+_SAME = "The knobs are as they were: Ctrl+T turns them."
+_TIES = "Recomputed in batches: where two tokens are nearly tied, it may fall the other way."
+
+
+def whatif_lines(replay: Rescored | None, changed: Sequence[str], width: int, rows: int) -> list[Line]:
+    """The panel. `changed` are the knobs that are not as they were, as in "temp 0.8→1.2"; without `replay` the answer is
+    still awaited."""
+    size: list[Run] = [(f"same dice, {len(replay.ids)} tokens", MUTED)] if replay is not None else []
+    lines = [Line((("WHAT IF  ", TITLE), *size)), *prose(", ".join(changed) or _SAME, width, STRONG)]
+    if replay is None:
+        return [*lines, Line((("the model reads the reply again …", MUTED),))]
+    first, others, impossible, kept = replay.summary
+    tail = f" {percent(kept)}"
+    lines.append(Line((("stays ", MUTED), *bar(kept, max(width - 6 - len(tail), 4)), (tail, STRONG))))
+    if first is None:
+        lines += prose("Every token would be drawn again.", width, STRONG)
+    else:
+        lines.append(_parting(replay, first))
+        lines.append(Line((("Enter", ACCENT), (" forks there, with these knobs", MUTED))))
+    lines.append(Line((("impossible ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
+    lines += prose(_TIES, width, MUTED)
+    listed = sorted({*others, *impossible})
+    if listed:
+        lines.append(Line(spread([("OTHER TOKENS", TITLE)], [(f"{'after':>{_SHARE}}", MUTED)], width)))
+        lines += [_other(index, replay, width) for index in listed[: max(rows - len(lines), 1)]]
+    return lines
+
+
+def _parting(replay: Rescored, index: int) -> Line:
+    """The first token that would be another one."""
+    then, now = show_piece(replay.texts[index]), show_piece(replay.scored.texts[index])
+    return Line((("parts at ", MUTED), (f"{index}  ", _STAMP), (then, TEXT), (" → ", MUTED), (now, STRONG)))
+
+
+def _other(index: int, replay: Rescored, width: int) -> Line:
+    """A token, what would stand in its place, and what is left of its own probability."""
+    half = max((width - _NUMBER - _SHARE - 3) // 2, 4)
+    probability = replay.scored.probabilities[index]
+    after = percent(probability) if probability > 0 else "cut"
+    return Line(
+        (
+            (f"{index:>{_NUMBER - 1}} ", MUTED),
+            (column(show_piece(replay.texts[index]), half), TEXT),
+            (" → ", MUTED),
+            (column(show_piece(replay.scored.texts[index]), half), STRONG),
+            (f"{after:>{_SHARE}}", MUTED if probability > 0 else Ink("error")),
+        )
+    )

@@ -1,0 +1,104 @@
+"""Why a token was not drawn: its way through the chain, what cut it, and what it would have taken."""
+
+from __future__ import annotations
+
+import math
+
+from termchat.chat.asking import WhyNot
+from termchat.decoding.explanation import Explanation, Remedy
+from termchat.text import show_piece
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, signed, spread
+
+_LOGIT, _SHARE, _LEFT = 10, 9, 8
+_KEPT = {"top_p": "in the nucleus", "typical_p": "typical enough"}
+"""What it is called when a knob's stage keeps a token."""
+_BOUNDS = {">=": "from {}", "<=": "from {} down", "=": "with {}"}
+_MOST_CAUSES = 6
+_STAMP = Ink("stamp")
+
+
+def why_lines(why: WhyNot, width: int) -> list[Line]:
+    """The panel."""
+    it, recomputed = why.explained.explanation, why.explained.recomputed
+    drawn = it.id == it.winner
+    title = "WHY " if drawn else "WHY NOT "
+    note: list[Run] = [(" recomputed", _STAMP)] if recomputed else []
+    room = width - len(title) - sum(len(text) for text, _ in note) - 1
+    facts: list[list[Run]] = [
+        [("as token ", MUTED), (str(why.index), TEXT)],
+        [("id ", MUTED), (str(it.id), TEXT)],
+        [("logit ", MUTED), (f"{it.logit:.2f}", TEXT)],
+        [("rank ", MUTED), (str(it.rank), TEXT)],
+        [("model ", MUTED), (percent(math.exp(it.logprob)), TEXT)],
+        [("dice ", MUTED), (signed(it.noise), TEXT)],
+    ]
+    return [
+        Line(spread([(title, TITLE), (column(show_piece(it.text), max(room, 4)).rstrip(), STRONG)], note, width)),
+        *flowing(facts, width),
+        *_table(it, width),
+        *prose(_verdict(it), width, STRONG),
+        *(line for sentence in _sentences(why) for line in prose(sentence, width)),
+    ]
+
+
+def remedy(way: Remedy) -> str:
+    """What a knob would have to be, in words: "wins from temperature 1.6 with these dice"."""
+    dice = " with these dice" if way.wins else ""
+    if way.value is None:
+        return f"no {way.knob} {'makes it win' if way.wins else 'keeps it'}{dice}"
+    what = "wins" if way.wins else _KEPT.get(way.knob, "kept")
+    until = f" to {_number(way.until)}" if way.until is not None else ""
+    bound = _BOUNDS[way.sign if way.until is None else ">="].format(f"{way.knob} {_number(way.value)}{until}")
+    return f"{what} {bound}{dice}"
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 4):g}"
+
+
+def _table(it: Explanation, width: int) -> list[Line]:
+    """Logit and probability after each stage; nothing more is said of it once it is cut."""
+    name_room = max(width - _LOGIT - _SHARE - _LEFT, 8)
+    heads = f"{'logit':>{_LOGIT}}{'after':>{_SHARE}}{'left':>{_LEFT}}"
+    lines = [Line(((column("STAGE", name_room), TITLE), (heads, MUTED)))]
+    for stage in it.stages:
+        name: Run = (column(stage.name, name_room), Ink("error", bold=True) if stage.cut else MUTED)
+        left: Run = (f"{stage.survivors:>{_LEFT}}", MUTED)
+        if stage.logit is not None and stage.probability is not None:
+            numbers = f"{stage.logit:>{_LOGIT}.2f}{percent(stage.probability):>{_SHARE}}"
+            lines.append(Line((name, (numbers, TEXT), left)))
+        else:
+            word = f"{'cut here' if stage.cut else '–':>{_LOGIT + _SHARE}}"
+            lines.append(Line((name, (word, Ink("error") if stage.cut else MUTED), left)))
+    return lines
+
+
+def _verdict(it: Explanation) -> str:
+    if it.id == it.winner:
+        return f"The dice took it, at {percent(it.probability)}."
+    other = f'"{show_piece(it.winner_text)}"'
+    if it.removed_by is not None:
+        return f"{it.removed_by} cut it; the dice took {other}."
+    return f"It was left, at {percent(it.probability)}; the dice took {other}."
+
+
+def _sentences(why: WhyNot) -> list[str]:
+    it = why.explained.explanation
+    said = []
+    for before, way in zip((None, *it.remedies), it.remedies, strict=False):
+        chained = before is not None and "=" not in (before.sign, way.sign)  # taking a penalty off stands alone
+        words = remedy(way)
+        said.append(f"then {words}" if chained else words[0].upper() + words[1:])
+    if it.penalised is not None:
+        last = it.penalised.positions[-_MOST_CAUSES:]
+        found = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]
+        more = len(it.penalised.positions) - len(found)
+        tail = f" and {more} more" if more > 0 else ""
+        loss = it.penalised.loss
+        what = f"took {loss:.2f} from" if loss >= 0 else f"added {-loss:.2f} to"
+        said.append(f"Penalties {what} its logit, for {', '.join(found)}{tail}")
+    if why.more:
+        tail = "s" if why.more > 1 else ""
+        said.append(f"This is the first token of the text; {why.more} other{tail} would follow it")
+    return [sentence + "." for sentence in said]

@@ -1,0 +1,57 @@
+"""A list of which one line is chosen; it draws only what is in view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from termchat.tui.transcript.ink import Line
+from termchat.tui.widgets.lines import LinesView
+
+Draw = Callable[[range, int, int], list[Line]]
+"""Lines of a range of rows; the chosen row; the width."""
+
+_MOVES: dict[str, Callable[[int, int], int]] = {
+    "up": lambda row, _: row - 1,
+    "down": lambda row, _: row + 1,
+    "page_up": lambda row, page: row - page,
+    "page_down": lambda row, page: row + page,
+    "first": lambda _row, _page: 0,
+    "last": lambda _row, _page: 10**9,
+}
+
+
+class Picker(LinesView):
+    """Shows `count` rows that `draw` makes. It never has the keyboard: whoever has it calls `move`."""
+
+    DEFAULT_CSS = "Picker { height: 1fr; }"
+    GROUND = "surface"
+
+    def __init__(self, draw: Draw, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._draw = draw
+        self._top = 0
+        self.count = 0
+        self.chosen = 0
+
+    def show(self, count: int, chosen: int | None = None) -> None:
+        """Other rows; the chosen one stays in view."""
+        self.count = count
+        self.chosen = min(max(self.chosen if chosen is None else chosen, 0), max(count - 1, 0))
+        rows = max(self.size.height, 1)
+        self._top = min(max(self._top, self.chosen - rows + 1), self.chosen, max(count - rows, 0))
+        shown = range(self._top, min(self._top + rows, count))
+        self.show_lines(self._draw(shown, self.chosen, self.room))
+
+    def move(self, how: str) -> None:
+        """Chooses another row: up, down, page_up, page_down, first or last."""
+        self.show(self.count, _MOVES[how](self.chosen, max(self.size.height - 1, 1)))
+
+    def scroll_by(self, how: str) -> None:
+        """The same for rows that are only read: the first in view counts as the chosen one."""
+        last = max(self.count - max(self.size.height, 1), 0)
+        self._top = min(max(_MOVES[how](self._top, max(self.size.height - 1, 1)), 0), last)
+        self.show(self.count, self._top)
+
+    def on_resize(self) -> None:
+        """More or fewer rows."""
+        self.show(self.count)

@@ -1,0 +1,61 @@
+"""Notices: what a person should read, and the question whether to quit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from termchat.chat.changes import Notice
+from termchat.tui.transcript.ink import Line
+from termchat.tui.widgets.lines import Slip
+
+_GLANCE = 6.0
+"""Seconds that a notice stays which asks for nothing."""
+_MOST_TOLD = 3
+"""Notices shown at once."""
+_QUIT_WITHIN = 3.0
+"""Seconds in which whoever was asked whether to quit can say so."""
+
+
+class Told(Slip):
+    """The newest notices, as `draw` makes lines of them; one that asks for nothing goes by itself."""
+
+    def __init__(self, draw: Callable[[Sequence[Notice]], list[Line]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._draw = draw
+        self._told: list[Notice] = []
+        self._asking: tuple[Notice, float] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def tell(self, notice: Notice) -> None:
+        """Shows a notice."""
+        self._told = [*self._told[1 - _MOST_TOLD :], notice]
+        if notice.severity == "information":
+            self.set_timer(_GLANCE, lambda: self.forget([told for told in self._told if told is not notice]))
+        self.draw()
+
+    def forget(self, kept: Sequence[Notice] = ()) -> None:
+        """Takes all but these away."""
+        self._told = list(kept)
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws them anew, for another width or state."""
+        self.show_lines(self._draw(self._told))
+
+    def ask_to_quit(self, notice: Notice) -> bool:
+        """Asks with this notice; True when that was asked a moment ago."""
+        if self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
+            return True
+        self.answer()
+        self._asking = notice, monotonic()
+        self.tell(notice)
+        return False
+
+    def answer(self) -> None:
+        """Whoever was asked goes on."""
+        if self._asking is not None:
+            asked, self._asking = self._asking[0], None
+            self.forget([told for told in self._told if told is not asked])

@@ -1,0 +1,371 @@
+"""Token mode on a fake engine: every key, and what then stands on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from termchat.chat.recorder import Recorder
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.conditions import Threshold
+from termchat.decoding.records import Record, Token
+from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
+from termchat.tui.transcript import Transcript
+from tests.tui.test_app import Desktop, desktop
+
+WORDS = ("Once", " upon", " a", " time", ".\n", "A", " fox", " met", " a", " bear", ".")
+
+
+class Memory(Recorder):
+    """Keeps the tokens of all replies."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Node, list[Token]] = {}
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        if isinstance(record, Token):
+            self._kept.setdefault(node, []).append(record)
+
+    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
+        return self._kept[node][index]
+
+
+@asynccontextmanager
+async def looking(size: tuple[int, int] = (120, 40), *, ended: bool = True) -> AsyncIterator[Desktop]:
+    """A desktop whose reply is over, in token mode, the cursor on the last token."""
+    async with desktop(size) as desk:
+        desk.chat.recorder = Memory()
+        await desk.sent("tell me", *WORDS)
+        if ended:
+            desk.engine.end()
+            await desk.settle()
+        await desk.type("draft", "ctrl+g")
+        yield desk
+
+
+def index(desk: Desktop) -> int:
+    cursor = desk.app.query_one(Transcript).cursor
+    assert cursor is not None
+    return cursor.index
+
+
+# --- in, out and about -----------------------------------------------------------------------------------------------
+
+
+async def test_token_mode_shows_the_record_of_the_token_and_leaves_what_is_being_written_alone() -> None:
+    async with looking() as desk:
+        assert "TOKEN 10" in desk.text
+        assert "CANDIDATES" in desk.text
+        assert "hjkl move" in desk.text
+        await desk.type("", "escape")
+        assert "TOKEN 10" not in desk.text
+        assert desk.composer.text == "draft"
+        await desk.type("ed")
+        assert desk.composer.text == "drafted"
+
+
+async def test_without_a_token_it_says_so_and_the_composer_keeps_the_keyboard() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+g")
+        assert "there is no token to look at yet" in desk.text
+        await desk.type("hello")
+        assert desk.composer.text == "hello"
+
+
+@pytest.mark.parametrize(
+    ("keys", "at"),
+    [
+        (("h",), 9), (("left", "left"), 8), (("h", "h", "l"), 9), (("h", "right"), 10), (("g",), 0), (("g", "G"), 10),
+        (("0",), 5), (("home",), 5), (("0", "$"), 10), (("0", "end"), 10), (("g", "j"), 5), (("0", "up"), 0),
+        (("{",), 0), (("g", "down"), 5), (("0", "k"), 0), (("h", "h", "}"), 8),
+    ],
+)  # fmt: skip
+async def test_the_cursor_moves(keys: tuple[str, ...], at: int) -> None:
+    async with looking() as desk:
+        await desk.type("", *keys)
+        assert index(desk) == at
+        assert f"TOKEN {at}" in desk.text
+
+
+async def test_jumps_go_to_uncertain_surprising_and_newly_set_tokens_and_to_forks() -> None:
+    async with desktop() as desk:
+        await desk.sent("tell me", "Once")
+        desk.engine.say(" sure", entropy=9.0)
+        desk.engine.say(" and", " then")
+        desk.engine.say(" odd", rank=7)
+        await desk.type("", "ctrl+t", "t", "2", "enter", "escape")
+        desk.engine.say(" hot", settings=1)
+        desk.engine.say(" end")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+g", "g", "e")
+        assert index(desk) == 1
+        await desk.type("", "s")
+        assert index(desk) == 4
+        await desk.type("", "c")
+        assert index(desk) == 5
+        await desk.type("", "G", "C")
+        assert index(desk) == 5
+        await desk.type("", "S")
+        assert index(desk) == 4
+        await desk.type("", "E")
+        assert index(desk) == 1
+
+
+async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> None:
+    async with looking() as desk:
+        desk.chat.recorder = Recorder()  # nothing is on record
+        await desk.type("", "h")
+        assert "No candidates are on record for this token" in desk.text
+        assert "CANDIDATES" not in desk.text
+        await desk.type("", "i")
+        assert desk.engine.asked(Inspect)[-1].done == 9
+        assert "ASKED" in desk.text
+        assert "7.25 bit" in desk.text
+        await desk.type("", "h")
+        assert "ASKED" not in desk.text
+
+
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_number_goes_on_from_the_token_with_that_candidate() -> None:
+    async with looking() as desk:
+        await desk.type("", "4")
+        request = desk.engine.generated[-1]
+        assert request.ids[-10:] == [1000 + step for step in range(10)]
+        assert [(one.step, one.id) for one in request.script] == [(10, 3)]
+        assert "A fox met a bear c3" in desk.text
+
+
+async def test_a_text_goes_on_from_the_token_and_letters_are_not_keys_while_it_is_typed() -> None:
+    async with looking() as desk:
+        await desk.type("", "g", "t", "space", "b", "e", "e", "enter")
+        request = desk.engine.generated[-1]
+        assert [desk.engine.words.text(one.id or 0) for one in request.script] == [" bee"]
+        assert request.done == 0
+        assert desk.composer.text == "draft"
+
+
+async def test_a_line_that_is_typed_is_dropped_by_esc_before_token_mode_is() -> None:
+    async with looking() as desk:
+        count = len(desk.engine.generated)
+        await desk.type("", "t", "b", "escape")
+        assert "TOKEN 10" in desk.text
+        await desk.type("", "h")
+        assert index(desk) == 9
+        assert len(desk.engine.generated) == count
+
+
+async def test_cutting_draws_on_from_before_the_token_with_the_same_seed_and_step() -> None:
+    async with looking() as desk:
+        first = desk.engine.generated[-1]
+        await desk.type("", "h", "h", "x")
+        request = desk.engine.generated[-1]
+        assert request.seed == first.seed
+        assert request.done == 8
+        assert request.script == ()
+        assert not request.paused
+
+
+# --- pause and step --------------------------------------------------------------------------------------------------
+
+
+async def test_space_pauses_and_resumes_and_the_panel_shows_what_waits() -> None:
+    async with looking(ended=False) as desk:
+        await desk.type("", "space")
+        assert any(isinstance(command, Pause) for command in desk.engine.commands)
+        assert "PENDING 11" in desk.text
+        assert "paused" in desk.text
+        await desk.type("", "space")
+        assert isinstance(desk.engine.commands[-1], Resume)
+        assert "PENDING" not in desk.text
+
+
+@pytest.mark.parametrize(("key", "unit", "taken"), [("n", "token", 1), (")", "sentence", 3), ("]", "line", 3)])
+async def test_a_paused_reply_is_stepped(key: str, unit: str, taken: int) -> None:
+    async with looking(ended=False) as desk:
+        await desk.type("", "space", key)
+        assert desk.engine.asked(Step) == [Step(unit)]  # type: ignore[arg-type]
+        assert f"PENDING {11 + taken}" in desk.text
+
+
+async def test_a_paused_reply_takes_a_candidate_and_the_taken_one_says_that_it_was_forced() -> None:
+    async with looking(ended=False) as desk:
+        await desk.type("", "space", "2")
+        assert Force([1]) in desk.engine.commands
+        assert "PENDING 12" in desk.text
+        await desk.type("", "h")
+        assert "TOKEN 11" in desk.text
+        assert "forced" in desk.text
+
+
+async def test_a_paused_reply_takes_a_text() -> None:
+    async with looking(ended=False) as desk:
+        await desk.type("", "space", "t", "o", "k", "enter")
+        (forced,) = desk.engine.asked(Force)
+        assert [desk.engine.words.text(one) for one in forced.ids] == ["ok"]
+        assert "bear.ok" in desk.text
+
+
+async def test_from_what_waits_the_cursor_goes_back_into_the_reply_and_on_to_it_again() -> None:
+    async with looking(ended=False) as desk:
+        await desk.type("", "space", "left")
+        assert "TOKEN 10" in desk.text
+        await desk.type("", "left")
+        assert "TOKEN 9" in desk.text
+        await desk.type("", "l", "l")
+        assert "PENDING 11" in desk.text
+
+
+async def test_cutting_with_shift_waits_there() -> None:
+    async with looking() as desk:
+        await desk.type("", "h", "X")
+        assert desk.engine.generated[-1].paused
+        assert "PENDING 9" in desk.text
+
+
+async def test_a_breakpoint_pauses_a_reply_says_why_and_ctrl_o_goes_on() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "some")
+        desk.engine.wait("entropy > 3")
+        await desk.settle()
+        assert "paused" in desk.text
+        assert "entropy > 3" in desk.text
+        await desk.type("", "ctrl+o")
+        assert isinstance(desk.engine.commands[-1], Resume)
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("typed", "about"), [(("space", "t"), "·t"), (("number_sign", "9"), "·c9")])
+async def test_why_not_is_asked_by_text_or_id_and_answered_in_the_panel(typed: tuple[str, ...], about: str) -> None:
+    async with looking() as desk:
+        await desk.type("", "w", *typed, "enter")
+        assert desk.engine.asked(Explain)[0].done == 10
+        for said in (f"WHY NOT {about}", "cut here", "min_p cut it", "then wins from temperature 1.6"):
+            assert said in desk.text
+        await desk.type("", "escape")
+        assert "TOKEN 10" in desk.text
+
+
+async def test_what_if_is_live_while_tune_turns_knobs_and_enter_forks_where_it_parts() -> None:
+    async with looking() as desk:
+        await desk.type("", "v")
+        assert "Every token would be drawn again" in desk.text
+        await desk.type("", "ctrl+t", "t", "1", ".", "4", "enter", "escape")
+        assert desk.engine.asked(Score)[-1].samplers.temperature == 1.4
+        assert "parts at 2" in desk.text
+        assert "·a → ·c7" in desk.text
+        assert "impossible 1 of 11" in desk.text
+        await desk.type("", "enter")
+        request = desk.engine.generated[-1]
+        assert request.done == 2
+        assert request.samplers.temperature == 1.4
+
+
+async def test_how_it_ended() -> None:
+    async with looking() as desk:
+        await desk.type("", "o")
+        assert "P(END)" in desk.text
+        assert "The model ended it itself" in desk.text
+
+
+# --- dialogs ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_prompt_is_shown_with_control_tokens_marked() -> None:
+    async with looking() as desk:
+        await desk.type("", "p")
+        assert "3 tokens, 2 control" in desk.text
+        assert "<|im_start|>" in desk.text
+        await desk.type("", "escape", "h")
+        assert index(desk) == 9
+
+
+async def test_the_tokenizer_begins_with_what_is_being_typed_and_follows() -> None:
+    async with looking() as desk:
+        await desk.type("", "P")
+        assert "draft" in desk.text
+        assert "1 token" in desk.text
+        await desk.type(" it")
+        assert "2 tokens" in desk.text
+        await desk.type("", "escape", "escape")
+        assert desk.composer.text == "draft"
+
+
+async def test_breakpoints_are_added_toggled_and_deleted_and_a_mistake_is_told_in_place() -> None:
+    async with looking() as desk:
+        await desk.type("", "b")
+        await desk.type("entropy 3", "enter")
+        assert "for example: entropy > 3" in " ".join(desk.text.split())
+        assert desk.chat.breakpoints == ()
+        await desk.type("", *["backspace"] * 9)
+        await desk.type("entropy ", "greater_than_sign", "space", "3", "enter")
+        (rule,) = desk.chat.breakpoints
+        assert (rule.condition, rule.enabled) == (Threshold("entropy", ">", 3.0), True)
+        assert "[x] pauses at  entropy > 3" in desk.text
+        await desk.type("", "enter")
+        assert not desk.chat.breakpoints[0].enabled
+        assert "[ ] pauses at  entropy > 3" in desk.text
+        await desk.type("", "ctrl+d")
+        assert desk.chat.breakpoints == ()
+        await desk.type("", "escape", "h")
+        assert index(desk) == 9
+
+
+async def test_the_tree_is_walked_named_deleted_brought_back_compared_and_left_for_another_branch() -> None:
+    async with looking() as desk:
+        await desk.type("", "h", "x")
+        desk.engine.say(" wolf", id=2001)
+        desk.engine.say(" there", id=2002)
+        desk.engine.end()
+        await desk.settle()
+        chat = desk.chat.conversation
+        assert chat.leaf == 3
+        await desk.type("", "y")
+        assert "at 9 · 2 tok" in desk.text
+        await desk.type("", "n")
+        await desk.type("wolf", "enter")
+        assert chat.nodes[3].name == "wolf"
+        await desk.type("", "up", "c")
+        assert "the first 10 are the same, then 2 and 2" in desk.text
+        await desk.type("", "escape", "down", "d")
+        assert chat.nodes[3].deleted
+        await desk.type("", "z")
+        assert not chat.nodes[3].deleted
+        await desk.type("", "G", "h", "enter")
+        assert chat.leaf == 2
+        assert "bear" in desk.text
+
+
+async def test_all_keys_are_listed() -> None:
+    async with looking((80, 24)) as desk:
+        await desk.type("", "?")
+        assert "One token, then pause again" in desk.text
+        await desk.type("", "end")
+        assert "Ctrl+Q" in desk.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 60)])
+async def test_token_mode_at_other_sizes(size: tuple[int, int]) -> None:
+    async with looking(size) as desk:
+        if size[0] >= 80:
+            assert "TOKEN 10" in desk.text
+        await desk.type("", "g", "escape", "escape")
+        assert desk.composer.has_focus
+
+
+async def test_ctrl_l_cycles_the_token_looks_in_token_mode_and_all_of_them_outside() -> None:
+    async with looking() as desk:
+        transcript = desk.app.query_one(Transcript)
+        seen = []
+        for _ in range(4):
+            await desk.type("", "ctrl+l")
+            seen.append(transcript.look)
+        assert seen == ["entropy", "rank", "time", "probability"]
+        await desk.type("", "escape", "ctrl+l")
+        assert transcript.look == "probability"
