@@ -72,7 +72,7 @@ class Replies:
         """
         state, chat = self._state, self._state.conversation
         reply = chat.grow("assistant", parent=parent.number, at=at)
-        shapes = shapes_of(chat, reply.number) if done else None
+        shapes = shapes_of(chat, reply.number)
         self._longer, self.held = longer, False
         state.live.begin()
         state.recorder.turn(chat, reply)
@@ -90,7 +90,7 @@ class Replies:
                 raw=chat.raw,
                 candidates=state.candidates,
                 shapes=shapes or [],
-                rebuild_exactly=bool(shapes),
+                rebuild_exactly=bool(shapes and done),
                 script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
                 paused=paused or self._pausing,
             ),

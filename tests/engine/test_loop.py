@@ -178,6 +178,28 @@ def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Ses
     assert [(t.id, t.logit) for t in tokens(again)] == [(t.id, t.logit) for t in tokens(whole)[90:]]
 
 
+def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_ones(session: Session) -> None:
+    ids = prompt(session, "Describe a small town by the sea in winter.")
+    tuning = Tuning(max_tokens=60)
+    session.cache.rewind(0)
+    whole = records(session, request(ids, tuning))
+    prefill = only(whole, Prefill)
+    assert isinstance(prefill, Prefill)
+    path = [*ids, *(t.id for t in tokens(whole)[:50])]
+    shapes = [*prefill.shapes, *[1] * 49]
+    for exactly in (False, True):
+        session.cache.rewind(0)
+        records(session, request([*path, 1], Tuning(max_tokens=1)))  # the same ids, in large batches
+        again = records(session, request(path, tuning, done=50, shapes=shapes, rebuild_exactly=exactly))
+        assert isinstance(again[0], Start)
+        assert again[0].exact is exactly
+        made = only(again, Prefill)
+        assert isinstance(made, Prefill)
+        assert made.reused == (len(ids) - 1 if exactly else len(path) - 1)
+        assert set(made.shapes) == {1}
+    assert [(t.id, t.logit) for t in tokens(again)] == [(t.id, t.logit) for t in tokens(whole)[50:]]
+
+
 def test_context_full_ends_the_reply(model_path: object) -> None:
     small = Session(ModelSpec(str(model_path), "smollm2", context=256, threads=1), lambda _: None)
     try:

@@ -70,6 +70,7 @@ class Cache:
             )
         self.memory: Any = LIB.llama_get_memory(self.pointer)
         self.ids: list[int] = []
+        self._batches: list[tuple[int, int]] = []
         self.abort = AbortFlag()
         size = max(self.batch_size, 64)
         self._batch: Any = LIB.llama_batch_init(size, 0, 1)
@@ -116,8 +117,25 @@ class Cache:
             if not LIB.llama_memory_seq_rm(self.memory, MAIN, count, -1):
                 LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
                 count = 0
-            del self.ids[count:]
+            del self.ids[count:], self._batches[count:]
         return len(self.ids)
+
+    def made_as(self, shapes: list[int], count: int) -> int:
+        """How many of the first `count` cells were decoded in batches of these sizes, from the first cell on.
+
+        Where a batch was cut, its first cells still are of that batch; what follows them then is told as a batch of its own.
+        """
+        at = 0
+        for size in shapes:
+            same = 0
+            for start, made in self._batches[at : min(at + size, count)]:
+                if start != at or made < size:
+                    break
+                same += 1
+            if same < size:
+                return at + same
+            at += size
+        return min(at, count)
 
     def prepare(self, ids: list[int], shapes: list[int] | None = None) -> list[int]:
         """Rewinds to what `ids` can reuse and returns the batch sizes in which the rest is to be decoded.
@@ -126,8 +144,10 @@ class Cache:
         room for (they are of a larger micro-batch) cannot be had again.
         """
         kept = self.common(ids)
-        fits = shapes and max(shapes) <= self.batch_size
-        plan = self._recorded(ids, kept, shapes) if shapes and fits else self._planned(ids, kept)
+        if shapes and max(shapes) <= self.batch_size:
+            plan = self._recorded(ids, self.made_as(shapes, kept), shapes)
+        else:
+            plan = self._planned(ids, kept)
         kept = len(ids) - sum(plan)
         # A model that cannot rewind begins anew.
         return plan if self.rewind(kept) == kept else self._planned(ids, 0)
@@ -188,6 +208,7 @@ class Cache:
         one.pos[0] = at
         self._run(one, at)
         self.ids.append(token)
+        self._batches.append((at, 1))
         self.current = True
 
     def _decode_rows(self, ids: list[int], at: int) -> None:
@@ -196,6 +217,7 @@ class Cache:
         self._fill(ids, at, MAIN)
         self._run(self._batch, at)
         self.ids.extend(ids)
+        self._batches += [(at, len(ids))] * len(ids)
         self.current = True
 
     def _fill(self, ids: list[int], at: int, sequence: int) -> None:
@@ -222,6 +244,7 @@ class Cache:
             if not removed:
                 LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)  # a state that cannot be cut is of no use any more
                 self.ids.clear()
+            self._batches.clear()
         if code == 2:
             raise Aborted
         if code == 1:

@@ -94,7 +94,7 @@ class _Reply:
         """The whole stream."""
         cache, request, steering = self.cache, self.request, self.steering
         plan = cache.prepare(self.ids, request.shapes if request.rebuild_exactly else None)
-        yield self._start(rebuilt=len(plan) > 1)
+        yield self._start(reused=len(self.ids) - sum(plan))
         yield steering.record()
         ending: tuple[Reason, str] | None = None
         prefilled = False
@@ -135,9 +135,11 @@ class _Reply:
         while (command := self.poll()) is not None:
             yield from self.steering.obey(command)
 
-    def _start(self, *, rebuilt: bool) -> Start:
+    def _start(self, *, reused: int) -> Start:
         cache, request = self.cache, self.request
         model = cache.model
+        as_recorded = not request.shapes or cache.made_as(request.shapes, reused) == min(reused, sum(request.shapes))
+        rebuilt = request.done and reused < len(self.ids) - 1 and not request.rebuild_exactly
         return Start(
             version=FORMAT,
             termchat=termchat.__version__,
@@ -151,7 +153,7 @@ class _Reply:
             threads_batch=cache.threads_batch,
             ubatch=cache.batch_size,
             kv_type=model.spec.kv_type,
-            exact=cache.exact and not model.gpu_layers and (not request.done or not rebuilt or request.rebuild_exactly),
+            exact=cache.exact and not model.gpu_layers and as_recorded and not rebuilt,
         )
 
     def _prefill(self, plan: list[int]) -> Iterator[Record | Prefilling]:
