@@ -106,9 +106,9 @@ class Describe(msgspec.Struct, frozen=True, tag=True):
 class Generate(msgspec.Struct, frozen=True, tag=True):
     """Go on from `ids`; the last `done` of them are the reply's own so far, so the next step's number is `done`.
 
-    `shapes` are the batches in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are gone,
-    or were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first token that is not forced. Answer: `Prefilling` …,
-    then the record stream, and a `Paused` whenever it waits.
+    `shapes` are the batches in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are
+    gone, or were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before
+    the first token that is not forced. Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
 
     ids: list[int]

@@ -23,7 +23,7 @@ _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 class Palette(msgspec.Struct, frozen=True, kw_only=True):
-    """The colours of a theme, each as #rrggbb. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm."""
+    """The colours of a theme, each #rrggbb. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm."""
 
     name: str
     dark: bool
