@@ -99,10 +99,12 @@ class Terminal:
             pass
 
     def keys(self, *names: str) -> None:
-        """Presses keys by name; other texts are typed."""
+        """Presses keys by name; other texts are typed. What follows an Esc at once would be taken for Alt with that key."""
         for name in names:
             os.write(self._main, KEYS.get(name, name).encode())
-            self.read(0.15 if name == "esc" else 0.02)
+            end = monotonic() + (0.2 if name == "esc" else 0.02)
+            while (left := end - monotonic()) > 0:
+                self.read(left)
 
     def paste(self, text: str) -> None:
         """A bracketed paste."""
