@@ -68,7 +68,10 @@ class Line:
 
 
 class Newest(Generic[_T]):
-    """Makes one inquiry at a time; of those that come meanwhile only the newest is made, and what it waits for is cut short."""
+    """Makes one inquiry at a time; of those that come meanwhile only the newest is made, and what it waits for is cut short.
+
+    A question that the engine gave up for other work is asked once more: it goes on where it stopped.
+    """
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -91,15 +94,21 @@ class Newest(Generic[_T]):
         except Unanswerable as error:
             hear(Failed("question", str(error)))
         else:
-            self._open = True
-            self._line.ask(command, lambda event: self._hear(inquiry, hear, event))
+            self._send(command, inquiry, hear)
 
-    def _hear(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event) -> None:
+    def _send(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
+        self._open = True
+        self._line.ask(command, lambda event: self._hear(command, inquiry, hear, event))
+
+    def _hear(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event) -> None:
         if not isinstance(event, LAST):
             return
         self._open = False
         following, self._next = self._next, None
-        if isinstance(event, Failed):
+        if isinstance(event, Failed) and event.kind == "busy":
+            if following is None:
+                self._send(command, inquiry, hear)
+        elif isinstance(event, Failed):
             hear(event)
             if event.kind == "engine":
                 return

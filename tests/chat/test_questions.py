@@ -120,6 +120,25 @@ def test_of_many_questions_one_is_open_and_the_newest_wins() -> None:
     assert it.chat.questions.inspected.index == 2
 
 
+def test_a_question_that_the_engine_gave_up_for_other_work_is_asked_once_more() -> None:
+    it = Faked(TUNING)
+    reply = it.replied("hi", " one", " two", " three")
+    it.engine.hears = False
+    it.chat.questions.score(reply)
+    it.engine.give_up()
+    it.pump()
+    assert it.chat.questions.failed is None
+    assert it.engine.asked(Score)[1:] == it.engine.asked(Score)[:1]
+    it.chat.adjust("temperature", 1.4)
+    it.engine.give_up()
+    it.pump()
+    assert [asked.samplers.temperature for asked in it.engine.asked(Score)] == [0.7, 0.7, 1.4]
+    it.engine.answer_questions()
+    it.pump()
+    assert it.chat.questions.scored is not None
+    assert it.chat.questions.scored.settings.temperature == 1.4
+
+
 def test_an_answer_to_what_was_forgotten_is_not_shown() -> None:
     it = Faked(TUNING)
     reply = it.replied("hi", " one")

@@ -142,6 +142,12 @@ class FakeEngine:
             for event in self._answers_to_question(command):
                 self._answer(number, event)
 
+    def give_up(self) -> None:
+        """Does something else than to answer what was asked meanwhile."""
+        unanswered, self._unanswered = self._unanswered, []
+        for number, _ in unanswered:
+            self._answer(number, Failed("busy", "given up for something else"))
+
     def end(self, reason: str = "end") -> None:
         """The running reply ends."""
         assert self._reply is not None, "nothing was asked"
