@@ -50,6 +50,7 @@ class TokenMode:
         self.view: View = "record"
         self.typing: Typing | None = None
         self._behind = self._forked = False
+        self._branch: int | None = None
         self._at: TokenRef | None = None
         self._recorded: tuple[Node, int, Token] | None = None
 
@@ -199,12 +200,17 @@ class TokenMode:
 
     def heard(self, news: Sequence[Change]) -> None:
         """Follows what happened: to a branch that was made, and to where a reply waits."""
-        forked = self._forked and any(isinstance(change, PathChanged) for change in news)
-        waits = self.pending and any(isinstance(change, StatusChanged | ReplyGrew) for change in news)
-        if forked or waits:
-            self._forked, self._behind = False, True
+        if self._forked and any(isinstance(change, PathChanged) for change in news):
+            self._forked, self._behind, self._branch = False, True, self._chat.conversation.leaf
+            self._transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
+            self._at = self._transcript.cursor
+        if self.pending and any(isinstance(change, StatusChanged | ReplyGrew) for change in news):
+            self._behind, self._branch = True, None
             self._transcript.move_cursor("last")
             self._at = self._transcript.cursor
+        elif self._branch is not None and self._chat.conversation.nodes[self._branch].ids:
+            self._transcript.set_cursor(TokenRef(self._branch, 0))
+            self._branch, self._at = None, self._transcript.cursor
         if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
             self._tell(failed)
             self.view = "record"
@@ -267,7 +273,7 @@ class TokenMode:
 
     def _moved(self) -> None:
         """Answers about one token go when the cursor leaves it; those about a reply stay until another one is reached."""
-        self._at = self._transcript.cursor
+        self._at, self._branch = self._transcript.cursor, None
         replay, place = self._chat.questions.scored, self.place
         if self.view in ("asked", "why"):
             self._go_to("record")

@@ -66,6 +66,13 @@ async def test_token_mode_shows_the_record_of_the_token_and_leaves_what_is_being
         assert desk.composer.text == "drafted"
 
 
+async def test_what_is_told_again_stands_there_once() -> None:
+    async with looking() as desk:
+        await desk.type("", "n", "n", "space", "n")
+        assert desk.text.count("only a paused reply can be stepped") == 1
+        assert desk.text.count("no reply is running") == 1
+
+
 async def test_without_a_token_it_says_so_and_the_composer_keeps_the_keyboard() -> None:
     async with desktop() as desk:
         await desk.type("", "ctrl+g")
@@ -138,6 +145,33 @@ async def test_a_number_goes_on_from_the_token_with_that_candidate() -> None:
         assert request.ids[-10:] == [1000 + step for step in range(10)]
         assert [(one.step, one.id) for one in request.script] == [(10, 3)]
         assert "A fox met a bear c3" in desk.text
+        assert "TOKEN 10 ·c3" in desk.text  # the cursor stands on what was chosen
+
+
+async def test_after_a_fork_in_mid_reply_the_cursor_stands_on_the_forked_token_and_stays_there() -> None:
+    async with looking(ended=False) as desk:
+        await desk.type("", "h", "h", "4")
+        assert "TOKEN 8 ·c3" in desk.text
+        desk.engine.say(" and", " more")
+        await desk.settle()
+        assert "TOKEN 8 ·c3" in desk.text
+
+
+async def test_after_a_cut_the_cursor_waits_for_the_first_token_that_is_drawn_anew() -> None:
+    async with looking() as desk:
+        await desk.type("", "h", "h", "x")
+        assert "TOKEN 7" in desk.text
+        desk.engine.say(" wolf", " ran", id=2001)
+        await desk.settle()
+        assert "TOKEN 8 ·wolf" in desk.text
+
+
+async def test_who_moves_on_before_the_fork_has_a_token_is_left_where_they_are() -> None:
+    async with looking() as desk:
+        await desk.type("", "h", "h", "x", "h")
+        desk.engine.say(" wolf")
+        await desk.settle()
+        assert "TOKEN 6" in desk.text
 
 
 async def test_a_text_goes_on_from_the_token_and_letters_are_not_keys_while_it_is_typed() -> None:

@@ -30,8 +30,9 @@ class Told(Slip):
         return bool(self._told)
 
     def tell(self, notice: Notice) -> None:
-        """Shows a notice."""
-        self._told = [*self._told[1 - _MOST_TOLD :], notice]
+        """Shows a notice, or what was told already once more as the newest."""
+        others = [told for told in self._told if told != notice]
+        self._told = [*others[1 - _MOST_TOLD :], notice]
         if notice.severity == "information":
             self.set_timer(_GLANCE, lambda: self.forget([told for told in self._told if told is not notice]))
         self.draw()
