@@ -10,7 +10,7 @@ from textual.geometry import Offset, Region
 from textual.screen import Screen
 from textual.selection import Selection
 
-from termchat.tui.transcript import Look, Transcript, widget
+from termchat.tui.transcript import Look, widget
 from termchat.tui.transcript.blocks import Block
 from tests.tui.transcripts import (
     LONG,
