@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -147,6 +148,7 @@ class TermchatApp(App[None]):
         await self.run_action(key.action, owner)
 
     def _begin(self) -> None:
+        gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
         for notice in self._notices:
             self._chat_screen.tell(notice)
         if self._spec is not None:
