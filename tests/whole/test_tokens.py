@@ -1,0 +1,112 @@
+"""A person questions tokens: pause, step, force, fork, go back, compare, ask why, what if, replay."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.whole.terminal import Terminal, environment
+from tests.whole.test_chat import FLAGS, Open, ready
+
+
+def panel(terminal: Terminal) -> str:
+    """What stands in the panels."""
+    return "\n".join(line[76:].rstrip() for line in terminal.text.splitlines())
+
+
+def chat(terminal: Terminal) -> str:
+    """What stands in the chat's column, on one line."""
+    return " ".join(" ".join(line[:73] for line in terminal.text.splitlines()[1:34]).split())
+
+
+def waits(terminal: Terminal, step: int | None = None) -> int:
+    """Waits for the reply to pause (before that step); returns the step."""
+    pattern = rf"PENDING {step if step is not None else '([0-9]+)'}\b"
+    terminal.wait(lambda: "paused" in terminal.text and re.search(pattern, panel(terminal)))
+    terminal.settle(0.2)  # the rest of the frame
+    found = re.search(r"PENDING ([0-9]+)", panel(terminal))
+    assert found is not None
+    return int(found[1])
+
+
+def token(terminal: Terminal, what: str) -> Callable[[], object]:
+    return lambda: re.search(rf"^TOKEN {what}", panel(terminal), re.MULTILINE)
+
+
+def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal(*FLAGS, "--seed", "42", "--max-tokens", "80")
+    ready(terminal)
+    terminal.keys("Tell me a very long story about a fox and a bear.", "enter")
+    terminal.wait("writing")
+    terminal.wait(lambda: re.search(r"entropy \d", terminal.text))
+
+    # Pause, step, force: the third candidate is taken whatever the dice say.
+    terminal.keys("ctrl+g", " ")
+    step = waits(terminal)
+    terminal.keys("n")
+    assert waits(terminal, step + 1) == step + 1
+    third = re.search(r"^3 ·?(\S+)", panel(terminal), re.MULTILINE)
+    assert third is not None
+    terminal.keys("3")
+    waits(terminal, step + 2)
+    assert chat(terminal).split("▌")[0].rstrip().endswith(third[1])
+
+    # A knob turned while it waits moves the pending distribution.
+    terminal.keys("ctrl+t", "t", "0", "enter", "esc")
+    terminal.wait(lambda: "temperature 0.8 → 0.0" in chat(terminal) and "after 100.0%" in panel(terminal))
+    terminal.keys(" ")
+    terminal.wait("ready")
+    terminal.wait("max_tokens 80")
+    first = chat(terminal)
+
+    # Why not, the exact distribution, what if.
+    terminal.keys("g")
+    terminal.wait(token(terminal, "0"))
+    terminal.keys("w", "zebra", "enter")
+    terminal.wait(lambda: "WHY NOT ze" in panel(terminal) and "Kept from top_k" in panel(terminal))
+    terminal.keys("esc", "i")
+    terminal.wait(lambda: "ASKED" in panel(terminal))
+    terminal.keys("esc", "v")
+    terminal.wait(lambda: "%" in panel(terminal) and "WHAT IF" in panel(terminal).upper())
+    terminal.keys("esc")
+
+    # A fork at the first token, back to the other branch, both side by side.
+    terminal.keys("g")
+    terminal.wait(token(terminal, "0"))
+    terminal.keys("2")
+    terminal.wait(lambda: "ready" in terminal.text and chat(terminal) != first)
+    second = chat(terminal)
+    terminal.keys("y")
+    terminal.wait("Branches")
+    terminal.keys("g", "down", "m", "end", "c")
+    terminal.settle()
+    terminal.keys("esc")
+    terminal.wait("Branches")
+    terminal.keys("g", "down", "enter")
+    terminal.wait(lambda: "Branches" not in terminal.text and chat(terminal) != second)
+    terminal.settle()
+
+    # Saved, and said again to the last bit by another process.
+    target = tmp_path / "story.jsonl"
+    terminal.keys("esc", "ctrl+s")
+    terminal.wait("Save")
+    terminal.keys("ctrl+a", "ctrl+k", str(target), "enter")
+    terminal.wait(target.exists)
+    terminal.settle()
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    assert terminal.restored()
+    lines = [json.loads(line) for line in target.read_text().splitlines()]
+    forced = [line for line in lines if line["record"] == "token" and line["forced"]]
+    assert len(forced) == 2
+    assert any(line["candidates"][2]["id"] == line["id"] for line in forced)
+    again = subprocess.run(
+        [sys.executable, "-m", "termchat", "replay", str(target)],
+        env=environment(tmp_path, {}), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "identical" in again.stdout
