@@ -111,13 +111,15 @@ def pairs(count: int, ours: Callable[[int], float | None], bare: Callable[[int],
     return found
 
 
-def report(what: str, work: int, times: list[tuple[float, float]]) -> float:
+def report(
+    what: str, work: int, times: list[tuple[float, float]], names: tuple[str, str] = ("termchat", "bare")
+) -> float:
     """Prints rates and the ratio of each pair (median and quartiles); returns the median ratio."""
     ratios = sorted(bare / ours for ours, bare in times)
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 2 else (ratios[0], 0, ratios[-1])
     ours, yardstick = (work / median(column) for column in zip(*times, strict=True))
     print(
-        f"{what:<34} termchat {ours:7.1f}/s  bare {yardstick:7.1f}/s  "
+        f"{what:<34} {names[0]} {ours:7.1f}/s  {names[1]} {yardstick:7.1f}/s  "
         f"ratio {median(ratios):.3f}  (quartiles {low:.3f}–{high:.3f}, {len(ratios)} pairs)"
     )
     return median(ratios)
