@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from termchat.chat.asking import reply_with
 from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
+from termchat.chat.position import position_of
 from termchat.chat.service import Chat
 from termchat.conversation.stamps import changes
 from termchat.conversation.tree import Node
@@ -88,11 +90,13 @@ class TokenMode:
     def place(self) -> At | None:
         """What is looked at: the token under the cursor, or the one that a paused reply waits with."""
         ref = self._transcript.cursor
-        if not self.open or ref is None:
+        if not self.open:
             return None
         if self.pending and (leaf := self._chat.conversation.leaf) is not None:
             node = self._chat.conversation.nodes[leaf]
             return At(node, len(node.ids))
+        if ref is None:
+            return None
         node = self._chat.conversation.nodes[ref.node]
         return At(node, min(ref.index, len(node.ids) - 1))
 
@@ -113,11 +117,11 @@ class TokenMode:
         self._moved()
 
     def pointed(self) -> bool:
-        """Follows the cursor, which may have been moved by a click; whether there still is one."""
+        """Follows the cursor, which may have been moved by a click; whether there still is one, or soon will be."""
         if self._transcript.cursor != self._at:
             self._behind = False
             self._moved()
-        return self._at is not None
+        return self._at is not None or self._forked or self._branch is not None
 
     def choose(self, number: int) -> None:
         """Goes on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
@@ -211,6 +215,9 @@ class TokenMode:
         elif self._branch is not None and self._chat.conversation.nodes[self._branch].ids:
             self._transcript.set_cursor(TokenRef(self._branch, 0))
             self._branch, self._at = None, self._transcript.cursor
+        if self.open and self._transcript.cursor is None:  # a branch from the very first token has none for a moment
+            self._transcript.open_cursor()
+            self._at = self._transcript.cursor
         if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
             self._tell(failed)
             self.view = "record"
@@ -247,7 +254,7 @@ class TokenMode:
         if place is None:
             return []
         if self.view == "ending":
-            return ending_lines(place.node, width, rows)
+            return ending_lines(reply_with(self._chat.conversation, place.node), width, rows)
         if self.view == "what-if":
             return whatif_lines(questions.scored, self._turned(place), width, rows)
         if self.view == "why" and questions.explained is not None:
@@ -256,18 +263,23 @@ class TokenMode:
         return record_lines(shown, width, rows) if shown is not None else prose("the model reads …", width, MUTED)
 
     def _turned(self, place: At) -> list[str]:
-        """The knobs that are not as they were for the reply's first token."""
-        then = place.node.settings[0] if place.node.settings else None
-        if then is None:
-            return []
-        return changes(then, Settings(0, self._chat.tuning.samplers(), then.conditions, {}, then.threads))
+        """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""
+        now = self._chat.tuning.samplers()
+        for span in reply_with(self._chat.conversation, place.node):
+            for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
+                turned = changes(then, Settings(0, now, then.conditions, {}, then.threads))
+                if turned and at < span.count:
+                    return turned
+        return []
 
     def _record(self, node: Node, at: int) -> Token:
         """The record of a token, read from the store once."""
         if self._recorded is None or self._recorded[:2] != (node, at):
             record = self._chat.record(node, at)
-            self._recorded = (node, at, record) if record is not None else None
-        return self._recorded[2] if self._recorded is not None else from_columns(node, at)
+            if record is None:  # not kept, or not yet
+                return from_columns(node, at, position_of(self._chat.conversation, node, at).done)
+            self._recorded = node, at, record
+        return self._recorded[2]
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 

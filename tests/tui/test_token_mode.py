@@ -131,6 +131,7 @@ async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> 
         assert desk.engine.asked(Inspect)[-1].done == 9
         assert "ASKED" in desk.text
         assert "7.25 bit" in desk.text
+        assert "TOKEN" not in desk.text
         await desk.type("", "h")
         assert "ASKED" not in desk.text
 
@@ -236,6 +237,24 @@ async def test_a_paused_reply_takes_a_candidate_and_the_taken_one_says_that_it_w
         assert "forced" in desk.text
 
 
+async def test_what_is_not_taken_yet_has_no_time_of_sampling() -> None:
+    async with looking(ended=False) as desk:
+        assert "sample " in desk.text
+        desk.engine.wait(sample_us=0)
+        await desk.settle()
+        await desk.type("", "G", "l")
+        assert "PENDING 11" in desk.text
+        assert "sample " not in desk.text
+
+
+async def test_tokens_of_a_later_piece_count_from_the_beginning_of_the_reply_without_a_record_too() -> None:
+    async with looking() as desk:
+        desk.chat.recorder = Recorder()  # nothing is on record
+        await desk.type("", "h", "t", "o", "k", "enter")
+        assert "TOKEN 9 ok" in desk.text
+        assert "forced" in desk.text
+
+
 async def test_a_paused_reply_takes_a_text() -> None:
     async with looking(ended=False) as desk:
         await desk.type("", "space", "t", "o", "k", "enter")
@@ -308,6 +327,39 @@ async def test_how_it_ended() -> None:
         assert "The model ended it itself" in desk.text
 
 
+async def test_how_a_reply_in_pieces_ended_is_said_of_the_whole_wherever_the_cursor_is() -> None:
+    async with looking() as desk:
+        await desk.type("", "h", "x")
+        desk.engine.say(" wolf", " ran", " off", p_end=0.25)
+        desk.engine.end("length")
+        await desk.settle()
+        await desk.type("", "o")
+        for keys in ((), ("g",)):
+            await desk.type("", *keys)
+            assert "12 tokens, scaled to the highest" in desk.text
+            assert "before ·ran" in desk.text
+            assert "The model ended it itself" not in desk.text
+
+
+async def test_what_if_says_which_knobs_are_not_as_they_were_for_every_piece_and_settings_of_the_reply() -> None:
+    async with desktop() as desk:
+        await desk.sent("tell me", "Once", " upon")
+        await desk.type("", "ctrl+t", "t", "1", ".", "4", "enter", "escape")
+        desk.engine.say(" a", settings=1)
+        desk.engine.end("length")
+        await desk.settle()
+        await desk.type("", "ctrl+g", "v")
+        assert "temperature 0.8 → 1.4" in desk.text
+        await desk.type("", "ctrl+t", "t", "0", ".", "8", "enter", "escape")
+        assert "temperature 1.4 → 0.8" in desk.text
+        await desk.type("", "G", "x")  # what was drawn with other knobs is no part of this branch
+        desk.engine.say("There")
+        desk.engine.end("length")
+        await desk.settle()
+        await desk.type("", "v")
+        assert "The knobs are as they were" in desk.text
+
+
 # --- dialogs ---------------------------------------------------------------------------------------------------------
 
 
@@ -366,7 +418,7 @@ async def test_the_tree_is_walked_named_deleted_brought_back_compared_and_left_f
         await desk.type("wolf", "enter")
         assert chat.nodes[3].name == "wolf"
         await desk.type("", "up", "c")
-        assert "the first 10 are the same, then 2 and 2" in desk.text
+        assert "the first 9 tokens are the same, then 2 and 2" in desk.text
         await desk.type("", "escape", "down", "d")
         assert chat.nodes[3].deleted
         await desk.type("", "z")

@@ -16,7 +16,6 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.tree import Row, label_of, leaf_of, tree_lines, tree_rows
 
-
 _KEYS = {
     "k": "move('up')", "j": "move('down')", "home,g": "move('first')", "end,G": "move('last')", "left,h": "parent",
     "enter": "go", "n": "rename", "d,delete": "drop", "z,u": "undo", "m": "mark", "c": "compare",

@@ -44,11 +44,14 @@ def compare(conversation: Conversation, left: int, right: int) -> Comparison:
 
 
 def summary(comparison: Comparison) -> str:
-    """Where they part, and how long each is from there."""
+    """Where they part, and how long each is from there, in tokens of replies."""
     left, right, common = comparison
+    same, one, other = (
+        sum(not piece.said for piece in part) for part in (left[:common], left[common:], right[common:])
+    )
     if common == len(left) == len(right):
-        return f"the same, {common} tokens"
-    return f"the first {common} are the same, then {len(left) - common} and {len(right) - common}"
+        return f"the same, {same} tokens"
+    return f"the first {same} tokens are the same, then {one} and {other}"
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Node, Span
 from termchat.decoding.samplers import escape
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line
@@ -15,23 +16,26 @@ _HIGHEST = 5
 _WORDS = {"end": "The model ended it itself"}
 
 
-def ending_lines(node: Node, width: int, rows: int) -> list[Line]:
-    """The trace of p(end) over the whole reply, its highest points, and why it ended."""
-    tokens = node.tokens
-    lines = [Line((("P(END)  ", TITLE), (f"{len(tokens)} tokens, the highest at full height", MUTED)))]
-    if not len(tokens):
+def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
+    """The trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
+    p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
+    texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
+    lines = [Line((("P(END)  ", TITLE), (f"{len(p_ends)} tokens, scaled to the highest", MUTED)))]
+    if not p_ends:
         return [*lines, Line((("no token was drawn", MUTED),))]
-    lines.append(Line(((sparkline(_folded(list(tokens.p_ends), width), width).lstrip(), Ink("accent")),)))
-    lines += prose(_why(node), width, STRONG)
-    if node.finished is not None and node.finished.held:
-        lines += prose(f'held back: "{escape(node.finished.held)}"', width)
-    if node.finished is not None and node.finished.reason == "end":
-        lines += prose(f"The end token had rank {tokens.ranks[-1]}; p(end) was {percent(tokens.p_ends[-1], 2)}.", width)
+    lines.append(Line(((sparkline(_folded(p_ends, width), width).lstrip(), Ink("accent")),)))
+    last = reply[-1].node
+    lines += prose(_why(last), width, STRONG)
+    if last.finished is not None and last.finished.held:
+        lines += prose(f'held back: "{escape(last.finished.held)}"', width)
+    if last.finished is not None and last.finished.reason == "end" and len(last.tokens):
+        rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
+        lines += prose(f"The end token had rank {rank}; p(end) was {percent(p_end, 2)}.", width)
     lines.append(Line((("HIGHEST", TITLE),)))
-    order = sorted(range(len(tokens)), key=lambda index: -tokens.p_ends[index])
+    order = sorted(range(len(p_ends)), key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
-        share = f"{percent(tokens.p_ends[index], 2):>8}"
-        piece = column("before " + show_piece(tokens.texts[index]), max(width - 14, 4))
+        share = f"{percent(p_ends[index], 2):>8}"
+        piece = column("before " + show_piece(texts[index]), max(width - 14, 4))
         lines.append(Line(((f"{index:>5} ", MUTED), (piece, TEXT), (share, STRONG))))
     return lines
 

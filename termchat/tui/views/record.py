@@ -31,15 +31,16 @@ class Shown(NamedTuple):
     pending: bool = False
 
 
-def from_columns(node: Node, index: int) -> Token:
-    """What memory holds of a reply's token: all but its stages, candidates, position and the noise."""
+def from_columns(node: Node, index: int, step: int) -> Token:
+    """What memory holds of a reply's token: all but its stages, candidates, position and the noise. `step` counts from the
+    reply's first token, `index` from its piece's."""
     tokens = node.tokens
     begin = tokens.ends[index - 1] if index else 0
     return Token(
-        step=index, position=-1, id=tokens.ids[index], bytes=bytes(tokens.data[begin : tokens.ends[index]]),
+        step=step, position=-1, id=tokens.ids[index], bytes=bytes(tokens.data[begin : tokens.ends[index]]),
         text=tokens.texts[index], logit=tokens.logits[index], logprob=tokens.logprobs[index], rank=tokens.ranks[index],
         probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
-        settings=tokens.settings[index], forced=False, stages=[], candidates=[], state={},
+        settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[], state={},
         decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
     )  # fmt: skip
 
@@ -86,7 +87,10 @@ def _facts(shown: Shown) -> list[list[Run]]:
     ]
     if noise is not None:
         facts.append(("dice", signed(noise)))
-    facts += [("decode", f"{token.decode_us / 1000:.1f} ms"), ("sample", f"{token.sample_us / 1000:.2f} ms")]
+    if token.decode_us:
+        facts.append(("decode", f"{token.decode_us / 1000:.1f} ms"))
+    if token.sample_us:  # not of a token that is not taken yet, nor of one that was only asked about
+        facts.append(("sample", f"{token.sample_us / 1000:.2f} ms"))
     facts += [("id", str(token.id)), ("bytes", data or "none")]
     if token.position >= 0:
         facts.append(("position", str(token.position)))
