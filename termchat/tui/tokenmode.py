@@ -90,11 +90,13 @@ class TokenMode:
     def place(self) -> At | None:
         """What is looked at: the token under the cursor, or the one that a paused reply waits with."""
         ref = self._transcript.cursor
-        if not self.open or ref is None:
+        if not self.open:
             return None
         if self.pending and (leaf := self._chat.conversation.leaf) is not None:
             node = self._chat.conversation.nodes[leaf]
             return At(node, len(node.ids))
+        if ref is None:
+            return None
         node = self._chat.conversation.nodes[ref.node]
         return At(node, min(ref.index, len(node.ids) - 1))
 
@@ -115,11 +117,11 @@ class TokenMode:
         self._moved()
 
     def pointed(self) -> bool:
-        """Follows the cursor, which may have been moved by a click; whether there still is one."""
+        """Follows the cursor, which may have been moved by a click; whether there still is one, or soon will be."""
         if self._transcript.cursor != self._at:
             self._behind = False
             self._moved()
-        return self._at is not None
+        return self._at is not None or self._forked or self._branch is not None
 
     def choose(self, number: int) -> None:
         """Goes on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
@@ -213,6 +215,9 @@ class TokenMode:
         elif self._branch is not None and self._chat.conversation.nodes[self._branch].ids:
             self._transcript.set_cursor(TokenRef(self._branch, 0))
             self._branch, self._at = None, self._transcript.cursor
+        if self.open and self._transcript.cursor is None:  # a branch from the very first token has none for a moment
+            self._transcript.open_cursor()
+            self._at = self._transcript.cursor
         if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
             self._tell(failed)
             self.view = "record"
