@@ -62,8 +62,8 @@ class TokenMode:
         """Puts the cursor on a token; False where there is none."""
         if not self.open:
             self._transcript.open_cursor()
-            self.open = self._transcript.cursor is not None
-            self._behind = self._chat.paused is not None
+            self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
+            self.open = self._behind or self._transcript.cursor is not None
             if self._behind:
                 self._transcript.move_cursor("last")
             self._at = self._transcript.cursor

@@ -455,3 +455,14 @@ async def test_ctrl_l_cycles_the_token_looks_in_token_mode_and_all_of_them_outsi
         assert seen == ["entropy", "rank", "time", "probability"]
         await desk.type("", "escape", "ctrl+l")
         assert transcript.look == "probability"
+
+
+async def test_a_reply_that_waits_with_its_very_first_token_can_be_stepped() -> None:
+    async with desktop((120, 40)) as desk:
+        await desk.type("tell me", "enter")
+        desk.engine.wait("entropy > 3")
+        await desk.settle()
+        await desk.type("", "ctrl+g")
+        assert "PENDING 0" in desk.text
+        await desk.type("", "n")
+        assert "PENDING 1" in desk.text

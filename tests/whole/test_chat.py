@@ -197,7 +197,7 @@ def test_a_terminal_that_goes_away_ends_the_app(open_terminal: Open, tmp_path: P
 
 
 def test_sizes_while_streaming(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS, columns=80, rows=24)
+    terminal = open_terminal(*FLAGS, "--seed", "1", columns=80, rows=24)  # a story that is long enough
     ready(terminal)
     terminal.keys("Tell me a very long story about a wolf.", "enter")
     terminal.wait("writing")
