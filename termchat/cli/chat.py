@@ -1,0 +1,70 @@
+"""`termchat`: the chat itself, and the group that the commands belong to."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any, TextIO
+
+import click
+from click.core import ParameterSource
+
+import termchat
+from termchat.cli.flags import config, flags
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class _Commands(click.Group):
+    """Shows the chat's own flags last in the help, after the commands; Ctrl+C ends any of them without a word."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
+@click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
+@click.option("--resume", is_flag=True, help="reopen the latest chat as it was")
+@click.option("--raw", is_flag=True, help="complete text without the model's chat template")
+@flags()
+@click.pass_context
+def main(ctx: click.Context, /, *, resume: bool, raw: bool, **given: Any) -> None:
+    """Chat with a local model, and see, steer and question every token it draws.
+
+    Without a command, the chat opens in this terminal.
+    """
+    if ctx.invoked_subcommand is not None:
+        _refuse_flags_before(ctx, ctx.invoked_subcommand)
+        return
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+        raise click.UsageError("the chat needs a terminal; in a script use: termchat run PROMPT")
+    chosen = config(given)
+    from termchat.tui.start import start
+
+    sys.exit(start(chosen, resume=resume, raw=raw))
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Whether it is a terminal; Python has no stream at all where the descriptor was closed."""
+    return stream is not None and stream.isatty()
+
+
+def _refuse_flags_before(ctx: click.Context, command: str) -> None:
+    """A flag of the chat says nothing to a command; left unread it would look obeyed."""
+    taken = {parameter.name for parameter in main.commands[command].params}
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        switched_off = ctx.params[name] is False and parameter.secondary_opts
+        flag = (switched_off or parameter.opts)[0]
+        if name in taken:
+            raise click.UsageError(f"{flag} stands before {command}; put it after: termchat {command} {flag} …")
+        raise click.UsageError(f"{flag} is for the chat; {command} has no such flag")
