@@ -103,6 +103,14 @@ OPTIONS: dict[str, Option] = {
             "number format of the KV cache",
             choices=("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
         ),
+        _engine(
+            "mmap",
+            "choice",
+            "map the model's file instead of reading it",
+            choices=("auto", "on", "off"),
+        ),
+        _engine("mlock", "bool", "keep the model in memory, never swapped out"),
+        _engine("main_gpu", "int", "the one GPU to use, counted from 0; -1 is all of them", low=-1, high=64),
         _engine("fast_prefill", "bool", "read prompts 512 tokens at once: faster, but no longer exact"),
     )
 }

@@ -55,7 +55,7 @@ class Config(msgspec.Struct, frozen=True):
     origin: dict[str, str]
     problems: tuple[str, ...] = ()
 
-    def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "") -> ModelSpec:
+    def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         """What to tell an engine to load this file as configured."""
         shown = well_formed(str(path))
         return ModelSpec(
@@ -64,6 +64,7 @@ class Config(msgspec.Struct, frozen=True):
             name=well_formed(name),
             sha256=sha256,
             quantization=quantization,
+            layers=layers,
             **self.engine,
         )
 

@@ -21,6 +21,7 @@ from termchat.engine.port import (
     Generate,
     Inspected,
     Loaded,
+    Probed,
     Rendered,
     Scored,
     Steer,
@@ -30,7 +31,7 @@ from termchat.engine.port import (
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
-_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Rendered, Tokenized, Inspected, Explained, Scored)
+_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored)
 
 
 class LocalEngine:

@@ -24,9 +24,10 @@ from termchat.decoding.samplers import SamplerSettings
 class ModelSpec(msgspec.Struct, frozen=True):
     """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
 
-    `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `sha256`
-    and `quantization` are what the file's header said. `path_bytes` says where the file is when its path is not UTF-8; `path`
-    is then only what to show.
+    `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `main_gpu`
+    is the one GPU to use, counted from 0; -1 spreads the model over all. `mlock` keeps the model from being swapped out.
+    `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
+    not UTF-8; `path` is then only what to show.
     """
 
     path: str
@@ -42,6 +43,10 @@ class ModelSpec(msgspec.Struct, frozen=True):
     sha256: str = ""
     quantization: str = ""
     path_bytes: bytes = b""
+    mmap: Literal["auto", "on", "off"] = "auto"
+    mlock: bool = False
+    main_gpu: int = -1
+    layers: int = 0
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -59,6 +64,10 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
     """Let the model go. Answer: `Unloaded`."""
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True):
+    """What the engine is built of and which devices it sees; needs no model. Answer: `Probed`."""
 
 
 class Render(msgspec.Struct, frozen=True, tag=True):
@@ -208,13 +217,38 @@ class Score(msgspec.Struct, frozen=True, tag=True):
 Steer = Adjust | Pause | Resume | Step | Force | Cancel
 """Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
 
-Command = Load | Unload | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score
+Command = Load | Unload | Probe | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
 
+class Remark(msgspec.Struct, frozen=True):
+    """What a person should know of how a model was loaded, and what to do about it."""
+
+    message: str
+    hint: str = ""
+
+
+class Device(msgspec.Struct, frozen=True):
+    """Something that computes, as llama.cpp sees it; memory in bytes, 0 where it does not say."""
+
+    name: str
+    description: str
+    kind: Literal["cpu", "gpu", "integrated gpu", "accelerator", "other"]
+    free: int
+    total: int
+
+    @property
+    def offloads(self) -> bool:
+        """Whether layers can be put there."""
+        return self.kind in ("gpu", "integrated gpu")
+
+
 class ModelInfo(msgspec.Struct, frozen=True):
-    """A loaded model, as it really is: sizes in tokens, parameters and bytes as counts."""
+    """A loaded model, as it really is: sizes in tokens, parameters and bytes as counts.
+
+    `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
+    """
 
     name: str
     path: str
@@ -237,6 +271,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     has_template: bool
     can_rewind: bool
     end_ids: list[int]
+    remarks: list[Remark] = []
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -253,6 +288,15 @@ class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The model is gone."""
+
+
+class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`library` is the version, `system` llama.cpp's own line of what it was built with, `backends` name their features."""
+
+    library: str
+    system: str
+    backends: dict[str, dict[str, str]]
+    devices: list[Device]
 
 
 class Rendered(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -330,7 +374,7 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | Unloaded | Rendered | Tokenized
+    Progress | Loaded | Unloaded | Probed | Rendered | Tokenized
     | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored
     | Start | Settings | Prefill | Token | Finished | Failed
 )  # fmt: skip

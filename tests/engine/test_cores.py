@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.engine.llama.cores import default_threads
+from termchat.engine.llama.cores import all_threads, default_threads
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,13 @@ def test_hyperthreads_count_once(tmp_path: Path) -> None:
 
 def test_this_machine_has_at_least_one() -> None:
     assert default_threads() >= 1
+
+
+INTEL = {"sys/devices/cpu_core/cpus": "0-3", "sys/devices/cpu_atom/cpus": "4-7"}
+ARM = {f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity": "1024" if cpu > 5 else "400" for cpu in range(8)}
+
+
+@pytest.mark.parametrize(("files", "threads"), [(INTEL, 4), (ARM, 2)])
+def test_small_cores_do_not_count(tmp_path: Path, files: dict[str, str], threads: int) -> None:
+    assert default_threads(write(tmp_path, files)) == threads
+    assert all_threads(tmp_path) == 8

@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from termchat.engine.llama.native import LIB, last_errors
+from termchat.engine.llama.native import LIB, last_errors, placements
+from termchat.engine.llama.offload import EVERYTHING, offloaded
 from termchat.engine.port import EngineError, ModelSpec
 
 CONTROL = 1 << 3
@@ -15,9 +16,19 @@ UNKNOWN = 1 << 0
 LSTRIP = 1 << 7
 RSTRIP = 1 << 8
 
+_LOAD_MODES = {
+    ("auto", False): "LLAMA_LOAD_MODE_AUTO",
+    ("on", False): "LLAMA_LOAD_MODE_MMAP",
+    ("off", False): "LLAMA_LOAD_MODE_NONE",
+    ("auto", True): "LLAMA_LOAD_MODE_MMAP_MLOCK",
+    ("on", True): "LLAMA_LOAD_MODE_MMAP_MLOCK",
+    ("off", True): "LLAMA_LOAD_MODE_MLOCK",
+}
+"""llama.cpp's name for how to load, by `mmap` and `mlock`."""
+
 
 class Model:
-    """Owns a `llama_model`. Ids are ints, pieces are bytes.
+    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded.
 
     Raises:
         EngineError: the file cannot be loaded, or holds a vocabulary only.
@@ -27,9 +38,11 @@ class Model:
         self.spec = spec
         params = LIB.llama_model_default_params()
         self.offloads = bool(LIB.llama_supports_gpu_offload())
-        everything = 10_000  # llama.cpp clamps it to the model's own layers
-        wanted = everything if spec.gpu_layers < 0 else spec.gpu_layers
+        wanted = EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
         params.n_gpu_layers = wanted if self.offloads else 0
+        params.load_mode = getattr(LIB, _LOAD_MODES[spec.mmap, spec.mlock])
+        if spec.main_gpu >= 0 and self.offloads:
+            params.split_mode, params.main_gpu = LIB.LLAMA_SPLIT_MODE_NONE, spec.main_gpu
 
         @LIB.llama_progress_callback  # type: ignore[untyped-decorator]
         def on_progress(fraction: float, _data: object) -> bool:
@@ -39,6 +52,7 @@ class Model:
 
         params.progress_callback = on_progress
         last_errors()
+        placements()
         self.pointer: Any = LIB.llama_model_load_from_file(spec.path_bytes or os.fsencode(spec.path), params)
         if not self.pointer:
             why = last_errors() or "llama.cpp gave no reason"
@@ -48,7 +62,10 @@ class Model:
         self.vocab: Any = LIB.llama_model_get_vocab(self.pointer)
         self.n_vocab = int(LIB.llama_vocab_n_tokens(self.vocab))
         self.layers = int(LIB.llama_model_n_layer(self.pointer))
-        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1)
+        said = placements()
+        told = offloaded(said)
+        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if told is None else told
+        self.locked = spec.mlock and not any("failed to" in line for line in said)
         self.context_trained = int(LIB.llama_model_n_ctx_train(self.pointer))
         self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))
         self.end_ids = [i for i in range(self.n_vocab) if LIB.llama_vocab_is_eog(self.vocab, i)]

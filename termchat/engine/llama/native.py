@@ -49,8 +49,10 @@ def version() -> str:
 LIB: Any = _load()
 """llama_cpp's low-level module."""
 
-_WARN, _ERROR, _CONT = 3, 4, 5
+_WARN, _ERROR = 3, 4
 _errors: deque[str] = deque(maxlen=8)
+_placements: deque[str] = deque(maxlen=64)
+_PLACEMENT = ("using device ", "offloaded ", "failed to mlock", "failed to VirtualLock")
 
 
 @LIB.llama_log_callback  # type: ignore[untyped-decorator]
@@ -58,6 +60,8 @@ def _log(level: int, text: bytes | None, _data: object) -> None:
     line = (text or b"").decode("utf-8", "replace").rstrip()
     if level == _ERROR and line:
         _errors.append(line)
+    if any(words in line for words in _PLACEMENT):
+        _placements.append(line)
     if line and level in (_WARN, _ERROR):
         print(line, file=sys.stderr, flush=True)
 
@@ -73,6 +77,13 @@ def last_errors() -> str:
     text = "; ".join(dict.fromkeys(_errors))
     _errors.clear()
     return text
+
+
+def placements() -> list[str]:
+    """What the log said since the last call of where a model was put: its devices, offloaded layers, locking."""
+    found = list(_placements)
+    _placements.clear()
+    return found
 
 
 class AbortFlag:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 from collections.abc import Callable, Iterator
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding import whynot
 from termchat.decoding.records import Record, Token
-from termchat.engine.llama import loop, native
+from termchat.engine import wheel
+from termchat.engine.llama import devices, loop, native, offload
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.cores import default_threads
@@ -29,6 +31,7 @@ from termchat.engine.port import (
     ModelSpec,
     Paused,
     Prefilling,
+    Remark,
     Render,
     Score,
     Scored,
@@ -45,17 +48,48 @@ class Session:
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
         native.start()
-        threads = spec.threads or default_threads()
-        self.model = Model(spec, progress)
-        try:
-            self.cache = Cache(self.model, spec, threads, spec.threads_batch or threads)
-        except EngineError:
-            self.model.close()
-            raise
-        self.pace = Pace(threads)
+        self.remarks: list[Remark] = []
+        self.model, self.cache = self._open(spec, progress)
+        self.pace = Pace(self.cache.threads)
         self._scorer = Scorer(self.cache)
         self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
+
+    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
+        """The model and its context, with as many layers on the GPU as fit."""
+        try:
+            return _opened(spec, progress)
+        except EngineError as error:
+            usable = devices.offloading(spec.main_gpu)
+            if spec.gpu_layers >= 0 or not usable or not offload.is_of_memory(error.message):
+                raise
+        layers = (spec.layers or 1) + 1
+        need = os.path.getsize(spec.path_bytes or spec.path)
+        *partly, nothing = offload.fewer(layers, need, sum(device.free for device in usable))
+        for count in partly:
+            try:
+                opened = _opened(msgspec.structs.replace(spec, gpu_layers=count), progress)
+            except EngineError as error:
+                if not offload.is_of_memory(error.message):
+                    raise
+            else:
+                break
+        else:
+            count = nothing
+            opened = _opened(msgspec.structs.replace(spec, gpu_layers=count), progress)
+        self.remarks.append(offload.remark_of_fewer(count, layers, usable))
+        return opened
+
+    def _all_remarks(self) -> list[Remark]:
+        spec, remarks = self.model.spec, list(self.remarks)
+        gpu = wheel.find_gpu() if not self.model.offloads and spec.gpu_layers != 0 else None
+        if gpu is not None:
+            remarks.append(wheel.other_wheel(gpu))
+        if spec.mlock and not self.model.locked:
+            remarks.append(
+                Remark("the model could not be locked in memory", "raise the limit: ulimit -l, or turn mlock off")
+            )
+        return remarks
 
     def close(self) -> None:
         """Frees everything."""
@@ -83,10 +117,11 @@ class Session:
             kv_type=model.spec.kv_type,
             layers=model.layers,
             gpu_layers=model.gpu_layers,
-            device=_device() if model.gpu_layers else "cpu",
+            device=offload.named(devices.offloading(model.spec.main_gpu)) if model.gpu_layers else "cpu",
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
+            remarks=self._all_remarks(),
         )
 
     def render(self, command: Render) -> tuple[list[int], bool]:
@@ -203,16 +238,11 @@ class Session:
         return cache.peek(ids), True
 
 
-def _device() -> str:
-    """The description of the first GPU that llama.cpp offloads to."""
-    from llama_cpp._ggml import libggml
-
-    libggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-    for name in ("ggml_backend_dev_description", "ggml_backend_dev_type"):
-        getattr(libggml, name).argtypes = [ctypes.c_void_p]
-    libggml.ggml_backend_dev_description.restype = ctypes.c_char_p
-    for i in range(int(libggml.ggml_backend_dev_count())):
-        device = libggml.ggml_backend_dev_get(i)
-        if libggml.ggml_backend_dev_type(device) in (1, 2):  # a GPU of its own, or one that shares the memory
-            return str(libggml.ggml_backend_dev_description(device).decode("utf-8", "replace"))
-    return "gpu"
+def _opened(spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
+    threads = spec.threads or default_threads()
+    model = Model(spec, progress)
+    try:
+        return model, Cache(model, spec, threads, spec.threads_batch or threads)
+    except EngineError:
+        model.close()
+        raise

@@ -34,6 +34,8 @@ from termchat.engine.port import (
     Loaded,
     Paused,
     Prefilling,
+    Probe,
+    Probed,
     Progress,
     Render,
     Rendered,
@@ -169,6 +171,8 @@ class Worker:
         if isinstance(command, Unload):
             self._unload()
             return Unloaded()
+        if isinstance(command, Probe):
+            return self._probe()
         session = self._loaded()
         if isinstance(command, Tokenize):
             return session.describe(session.model.tokenize(command.text, special=False, begin=command.begin))
@@ -188,6 +192,12 @@ class Worker:
                 command, alone=alone, wanted=wanted, progress=lambda *parts: self._send(number, Scoring(*parts))
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
+
+    def _probe(self) -> Probed:
+        from termchat.engine.llama import devices, native
+
+        native.start()
+        return Probed(native.version(), devices.system(), devices.backends(), devices.devices())
 
     def _load(self, number: int, command: Load) -> Loaded:
         from termchat.engine.llama.session import Session
