@@ -1,4 +1,8 @@
-"""The real model, for every test that needs one."""
+"""The real model, for every test that needs one, and how much chance there is in a run.
+
+A run makes the same inputs every time, so that it says something about the code and not about luck;
+`pytest --hypothesis-profile=explore` makes new ones.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,14 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from termchat.engine.port import ModelSpec
+
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

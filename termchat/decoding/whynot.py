@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding import dice
 from termchat.decoding.explanation import Explanation, Penalised, Remedy, StageEffect
+from termchat.decoding.libm import expf, logf
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 
 Logits = NDArray[np.float32]
@@ -174,7 +175,7 @@ def _sorted(row: Row, count: int) -> Row:
 
 def _nucleus(row: Row) -> tuple[Row, Logits]:
     """The row, highest first, and the running sum of its probabilities, as llama.cpp rounds them: one after the other."""
-    weights = np.exp((row.logits - row.logits.max()).astype(np.float64)).astype(np.float32)
+    weights = expf(row.logits - row.logits.max())
     total = np.cumsum(weights)[-1]
     order = np.argsort(-row.logits, kind="stable")
     return Row(row.ids[order], row.logits[order]), np.cumsum(weights[order] / total)
@@ -182,7 +183,7 @@ def _nucleus(row: Row) -> tuple[Row, Logits]:
 
 def _floor(row: Row, min_p: np.float32) -> np.float32:
     """The lowest logit that is at least `min_p` times as likely as the highest."""
-    return np.float32(row.logits.max() + np.float32(np.log(np.float64(min_p))))
+    return np.float32(row.logits.max() + logf(min_p))
 
 
 # --- what was done to the token --------------------------------------------------------------------------------------
@@ -230,6 +231,8 @@ def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: P
             rows = asked.rows(turned)
             found.append(Remedy(knob, sign, value, wins=asked.winner(rows["temperature"]) == token))
         before = rows[stage]
+    if found and found[-1].wins and found[-1].knob == "temperature":
+        found.pop()  # it wins at the lowest temperature; up to which one is said below
     if not (found and found[-1].wins):
         found.append(_winning_temperature(asked, rows["min_p"], token, turned.temperature))
     if penalised is not None and penalised.loss > 0:
@@ -296,6 +299,8 @@ def _winning_temperature(asked: _Asked, row: Row, token: int, present: float) ->
 
     tried = (near + nudge * (far - near) for nudge in _NUDGES) if low <= high else iter(())
     value = next(filter(wins, tried), None)
+    if value is None and wins(knob.low):  # greedy takes what the lowest temperature above it may not
+        return Remedy("temperature", "<=", knob.low, wins=True)
     if value is None:
         return Remedy("temperature", ">=", None, wins=True)
     return Remedy("temperature", ">=" if upward else "<=", value, wins=True, until=None if wins(end) else far)

@@ -129,7 +129,9 @@ def test_thresholds_are_where_the_chain_changes(step: tuple[Logits, int, list[in
             assert remedy.wins or not kept(logits, past, knobs, token)
             continue
         if remedy.knob == "temperature" and remedy.wins:
-            continue  # below
+            if remedy.value is not None:
+                now = turned(now, temperature=remedy.value)
+            continue  # more of it below
         assert remedy.value is not None
         cut = ran(logits, past, now, token).removed[token]
         cutting.append(cut)
@@ -187,6 +189,16 @@ def test_temperatures_win_where_a_scan_says_so(step: tuple[Logits, int, list[int
     nearer = remedy.value * (1 - 1e-3) if upward else remedy.value * (1 + 1e-3)
     if 0.01 <= nearer <= 5 and high - low > 1e-4:
         assert not wins(nearer)
+
+
+def test_only_greedy_may_be_what_it_takes() -> None:
+    """The highest by a hair, with dice so far behind that any temperature above 0 gives it to the second."""
+    second, first = sorted((14, 15), key=lambda token: -dice.gumbel(SEED, STEP, np.array([token], np.int32))[0])
+    logits = np.full(30, -40, np.float32)
+    logits[second], logits[first] = 1.0, 1.0005
+    found = why(logits, first, [], SamplerSettings(top_k=0, top_p=1.0, min_p=0.0))
+    assert found.winner == second
+    assert [(way.knob, way.sign, way.value, way.wins) for way in found.remedies] == [("temperature", "<=", 0.0, True)]
 
 
 def test_penalties_name_their_causes() -> None:

@@ -49,7 +49,8 @@ def remedy(way: Remedy) -> str:
         return f"no {way.knob} {'makes it win' if way.wins else 'keeps it'}{dice}"
     what = "wins" if way.wins else _KEPT.get(way.knob, "kept")
     until = f" to {_number(way.until)}" if way.until is not None else ""
-    bound = _BOUNDS[way.sign if way.until is None else ">="].format(f"{way.knob} {_number(way.value)}{until}")
+    sign = "=" if way.value == 0 else way.sign if way.until is None else ">="
+    bound = _BOUNDS[sign].format(f"{way.knob} {_number(way.value)}{until}")
     return f"{what} {bound}{dice}"
 
 
