@@ -17,6 +17,16 @@ def config_file() -> Path:
     return platformdirs.user_config_path(_NAME, appauthor=False) / "config.toml"
 
 
+def user_models_file() -> Path:
+    """The user's own catalogue of models, in the format of the one that ships."""
+    return platformdirs.user_config_path(_NAME, appauthor=False) / "models.toml"
+
+
+def models_folder() -> Path:
+    """Where downloaded models lie, each in a folder of its own name."""
+    return platformdirs.user_data_path(_NAME, appauthor=False) / "models"
+
+
 def store_file() -> Path:
     """The database of chats."""
     return platformdirs.user_data_path(_NAME, appauthor=False) / "sessions.db"

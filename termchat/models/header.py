@@ -14,30 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from termchat.models.beginning import read_beginning
 from termchat.models.errors import ModelError
+from termchat.models.layers import Layer, head_count, layers
 from termchat.models.metadata import Metadata, check
 from termchat.models.quantization import FILE_TYPES, TENSOR_TYPES
-from termchat.models.reader import AGAIN, ANOTHER_FILE, HeaderError, Reader
+from termchat.models.reader import AGAIN, HeaderError, Reader, opened
 
-MAX_TENSORS = 1 << 17
-MAX_METADATA = 1 << 16
 MAX_DIMENSIONS = 4
 MAX_TENSOR_NAME = 63
-
-_LOOKS_LIKE = (
-    (b"version https://git-lfs", "a Git LFS pointer: the real file was not fetched"),
-    (b"<!doctype", "a web page"),
-    (b"<html", "a web page"),
-    (b"<?xml", "XML"),
-    (b"PK\x03\x04", "a zip archive, as PyTorch writes them"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"\x28\xb5\x2f\xfd", "a zstandard archive"),
-    (b"tjgg", "GGML, the format before GGUF"),
-    (b"fmgg", "GGML, the format before GGUF"),
-    (b"lmgg", "GGML, the format before GGUF"),
-    (b"\0\0\0\0", "zeros: perhaps a download that is not finished"),
-    (b"{", "JSON"),
-)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +39,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int | None
     """Tokens the model was trained on."""
     block_count: int | None
+    layers: tuple[Layer, ...]
+    """What each layer keeps of a context; () if the file does not say enough."""
+    head_count: int | None
+    """Query heads of a layer."""
+    embedding_length: int | None
     vocabulary: int | None
     tokenizer: str
     template: str | None
@@ -92,21 +82,20 @@ def read_header(path: Path) -> Header:
         HeaderError: the file is no usable GGUF model; says why, and at which byte.
         ModelError: the file cannot be opened.
     """
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return _read(Reader(file, path.name), path)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    with opened(path) as reader:
+        return parse_header(reader, path)
 
 
-def _read(reader: Reader, path: Path) -> Header:
-    _check_magic(reader)
-    version = _version(reader)
-    tensor_count = _count(reader, "tensors", MAX_TENSORS)
-    pairs = _count(reader, "metadata entries", MAX_METADATA)
+def parse_header(reader: Reader, path: Path) -> Header:
+    """The header at the reader's position, of the file at `path`.
+
+    Raises:
+        HeaderError: see `read_header`.
+    """
+    version, tensor_count, pairs = read_beginning(reader)
     metadata = Metadata(reader)
     for number in range(pairs):
-        metadata.take(number)
+        metadata.take(metadata.key(number))
     check(metadata, tensor_count)
     tensors = _tensors(reader, tensor_count, metadata.number("general.alignment", 32))
     file_type = metadata.number("general.file_type", -1)
@@ -120,6 +109,9 @@ def _read(reader: Reader, path: Path) -> Header:
         parameters=tensors.parameters,
         context_length=metadata.own("context_length"),
         block_count=metadata.own("block_count"),
+        layers=layers(metadata),
+        head_count=head_count(metadata) or None,
+        embedding_length=metadata.own("embedding_length"),
         vocabulary=metadata.vocabulary,
         tokenizer=metadata.text("tokenizer.ggml.model"),
         template=metadata.text("tokenizer.chat_template") or None,
@@ -129,47 +121,6 @@ def _read(reader: Reader, path: Path) -> Header:
         header_size=tensors.end,
         file_size=reader.size,
     )
-
-
-def _check_magic(reader: Reader) -> None:
-    if reader.size == 0:
-        raise HeaderError(f"{reader.name} is empty", AGAIN)
-    first = reader.peek(64)
-    if first[:4] == b"GGUF":
-        reader.skip(4, "the magic number")
-        return
-    raise HeaderError(f"{reader.name} is not a GGUF file. At byte 0 it looks like {_looks(first)}", ANOTHER_FILE)
-
-
-def _looks(first: bytes) -> str:
-    """What a file that begins with these bytes seems to be."""
-    if first[8:9] == b"{" and int.from_bytes(first[:8], "little") < 100 << 20:
-        return "safetensors: convert it with llama.cpp's convert_hf_to_gguf.py"
-    bare = first.lstrip().lower()
-    for start, words in _LOOKS_LIKE:
-        if first.startswith(start) or bare.startswith(start):
-            return words
-    if b"\0" not in first and first.isascii():
-        return f"text: {first.decode()!r}"
-    return f"bytes {first[:4].hex(' ')}"
-
-
-def _version(reader: Reader) -> int:
-    at = reader.position
-    version = reader.number("I", "the version")
-    if version & 0xFFFF == 0 and version:
-        raise HeaderError(f"{reader.name} is big-endian (byte {at}), which llama.cpp cannot read here", ANOTHER_FILE)
-    if version not in (2, 3):
-        raise HeaderError(f"{reader.name} is GGUF version {version} (byte {at}); 2 and 3 can be read", ANOTHER_FILE)
-    return version
-
-
-def _count(reader: Reader, what: str, most: int) -> int:
-    at = reader.position
-    count = reader.number("Q", f"the number of {what}")
-    if count > most:
-        raise HeaderError(f"{reader.name} claims {count} {what} (byte {at}); the file is damaged", AGAIN)
-    return count
 
 
 class _Tensors(NamedTuple):

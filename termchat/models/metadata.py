@@ -7,6 +7,9 @@ import math
 from termchat.models.reader import AGAIN, ANOTHER_FILE, Array, HeaderError, Reader, Value
 
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS: llama.cpp aborts above it
+MAX_KEY = 1 << 16
+MAX_KEPT = 256
+"""Most values that are kept; a model has a fifth of it."""
 
 _RECOMMENDED = {
     "temp": "temperature",
@@ -25,26 +28,89 @@ _NOT_MODELS = {
 }
 """`general.type` of files that are GGUF and no language model."""
 
+_EMBEDS = "a model that embeds text"
+_NOT_LANGUAGE = {
+    "clip": _NOT_MODELS["mmproj"],
+    **dict.fromkeys(
+        (
+            "bert",
+            "modern-bert",
+            "neo-bert",
+            "eurobert",
+            "nomic-bert",
+            "nomic-bert-moe",
+            "jina-bert-v2",
+            "jina-bert-v3",
+            "gemma-embedding",
+        ),
+        _EMBEDS,
+    ),
+    "t5encoder": _EMBEDS,
+    "wavtokenizer-dec": "a decoder of sound",
+}
+"""Architectures that write no text."""
+
+
+_TEXTS = (
+    "general.architecture",
+    "general.type",
+    "general.name",
+    "general.size_label",
+    "tokenizer.ggml.model",
+    "tokenizer.chat_template",
+)
+_OWN = (
+    "context_length",
+    "block_count",
+    "embedding_length",
+    "vocab_size",
+    "nextn_predict_layers",
+    "pooling_type",
+    "full_attention_interval",
+    "attention.causal",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.key_length_swa",
+    "attention.value_length",
+    "attention.value_length_swa",
+    "attention.sliding_window_pattern",
+    "attention.shared_kv_layers",
+    "shortconv.l_cache",
+    "ssm.conv_kernel",
+    "ssm.group_count",
+    "ssm.inner_size",
+    "ssm.state_size",
+)
+"""Numbers under the architecture's own name."""
+
 
 class Metadata:
-    """The values that are needed, by key."""
+    """The values that are needed, by key: texts by their whole key, numbers by its beginning or end."""
 
-    PREFIXES = ("general.", "split.", "tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.chat_template")
-    SUFFIXES = (".context_length", ".block_count", ".vocab_size", ".nextn_predict_layers", "_epsilon")
+    TEXTS = frozenset(_TEXTS)
+    PREFIXES = ("general.file_type", "general.alignment", "general.sampling.", "split.", "tokenizer.ggml.tokens")
+    SUFFIXES = (*(f".{name}" for name in _OWN), "_epsilon")
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.values: dict[str, Value] = {}
         self.places: dict[str, int] = {}
 
-    def take(self, number: int) -> None:
-        """Reads the next entry and keeps it where it is needed."""
-        key = self.reader.text(f"the key of metadata entry {number}")
+    def key(self, number: int) -> str:
+        """Reads the next entry's key."""
+        return self.reader.text(f"the key of metadata entry {number}", MAX_KEY)
+
+    def take(self, key: str) -> None:
+        """Reads the value that follows and keeps it where it is needed."""
         at = self.reader.position
-        keep = key.startswith(self.PREFIXES) or key.endswith(self.SUFFIXES)
-        value = self.reader.value(key, keep=keep)
-        if keep and value is not None:
-            self.values[key], self.places[key] = value, at
+        wanted = key in self.TEXTS
+        value = self.reader.value(key, keep=wanted or key.startswith(self.PREFIXES) or key.endswith(self.SUFFIXES))
+        if value is None or (isinstance(value, str) and not wanted):
+            return
+        if len(self.values) >= MAX_KEPT:
+            raise HeaderError(f"{self.reader.name} has more metadata than any model (byte {at}); it is damaged", AGAIN)
+        self.values[key], self.places[key] = value, at
 
     @property
     def architecture(self) -> str:
@@ -63,6 +129,13 @@ class Metadata:
         value = self.values.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) else None
 
+    def each(self, name: str, count: int) -> list[int]:
+        """Whole numbers under the architecture's own name, one for each of `count` layers; [] if it is no such array."""
+        value = self.values.get(f"{self.architecture}.{name}")
+        if isinstance(value, tuple) and len(value) >= count and all(isinstance(one, int) for one in value):
+            return [int(one) for one in value[:count]]
+        return []
+
     @property
     def vocabulary(self) -> int | None:
         tokens = self.values.get("tokenizer.ggml.tokens")
@@ -75,14 +148,25 @@ class Metadata:
         return {knob: value for knob, value in short.items() if isinstance(value, (int, float))}
 
 
-def check(metadata: Metadata, tensor_count: int) -> None:
-    """Refuses files that are no model, and values that make llama.cpp abort the process."""
+def check_kind(metadata: Metadata) -> None:
+    """Refuses files that are GGUF and no model that one can chat with."""
     name, architecture = metadata.reader.name, metadata.architecture
     kind = metadata.text("general.type")
-    if kind in _NOT_MODELS:
-        raise HeaderError(f"{name} is {_NOT_MODELS[kind]}, not a language model", ANOTHER_FILE)
+    if kind in _NOT_MODELS or architecture in _NOT_LANGUAGE:
+        what = _NOT_MODELS.get(kind) or _NOT_LANGUAGE[architecture]
+        raise HeaderError(f"{name} is {what}, not a language model", ANOTHER_FILE)
     if not architecture:
         raise HeaderError(f"{name} does not say its architecture (no general.architecture)", ANOTHER_FILE)
+    if metadata.own("pooling_type") or metadata.own("attention.causal") == 0:
+        raise HeaderError(
+            f"{name} is a model that embeds or fills in text and does not write it", "Choose another model."
+        )
+
+
+def check(metadata: Metadata, tensor_count: int) -> None:
+    """Refuses files that are no model, and values that make llama.cpp abort the process."""
+    check_kind(metadata)
+    name, architecture = metadata.reader.name, metadata.architecture
     part, parts = metadata.number("split.no", 0), metadata.number("split.count", 0)
     if part > 0:
         raise HeaderError(

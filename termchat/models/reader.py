@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
-from io import FileIO
-from typing import NamedTuple, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, NoReturn
 
 from termchat.models.errors import ModelError
 
@@ -15,7 +18,9 @@ WINDOW = 1 << 20
 MAX_TEXT = 1 << 20
 """Longest text that is kept; the longest chat templates are a tenth of it."""
 MAX_STRINGS = 1 << 22
-"""Most texts an array is walked for; the largest vocabularies have a tenth of it."""
+"""Most texts that are walked over in one file; the largest vocabularies and their merges have a fifth of it."""
+MAX_NUMBERS = 512
+"""Longest array of numbers that is kept: llama.cpp loads no more layers."""
 
 _LAYOUTS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number of a GGUF value type to its layout; 8 is a text, 9 an array."""
@@ -29,30 +34,51 @@ class Array(NamedTuple):
     length: int
 
 
-Value = int | float | str | Array
+Value = int | float | str | Array | tuple[int | float, ...]
 
 
 class HeaderError(ModelError):
     """A file that is not a usable GGUF model."""
 
 
-class Reader:
-    """A position in a GGUF file. Every method reads on from it, and refuses to read past the file's end."""
+@contextmanager
+def opened(path: Path, window: int = WINDOW) -> Iterator[Reader]:
+    """A reader at the beginning of a file; `window` is how many bytes it fetches at once.
 
-    def __init__(self, file: FileIO, name: str) -> None:
+    Raises:
+        ModelError: the file cannot be opened or read.
+    """
+    try:
+        # Without O_NONBLOCK a pipe that has taken the file's name would hold us up for ever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelError(f"{path} is not a regular file", "Give the path of a GGUF file.")
+            yield Reader(file, path.name, status.st_size, window)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+
+
+class Reader:
+    """A position in a GGUF file of `size` bytes. Every method reads on from it, and refuses to read past the end."""
+
+    def __init__(self, file: BinaryIO, name: str, size: int, window: int = WINDOW) -> None:
         self.name = name
         self.position = 0
-        self.size = os.fstat(file.fileno()).st_size
+        self.size = size
         self._file = file
+        self._fetch = window
         self._window = b""
         self._start = 0
+        self._strings = MAX_STRINGS
 
     def peek(self, count: int) -> bytes:
         """Up to `count` of the next bytes; fewer only at the file's end."""
         offset = self.position - self._start
         if not 0 <= offset <= offset + count <= len(self._window):
             self._file.seek(self.position)
-            self._window, self._start, offset = self._fill(max(count, WINDOW)), self.position, 0
+            self._window, self._start, offset = self._fill(max(count, self._fetch)), self.position, 0
         return self._window[offset : offset + count]
 
     def take(self, count: int, what: str) -> bytes:
@@ -82,11 +108,11 @@ class Reader:
         return self.take(length, what).decode("utf-8", "replace")
 
     def value(self, key: str, *, keep: bool) -> Value | None:
-        """The next metadata value, or None if it is not to be kept; of an array only its length."""
+        """The next metadata value, or None if it is not to be kept; of a long array or one of texts only its length."""
         what = f"the value of {key!r}"
         kind = self._kind(what)
         if kind == _ARRAY:
-            return Array(self._skip_array(what))
+            return self._array(what, keep=keep)
         if kind == _TEXT and keep:
             return self.text(what)
         if kind == _TEXT:
@@ -106,17 +132,22 @@ class Reader:
             raise HeaderError(f"{self.name}: {what} is of the unknown type {kind} (byte {at}); it is damaged", AGAIN)
         return kind
 
-    def _skip_array(self, what: str) -> int:
+    def _array(self, what: str, *, keep: bool) -> Array | tuple[int | float, ...]:
         kind = self._kind(what)
         at = self.position
         count = self.number("Q", what)
-        if kind == _ARRAY or (kind == _TEXT and count > MAX_STRINGS):
+        if kind == _ARRAY or (kind == _TEXT and count > self._strings):
             raise HeaderError(f"{self.name}: {what} is an absurd array (byte {at}); it is damaged", AGAIN)
         if kind == _TEXT:
+            self._strings -= count
             self._skip_texts(count, what)
-        else:
-            self.skip(count * _STRUCTS[_LAYOUTS[kind]].size, what)
-        return count
+            return Array(count)
+        layout = _LAYOUTS[kind]
+        if keep and count <= MAX_NUMBERS:
+            size = _STRUCTS[layout].size
+            return struct.unpack(f"<{count}{layout}", self.take(count * size, what))
+        self.skip(count * _STRUCTS[layout].size, what)
+        return Array(count)
 
     def _skip_texts(self, count: int, what: str) -> None:
         """Goes past `count` texts: the one part of a header that is long and has to be walked."""
@@ -128,8 +159,7 @@ class Reader:
             walked = 0
             try:
                 for walked in range(count):  # noqa: B007 (how far it came is used below)
-                    (length,) = length_at(window, offset)
-                    offset += 8 + length
+                    offset += 8 + length_at(window, offset)[0]
                 walked = count
             except (struct.error, OverflowError):  # the next length is not in this window
                 pass

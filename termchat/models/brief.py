@@ -1,0 +1,94 @@
+"""What a list of models shows of a GGUF file: the beginning of its header, read in well under a millisecond.
+
+Reading stops where the vocabulary begins, which is long and has to be walked over; what stands behind it is for
+`read_header`. So nothing here says that a model can be loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from termchat.models.beginning import read_beginning
+from termchat.models.metadata import Metadata, check_kind
+from termchat.models.quantization import FILE_TYPES
+from termchat.models.reader import HeaderError, Reader, opened
+
+WINDOW = 1 << 14
+"""Bytes fetched at once; the part before the vocabulary is a tenth of it."""
+
+_ENOUGH = ("block_count", "context_length")
+_IN_NAME = re.compile(
+    rf"(?:^|[-._])({'|'.join(sorted(FILE_TYPES.values(), key=len, reverse=True))})(?:_XL|_L)?(?=[-._]|$)", re.IGNORECASE
+)
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True):
+    """The beginning of a header. Sizes in bytes; None or "" where it does not say."""
+
+    architecture: str
+    name: str
+    size_label: str
+    quantization: str
+    """As the header says, else as the file's name says."""
+    context_length: int | None
+    """Tokens the model was trained on."""
+    block_count: int | None
+    tensor_count: int
+    split_number: int
+    """Of a model in several files, which one this is, from 0."""
+    split_count: int
+    file_size: int
+
+
+def read_brief(path: Path) -> Brief:
+    """Reads the beginning of a file's header.
+
+    Raises:
+        HeaderError: it is no GGUF file, or no model that one can chat with.
+        ModelError: the file cannot be opened.
+    """
+    with opened(path, WINDOW) as reader:
+        return parse_brief(reader)
+
+
+def parse_brief(reader: Reader) -> Brief:
+    """The brief at the reader's position.
+
+    Raises:
+        HeaderError: see `read_brief`.
+    """
+    _, tensors, pairs = read_beginning(reader)
+    metadata = Metadata(reader)
+    for number in range(pairs):
+        key = metadata.key(number)
+        if key.startswith("tokenizer.") and all(metadata.own(name) is not None for name in _ENOUGH):
+            break
+        metadata.take(key)
+    check_kind(metadata)
+    split = metadata.number("split.count", 0)
+    if tensors == 0 and split < 2:
+        raise HeaderError(
+            f"{reader.name} holds a vocabulary and no weights", "Choose a file that holds the whole model."
+        )
+    file_type = metadata.number("general.file_type", -1)
+    return Brief(
+        architecture=metadata.architecture,
+        name=metadata.text("general.name"),
+        size_label=metadata.text("general.size_label"),
+        quantization=FILE_TYPES.get(file_type) or quantization_in(reader.name),
+        context_length=metadata.own("context_length"),
+        block_count=metadata.own("block_count"),
+        tensor_count=tensors,
+        split_number=metadata.number("split.no", 0),
+        split_count=split,
+        file_size=reader.size,
+    )
+
+
+def quantization_in(name: str) -> str:
+    """The quantisation that a file's name tells, or ""."""
+    found = _IN_NAME.findall(name.rsplit("/", 1)[-1])
+    return found[-1].upper() if found else ""

@@ -1,0 +1,160 @@
+"""All models one can choose from: those of the catalogue and those on this disk, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from termchat.models import catalogue
+from termchat.models.brief import quantization_in, read_brief
+from termchat.models.discovery import Found, Skipped, discover
+from termchat.models.entry import Entry
+from termchat.models.errors import ModelError, NotHere
+
+State = Literal["ready", "not downloaded", "not installed", "broken"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a list of models. Its texts may be foreign: sanitise them before they are shown.
+
+    Sizes in bytes, None where unknown. `wanted` is what to give to `--model`, and tells rows apart: a later row with the same
+    replaces an earlier one.
+    """
+
+    wanted: str
+    name: str
+    state: State
+    description: str = ""
+    architecture: str = ""
+    size_label: str = ""
+    quantization: str = ""
+    context: int | None = None
+    size: int | None = None
+    about: bool = False
+    """Whether the size is only about that."""
+    license: str = ""
+    needs: str = ""
+    source: str = ""
+    """Where it comes from or lies, in a few words."""
+    catalogued: bool = False
+    path: Path | None = None
+    """Of its first file, when it is here."""
+    problem: str = ""
+    """Why it cannot be used as it is, and what to do."""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Rows in order, what was left out on the disk, and what is wrong with the catalogues."""
+
+    rows: list[Row]
+    skipped: list[Skipped]
+    problems: tuple[str, ...]
+
+
+def listing(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | None = None) -> Listing:
+    """The whole list: the catalogue in its order, then what was found, by name."""
+    known = catalogue.load() if models is None else models
+    rows: dict[str, Row] = {}
+    skipped = []
+    for one in gather(folders, known):
+        if isinstance(one, Skipped):
+            skipped.append(one)
+        else:
+            rows[one.wanted] = one
+    found = sorted((row for row in rows.values() if not row.catalogued), key=lambda row: (row.name.lower(), row.wanted))
+    return Listing([*(row for row in rows.values() if row.catalogued), *found], skipped, known.problems)
+
+
+def gather(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | None = None) -> Iterator[Row | Skipped]:
+    """The list as it is found, for a screen that fills: the catalogue at once, then the disk."""
+    known = (catalogue.load() if models is None else models).entries
+    here: set[Path] = set()
+    away: dict[str, Entry] = {}
+    for name, entry in known.items():
+        row = _catalogued(name, entry)
+        if row.path is not None:
+            here.add(_real(row.path))
+        elif row.state == "not downloaded" and entry.size:
+            away[name] = entry
+        yield row
+    for one in discover(folders):
+        if isinstance(one, Skipped):
+            yield one
+            continue
+        copies = [name for name, entry in away.items() if one.is_copy_of(entry)]
+        if copies:
+            yield _ready(copies[0], away.pop(copies[0]), one.path, one.place)
+        elif _real(one.path) not in here:
+            yield _on_disk(one)
+
+
+def _catalogued(name: str, entry: Entry) -> Row:
+    try:
+        return _ready(name, entry, entry.locate(name), entry.source)
+    except NotHere as error:
+        return _row(name, entry, entry.state, problem=error)
+    except ModelError as error:
+        return _row(name, entry, "broken", problem=error)
+
+
+def _ready(name: str, entry: Entry, path: Path, source: str) -> Row:
+    """The row of an entry whose file is here, if it can be read."""
+    try:
+        brief = read_brief(path)
+    except ModelError as error:
+        return _row(name, entry, "broken", problem=error)
+    return msgspec.structs.replace(
+        _row(name, entry, "ready"),
+        architecture=brief.architecture,
+        size_label=brief.size_label,
+        quantization=brief.quantization,
+        context=entry.context or brief.context_length,
+        size=entry.size_at(path),
+        about=False,
+        source=source,
+        path=path,
+    )
+
+
+def _row(name: str, entry: Entry, state: State, problem: ModelError | None = None) -> Row:
+    return Row(
+        wanted=name,
+        name=name,
+        state=state,
+        description=entry.description,
+        quantization=quantization_in(entry.filename),
+        context=entry.context,
+        size=entry.size or entry.about_size,
+        about=entry.size is None and entry.about_size is not None,
+        license=entry.license,
+        needs=entry.needs,
+        source=entry.source,
+        catalogued=True,
+        problem=f"{problem.message}. {problem.hint}".strip() if problem else "",
+    )
+
+
+def _on_disk(found: Found) -> Row:
+    return Row(
+        wanted=str(found.path),
+        name=found.name,
+        state="ready",
+        description=found.brief.name,
+        architecture=found.brief.architecture,
+        size_label=found.brief.size_label,
+        quantization=found.brief.quantization,
+        context=found.brief.context_length,
+        size=found.size,
+        source=found.place,
+        path=found.path,
+    )
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path
