@@ -77,18 +77,29 @@ class Config(msgspec.Struct, frozen=True):
 
         `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
         """
-        origin = {name: DEFAULT if place == MODEL else place for name, place in self.origin.items()}
-        turned = {name: KNOBS[name].default for name in KNOBS if origin[name] == DEFAULT}
-        problems = list(self.problems)
-        for name, value in recommended.items():
-            if name in turned:
-                try:
-                    turned[name] = KNOBS[name].check(value)
-                    origin[name] = MODEL
-                except ValueError as error:
-                    problems.append(f"the model's recommendation is ignored: {error}")
-        tuning = self.tuning.turned(turned)
-        return msgspec.structs.replace(self, tuning=tuning, origin=origin, problems=tuple(dict.fromkeys(problems)))
+        tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
+        problems = list(dict.fromkeys([*self.problems, *problems]))
+        return msgspec.structs.replace(self, tuning=tuning, origin=self.origin | origin, problems=tuple(problems))
+
+
+def followed(
+    tuning: Tuning, origin: Mapping[str, str], recommended: Mapping[str, float]
+) -> tuple[Tuning, dict[str, str], list[str]]:
+    """The knobs, where each came from, and problems, once those that nobody set follow a model's recommendation.
+
+    `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
+    """
+    origin = {name: DEFAULT if place == MODEL else place for name, place in origin.items()}
+    turned = {name: KNOBS[name].default for name in KNOBS if origin[name] == DEFAULT}
+    problems = []
+    for name, value in recommended.items():
+        if name in turned:
+            try:
+                turned[name] = KNOBS[name].check(value)
+                origin[name] = MODEL
+            except ValueError as error:
+                problems.append(f"the model's recommendation is ignored: {error}")
+    return tuning.turned(turned), origin, problems
 
 
 def load(

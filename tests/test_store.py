@@ -64,7 +64,8 @@ def reopened(path: Path, session: str) -> Conversation:
 def same(one: Node, other: Node) -> bool:
     def all_of(node: Node) -> object:
         columns = dict(vars(node.tokens))
-        return {name: value for name, value in vars(node).items() if name != "tokens"} | columns
+        earlier = node.earlier.number if node.earlier is not None else None
+        return {name: value for name, value in vars(node).items() if name != "tokens"} | columns | {"earlier": earlier}
 
     return all_of(one) == all_of(other)
 

@@ -13,12 +13,13 @@ from termchat.engine.port import (
     Explained,
     Inspected,
     Loaded,
+    Probed,
     Rendered,
     Scored,
     Tokenized,
 )
 
-LAST = (Loaded, Rendered, Tokenized, Inspected, Explained, Scored, Finished, Failed)
+LAST = (Loaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Finished, Failed)
 """What ends an answer."""
 
 _T = TypeVar("_T")

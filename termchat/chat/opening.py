@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.chat.branches import newest_token
+from termchat.chat.loading import Choice
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
@@ -36,10 +37,22 @@ def find_model(config: Config) -> tuple[Config, ModelSpec]:
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    name, path = catalogue.resolve(config.model)
+    choice = choose(config, config.model)
+    return config.with_recommended(choice.recommended), choice.spec
+
+
+def choose(config: Config, wanted: str | None) -> Choice:
+    """A model by its catalogue name or path (None: the default one), its file checked, run as configured.
+
+    Raises:
+        ModelError: there is no such model, or its file cannot be used; says what to do.
+    """
+    name, path = catalogue.resolve(wanted)
     header = read_header(path)
-    config = config.with_recommended(header.recommended)
-    return config, config.spec(name, path, sha256=header.identity(), quantization=header.quantization)
+    spec = config.spec(
+        name, path, sha256=header.identity(), quantization=header.quantization, layers=header.block_count or 0
+    )
+    return Choice(spec, header.recommended)
 
 
 def reopen_latest(store: Store, config: Config) -> Reopened | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from termchat.chat.again import Again
 from termchat.chat.branches import Branches
@@ -22,6 +21,7 @@ from termchat.chat.changes import (
     TuningChanged,
 )
 from termchat.chat.live import Live
+from termchat.chat.loading import Choice, Loading
 from termchat.chat.preview import Preview
 from termchat.chat.questions import Questions
 from termchat.chat.recorder import Recorder
@@ -32,7 +32,7 @@ from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Engine, EngineError, Event, Load, Loaded, ModelSpec, Progress, Unit
+from termchat.engine.port import Engine, Event, ModelSpec, Unit
 
 
 class Chat(State):
@@ -68,28 +68,43 @@ class Chat(State):
         self._branches = Branches(self, self._leave)
         self._preview = Preview(self)
         self.questions = Questions(self)
-        self._continue_when_loaded = False
+        self._loading = Loading(self, self._forget)
 
     # --- model -------------------------------------------------------------------------------------------------------
 
     def load(self, spec: ModelSpec) -> None:
-        """Loads a model, in place of the one that is there."""
-        self.spec, self.model, self.failure, self.progress = spec, None, None, 0.0
-        self.enter("loading")
-        try:
-            self.line.ask(Load(spec), partial(self._loading, spec))
-        except EngineError as error:  # the process cannot be started; every other command meets one that runs
-            self.enter("failed")
-            self.fail(Failed(error.kind, error.message, error.hint))
+        """Loads the first model, or in place of the one that is there; the knobs stay as they are."""
+        self._loading.load(spec)
+
+    def switch(self, choice: Choice) -> bool:
+        """Goes on with another model: the conversation stays, the next turn is rendered by the new one.
+
+        Knobs that nobody turned follow the new model's recommendation. The old process ends first, so all its memory is
+        free. While a reply runs nothing is done but to tell so; whether it began. A load that fails leaves the phase
+        "failed", and `switch_back` has the model before again.
+        """
+        return self._loading.switch(choice)
+
+    @property
+    def earlier(self) -> ModelSpec | None:
+        """The model that `switch_back` would load, None where there is none."""
+        return self._loading.earlier
+
+    def switch_back(self) -> bool:
+        """Goes on with the model before this one, or the one that was there if this one could not be loaded."""
+        return self._loading.switch_back()
+
+    def unload(self) -> bool:
+        """Ends the engine, so that all its memory is free; the next message loads the model again."""
+        return self._loading.unload()
+
+    def reload(self) -> bool:
+        """Lets the model go and loads it again."""
+        return self._loading.reload()
 
     def restart(self) -> None:
         """Starts the engine anew after it died, loads the model, and goes on with a reply that was cut off."""
-        if self.spec is None or self.phase not in ("failed", "no model"):
-            return
-        spans = self.conversation.reply()
-        leaf = self.conversation.leaf
-        self._continue_when_loaded = spans[-1].node.failed is not None if spans else leaf is not None
-        self.load(self.spec)
+        self._loading.restart()
 
     def close(self) -> None:
         """Ends the engine; a reply that is running is cancelled first, so that its end is on record."""
@@ -113,6 +128,8 @@ class Chat(State):
         self.queue.append(text)
         self._replies.held = False
         self.changed(StatusChanged())
+        if self.phase == "no model":
+            self._loading.reload()
         self._go_on()
 
     def stop(self) -> None:
@@ -214,7 +231,7 @@ class Chat(State):
         self.recorder.opened(conversation)
         self.live = Live.of(conversation, newest)
         self.queue.clear()
-        self._continue_when_loaded = False
+        self._loading.then_continue = False
         self.questions.forget()
         self.changed(PathChanged(), LiveChanged(), StatusChanged())
 
@@ -258,19 +275,10 @@ class Chat(State):
         elif not self.line.deliver(number, event) and isinstance(event, Failed):
             self.fail(event)
 
-    def _loading(self, spec: ModelSpec, event: Event) -> None:
-        if spec is not self.spec:
-            return
-        if isinstance(event, Progress):
-            self.progress = event.fraction
-            self.changed(StatusChanged())
-        elif isinstance(event, Loaded):
-            self.model, self.progress = event.info, 1.0
-            self.recorder.loaded(self.conversation, event.info)
-            self.enter("idle")
-        elif isinstance(event, Failed):
-            self.enter("failed")
-            self.fail(event)
+    def _forget(self) -> None:
+        """Drops what waits for an answer of a model that goes."""
+        self._again.drop()
+        self.questions.forget()
 
     def _leave(self) -> None:
         """Ends what is being made, for something else is to be shown."""
@@ -282,8 +290,8 @@ class Chat(State):
         """Begins what waits, once nothing else is going on."""
         if self.phase != "idle":
             return
-        if self._continue_when_loaded:
-            self._continue_when_loaded = False
+        if self._loading.then_continue:
+            self._loading.then_continue = False
             self.continue_reply()
         elif self._again.waits:
             self._again.make()

@@ -67,8 +67,9 @@ class Node:
     A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
     the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them. A
     reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
-    goes on where this one ended. `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node
-    is hidden with all that grew from it, and can come back.
+    goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
+    `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
+    grew from it, and can come back.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -80,6 +81,7 @@ class Node:
         self.prompt_ids = array("i")
         self.whole = False
         self.continued = False
+        self.earlier: Node | None = None
         self.name = ""
         self.deleted = False
         self.tokens = TokenColumns()

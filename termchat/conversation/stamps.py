@@ -9,6 +9,10 @@ from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import Settings
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
+from termchat.text import one_line
+
+_LONGEST = 60
+"""Characters of a model's name in a stamp."""
 
 
 def values(settings: Settings) -> dict[str, Value]:
@@ -37,6 +41,27 @@ def changes(before: Settings, after: Settings) -> list[str]:
         for name in new
         if old[name] != new[name]
     ]
+
+
+def model_change(node: Node) -> str | None:
+    """ "model smollm2 → gemma" where another model wrote this reply than the one before it on its path; else None.
+
+    Quantizations are told where they differ, and so is the file where nothing else does.
+    """
+    earlier = node.earlier
+    while earlier is not None and earlier.start is None:  # it failed before its first word
+        earlier = earlier.earlier
+    if earlier is None or earlier.start is None or node.start is None:
+        return None
+    old, new = earlier.start.model, node.start.model
+    if old.sha256 == new.sha256:
+        return None
+    names, kinds, files = (old.name, new.name), (old.quantization, new.quantization), (old.path, new.path)
+    told = [names] if names[0] != names[1] else []
+    told += [kinds] if kinds[0] != kinds[1] else []
+    told = told or [files]
+    before, after = (" ".join(filter(None, words)) for words in zip(*told, strict=True))
+    return f"model {one_line(before, _LONGEST)} → {one_line(after, _LONGEST)}"
 
 
 def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:

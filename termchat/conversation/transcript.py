@@ -54,9 +54,7 @@ def to_markdown(conversation: Conversation, info: SessionInfo) -> str:
 
     A change of settings stands in the text as ⟦temperature 0.8 → 1.2 at token 143⟧, where it was made.
     """
-    starts = [span.node.start for span in conversation.path() if span.node.start is not None]
-    identity = starts[-1].model if starts else info.model.identity
-    parts = [f"# {_line(conversation.title) or 'Chat'}", "\n".join(_facts(conversation, info, identity))]
+    parts = [f"# {_line(conversation.title) or 'Chat'}", "\n".join(_facts(conversation, info))]
     if conversation.system:
         parts += ["## System", _block(conversation.system)]
     for role, pieces in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
@@ -67,16 +65,25 @@ def to_markdown(conversation: Conversation, info: SessionInfo) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _facts(conversation: Conversation, info: SessionInfo, identity: ModelIdentity | None) -> Iterator[str]:
-    details = [identity.architecture, identity.quantization, identity.path] if identity else []
-    known = ", ".join(detail for detail in details if detail)
-    name = info.model.name or (identity.name if identity else "") or "unknown"
-    yield f"- model: {_line(name)}" + (f" ({_line(known)})" if known else "")
+def _facts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
+    starts = (span.node.start for span in conversation.path() if span.node.start is not None)
+    wrote = list({start.model.sha256: start.model for start in starts}.values())
+    if len(wrote) > 1:
+        yield "- models: " + "; ".join(_model(identity.name, identity) for identity in wrote)
+    else:
+        identity = wrote[0] if wrote else info.model.identity
+        yield f"- model: {_model((identity.name if identity else '') or info.model.name, identity)}"
     if info.created:
         yield f"- date: {datetime.fromtimestamp(info.created).astimezone():%Y-%m-%d %H:%M %z}"
     if conversation.raw:
         yield "- mode: raw completion, no chat template"
     yield f"- written by termchat {termchat.__version__}"
+
+
+def _model(name: str, identity: ModelIdentity | None) -> str:
+    details = [identity.architecture, identity.quantization, identity.path] if identity else []
+    known = ", ".join(detail for detail in details if detail)
+    return _line(name or "unknown") + (f" ({_line(known)})" if known else "")
 
 
 def _reply(pieces: list[tuple[Span, str]], model: str) -> list[str]:
@@ -88,6 +95,8 @@ def _reply(pieces: list[tuple[Span, str]], model: str) -> list[str]:
         marks = [stamp for stamp in stamps.stamps(node, drawn) if whole or stamp[0] < span.count]
         if before is not None and node.settings and (changed := stamps.changes(before, node.settings[0])):
             marks.insert(0, (0, f"{', '.join(changed)} at token {drawn}"))
+        if (other := stamps.model_change(node)) is not None:
+            marks.insert(0, (0, other))
         text += _marked(node, shown, marks)
         drawn += span.count
         reached = (s for s, at in zip(node.settings, node.settings_at, strict=True) if whole or at < span.count)

@@ -53,6 +53,8 @@ class Conversation:
         """Puts a node in its place, and makes it the leaf."""
         self.nodes[node.number] = node
         self._below[node.parent].append(node)
+        parent = self.nodes[node.parent] if node.parent is not None else None
+        node.earlier = parent if parent is None or parent.role == "assistant" else parent.earlier
         self._mark_continued(node.parent)
         self.leaf = node.number
         return node

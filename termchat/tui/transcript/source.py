@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from termchat.conversation.stamps import changes
+from termchat.conversation.stamps import changes, model_change
 from termchat.conversation.tree import Node, Role, Span
 from termchat.decoding.records import Settings
 from termchat.decoding.samplers import escape
@@ -65,6 +65,7 @@ class Source:
         self._drawn_with: Settings | None = None
         self._newest: Settings | None = None
         self._pending_read = False
+        self._model_read = False
 
     @property
     def role(self) -> Role:
@@ -130,6 +131,10 @@ class Source:
 
     def _read_settings(self, node: Node, upto: int) -> None:
         """Marks the changes that came before token `upto` of the node; several between two tokens are one."""
+        if node.start is not None and not self._model_read:
+            self._model_read = True
+            if (other := model_change(node)) is not None:
+                self.marks.append(Mark(0, -1, other))
         while self._settings_seen < len(node.settings) and node.settings_at[self._settings_seen] <= upto:
             self._newest = node.settings[self._settings_seen]
             self._settings_seen += 1

@@ -1,0 +1,168 @@
+"""The model of a chat: loaded, changed in mid-chat, let go, and loaded anew after the engine died.
+
+Memory is free for sure only when a process ends, so every load begins a new one. Where a conversation goes on with another
+model, nothing of it changes: the next turn is rendered from its texts (see `turns`), and each reply names who wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from termchat.chat.changes import Notice, StatusChanged, TuningChanged
+from termchat.chat.state import State
+from termchat.decoding.records import Failed
+from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Progress, Remark
+from termchat.settings import MODEL, followed
+
+
+class Choice(NamedTuple):
+    """A model to chat with: how to load it, and what its file recommends, by knob name."""
+
+    spec: ModelSpec
+    recommended: Mapping[str, float]
+
+
+class Loading:
+    """One model at a time. `forget` drops what waits for an answer of the one that goes.
+
+    `then_continue` says that the last reply goes on once the model is there.
+    """
+
+    def __init__(self, state: State, forget: Callable[[], None]) -> None:
+        self._state, self._forget = state, forget
+        self._attempt = 0
+        self._wanted: Choice | None = None
+        self._loaded: Choice | None = None
+        self._earlier: Choice | None = None
+        self._told: set[Remark] = set()
+        self.then_continue = False
+
+    @property
+    def earlier(self) -> ModelSpec | None:
+        """What `switch_back` loads: the model before this one, or the last that was there if this one did not come."""
+        choice = self._before()
+        return choice.spec if choice is not None else None
+
+    def load(self, spec: ModelSpec) -> None:
+        """Loads a model whose recommendation the knobs follow already."""
+        origin, tuning = self._state.origin, self._state.tuning
+        self._begin(
+            Choice(spec, {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}),
+            follow=False,
+        )
+
+    def switch(self, choice: Choice) -> bool:
+        """Goes on with another model; False while a reply runs, which a person has to end first."""
+        if not self._free_to("change the model"):
+            return False
+        self.then_continue = False
+        self._begin(choice, follow=True)
+        return True
+
+    def switch_back(self) -> bool:
+        """Goes on with the model before; False where there was none, or while a reply runs."""
+        choice = self._before()
+        if choice is None:
+            self._state.changed(Notice("there was no other model before"))
+            return False
+        return self.switch(choice)
+
+    def unload(self) -> bool:
+        """Ends the engine, and all its memory is free; False while a reply runs."""
+        if not self._free_to("unload the model"):
+            return False
+        self._let_go()
+        self._state.model = None
+        self._state.enter("no model")
+        return True
+
+    def reload(self) -> bool:
+        """Lets the model go and loads it again; False while a reply runs, or where none was chosen yet."""
+        if self._wanted is None or not self._free_to("load the model again"):
+            return False
+        self._begin(self._wanted, follow=self._wanted is not self._loaded)
+        return True
+
+    def restart(self) -> None:
+        """Loads the model again after its engine died, and goes on with a reply that was cut off."""
+        state, chat = self._state, self._state.conversation
+        if self._wanted is None or state.phase not in ("failed", "no model"):
+            return
+        spans = chat.reply()
+        self.then_continue = spans[-1].node.failed is not None if spans else chat.leaf is not None
+        self._begin(self._wanted, follow=self._wanted is not self._loaded)
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+
+    def _before(self) -> Choice | None:
+        return self._earlier if self._wanted is self._loaded else self._loaded
+
+    def _free_to(self, what: str) -> bool:
+        if self._state.busy:
+            self._state.changed(Notice(f"cannot {what}: a reply is running", "stop it first"))
+        return not self._state.busy
+
+    def _begin(self, choice: Choice, *, follow: bool) -> None:
+        """Loads a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
+        state = self._state
+        self._let_go()
+        self._wanted = choice
+        state.spec, state.model, state.failure, state.progress = choice.spec, None, None, 0.0
+        state.enter("loading")
+        try:
+            state.line.ask(Load(choice.spec), partial(self._hear, self._attempt, choice, follow))
+        except EngineError as error:  # the process cannot be started; every other command meets one that runs
+            self._failed(Failed(error.kind, error.message, error.hint))
+
+    def _let_go(self) -> None:
+        """Ends the process that holds a model, if there is one; nobody waits for its answers any more."""
+        state = self._state
+        self._attempt += 1
+        if state.spec is None or not state.engine.alive:
+            return
+        self._forget()
+        state.engine.close()
+        state.line.broken(Failed("engine", "the model was let go"))
+
+    def _hear(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
+        state = self._state
+        if attempt != self._attempt:
+            return
+        if isinstance(event, Progress):
+            state.progress = event.fraction
+            state.changed(StatusChanged())
+        elif isinstance(event, Loaded):
+            state.model, state.progress, state.live.threads = event.info, 1.0, 0
+            if choice is not self._loaded:
+                self._earlier, self._loaded = self._loaded, choice
+            if follow:
+                self._follow(choice.recommended)
+            self._tell(event.info.remarks)
+            state.recorder.loaded(state.conversation, event.info)
+            state.enter("idle")
+        elif isinstance(event, Failed):
+            self._failed(event)
+
+    def _failed(self, failure: Failed) -> None:
+        self._state.enter("failed")
+        self._state.fail(failure)
+
+    def _follow(self, recommended: Mapping[str, float]) -> None:
+        """Has the knobs that nobody turned be as the model's file recommends."""
+        state = self._state
+        tuning, origin, problems = followed(state.tuning, state.origin, recommended)
+        if tuning != state.tuning:
+            state.tuning = tuning
+            state.changed(TuningChanged())
+            state.recorder.tuned(state.conversation, tuning)
+        state.origin.update(origin)
+        state.changed(*(Notice(problem, severity="warning") for problem in problems))
+
+    def _tell(self, remarks: list[Remark]) -> None:
+        """Each remark once: it is as true the next time."""
+        for remark in remarks:
+            if remark not in self._told:
+                self._told.add(remark)
+                self._state.changed(Notice(remark.message, remark.hint))
