@@ -10,18 +10,20 @@ import pytest
 
 HEAVY = ("llama_cpp", "numpy")
 SCREEN = ("textual", "rich")
+NET = ("httpx",)
 
 MUST_NOT_LOAD = [
     ("termchat", (*HEAVY, *SCREEN)),
-    ("termchat.cli", (*HEAVY, *SCREEN)),
+    ("termchat.cli", (*HEAVY, *SCREEN, *NET)),
     ("termchat.settings", (*HEAVY, *SCREEN)),
-    ("termchat.tui.app", HEAVY),
+    ("termchat.tui.app", (*HEAVY, *NET)),
     ("termchat.chat", (*HEAVY, *SCREEN)),
     ("termchat.chat.service", (*HEAVY, *SCREEN)),
     ("termchat.conversation", (*HEAVY, *SCREEN)),
     ("termchat.conversation.store", (*HEAVY, *SCREEN)),
     ("termchat.models.catalogue", (*HEAVY, *SCREEN)),
     ("termchat.models.header", (*HEAVY, *SCREEN)),
+    ("termchat.models.pull", (*HEAVY, *SCREEN, *NET)),
     ("termchat.engine.local", (*HEAVY, *SCREEN)),
     ("termchat.engine.llama.worker", SCREEN),
 ]
@@ -55,4 +57,4 @@ def test_help_loads_neither_model_nor_screen() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
-    assert set(json.loads(done.stdout.splitlines()[-1])).isdisjoint((*HEAVY, *SCREEN))
+    assert set(json.loads(done.stdout.splitlines()[-1])).isdisjoint((*HEAVY, *SCREEN, *NET))

@@ -1,0 +1,196 @@
+"""The Hugging Face hub: where it is, who may see the token, and which files a repository has."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from termchat.models.errors import ModelError
+
+HOME = "https://huggingface.co"
+HOSTS = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
+PREFERRED = "Q4_K_M"
+SUFFIX = ".gguf"
+
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_TOKEN = re.compile(r"[\x21-\x7e]{1,500}")
+_OFFLINE = ("TERMCHAT_OFFLINE", "HF_HUB_OFFLINE")
+_YES = frozenset({"1", "on", "yes", "true"})
+_COMPANIONS = ("mmproj", "imatrix")
+"""In the names of GGUF files that come with a model and are none."""
+_PORTS = {"http": 80, "https": 443}
+_MOST_NAMED = 12
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port.
+
+    Raises:
+        ModelError: it is no http(s) address.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        host = ""
+    if not host or parts.scheme not in _PORTS:
+        raise ModelError(f"{shown(url)!r} is not an http or https address", "Check the address.")
+    return parts.scheme, host, port
+
+
+def shown(url: str) -> str:
+    """An address without what may be secret in it: password and query."""
+    return re.sub(r"^([a-z]+://)[^/?#]*@", r"\1", url.partition("#")[0].partition("?")[0], flags=re.IGNORECASE)
+
+
+def is_repo(text: str) -> bool:
+    """Whether it is written like owner/name."""
+    return _REPO.fullmatch(text) is not None and ".." not in text
+
+
+def offline(environ: Mapping[str, str] = os.environ) -> str:
+    """The variable that forbids the network; "" if none does."""
+    return next((name for name in _OFFLINE if environ.get(name, "").strip().lower() in _YES), "")
+
+
+class File(NamedTuple):
+    """A file of a repository: bytes, and hex SHA-256 where the hub keeps it ("" for small text files)."""
+
+    size: int | None
+    sha256: str
+
+
+class Listing(NamedTuple):
+    """What a repository holds at a commit, by path."""
+
+    commit: str
+    files: dict[str, File]
+
+
+class Hub(msgspec.Struct, frozen=True):
+    """A hub, and the token it may see. `endpoint` has no / at its end."""
+
+    endpoint: str = HOME
+    token: str = ""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Hub:
+        """The one that HF_ENDPOINT names; the token of HF_TOKEN, or of the file that `hf auth login` writes.
+
+        Raises:
+            ModelError: one of them cannot be used; the message does not hold the token.
+        """
+        endpoint = environ.get("HF_ENDPOINT", "").strip().rstrip("/") or HOME
+        try:
+            origin(endpoint)
+        except ModelError as error:
+            raise ModelError(
+                f"HF_ENDPOINT: {error.message}", "Set it to an address such as https://huggingface.co"
+            ) from None
+        token = _token(environ)
+        if token and not _TOKEN.fullmatch(token):
+            raise ModelError("the Hugging Face token holds characters that no token has", "Set HF_TOKEN again.")
+        return cls(endpoint, token)
+
+    def headers(self, url: str) -> dict[str, str]:
+        """The token, if this address may see it: the hub's own, and encrypted or not leaving this machine."""
+        scheme, host, _ = origin(url)
+        safe = scheme == "https" or host in ("localhost", "::1") or host.startswith("127.")
+        if self.token and safe and origin(url) == origin(self.endpoint):
+            return {"Authorization": f"Bearer {self.token}"}
+        return {}
+
+    def file(self, repo: str, revision: str, path: str) -> str:
+        """Where a file of a repository is downloaded from."""
+        return f"{self.endpoint}/{repo}/resolve/{quote(revision, safe='')}/{quote(path)}"
+
+    def listing(self, repo: str, revision: str) -> str:
+        """Where the hub tells what `read_listing` reads."""
+        return f"{self.endpoint}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        if token := environ.get(name, "").strip():
+            return token
+    if environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").strip().lower() in _YES:
+        return ""
+    cache = environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    home = environ.get("HF_HOME") or os.path.join(cache, "huggingface")
+    path = environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
+    try:
+        with Path(os.path.expanduser(path)).open(encoding="utf-8") as file:
+            return file.read(1000).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+class _Large(msgspec.Struct):
+    sha256: str = ""
+
+
+class _Sibling(msgspec.Struct):
+    rfilename: str
+    size: int | None = None
+    lfs: _Large | None = None
+
+
+class _Model(msgspec.Struct):
+    sha: str
+    siblings: list[_Sibling] = []
+
+
+def read_listing(repo: str, answer: bytes) -> Listing:
+    """What the hub said of a repository.
+
+    Raises:
+        ModelError: it cannot be understood.
+    """
+    try:
+        model = msgspec.json.decode(answer, type=_Model)
+    except msgspec.DecodeError as error:
+        raise ModelError(f"what the hub says of {repo} cannot be understood: {error}", "Check HF_ENDPOINT.") from error
+    return Listing(model.sha, {s.rfilename: File(s.size, s.lfs.sha256 if s.lfs else "") for s in model.siblings})
+
+
+def choose(repo: str, listing: Listing, quantization: str = "") -> str:
+    """The model's (first) file: of this quantization, else Q4_K_M, else the first.
+
+    Raises:
+        ModelError: there is none.
+    """
+    models = sorted(
+        path
+        for path in listing.files
+        if path.lower().endswith(SUFFIX) and not any(word in path.lower() for word in _COMPANIONS)
+    )
+    if not models:
+        raise ModelError(f"{repo} has no GGUF file", "Look for a repository of that model whose name ends in -GGUF.")
+    word = re.compile(rf"(?:^|[-._/]){re.escape(quantization or PREFERRED)}(?=[-./])", re.IGNORECASE)
+    found = [path for path in models if word.search(path)]
+    if found or not quantization:
+        return (found or models)[0]
+    raise ModelError(f"{repo} has no file of quantization {quantization!r}", f"It has {_some(models)}.")
+
+
+def find(repo: str, listing: Listing, path: str) -> File:
+    """A file of a repository.
+
+    Raises:
+        ModelError: there is none of that name.
+    """
+    if path in listing.files:
+        return listing.files[path]
+    models = sorted(name for name in listing.files if name.lower().endswith(SUFFIX))
+    raise ModelError(f"{repo} has no file {path!r}", f"It has {_some(models)}." if models else "It has no GGUF file.")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

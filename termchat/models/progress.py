@@ -1,0 +1,81 @@
+"""How a download goes: what is told to whoever shows it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Literal
+
+import msgspec
+
+Stage = Literal["asking", "waiting", "checking", "downloading", "placing"]
+
+_WINDOW = 5.0
+"""Seconds the rate is taken over: long enough to be calm, short enough to notice a change."""
+_EVERY = 0.1
+
+
+class Pulling(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a download is."""
+
+    file: str
+    """Its name; foreign text."""
+    stage: Stage = "asking"
+    """`asking` the server; `waiting` for what `note` says; `checking` what is here already; `downloading`; `placing`."""
+    done: int = 0
+    """Bytes of the model that are here and hashed."""
+    total: int | None = None
+    """Bytes of the whole model; None while unknown."""
+    rate: float = 0.0
+    """Bytes per second, of late."""
+    note: str = ""
+    """Why it waits; foreign text."""
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go; None while unknown."""
+        return (self.total - self.done) / self.rate if self.total is not None and self.rate > 0 else None
+
+
+class Gauge:
+    """Measures a download and tells of it, but not more often than one can see.
+
+    A model of several files is one download. `cancelled` ends it by raising.
+    """
+
+    def __init__(self, told: Callable[[Pulling], None], cancelled: Callable[[], None]) -> None:
+        self.poll = cancelled
+        self._told = told
+        self._now = Pulling(file="")
+        self._before = 0
+        self._total: int | None = None
+        self._alone = True
+        self._seen: deque[tuple[float, int]] = deque(maxlen=round(_WINDOW / _EVERY))
+
+    def begin(self, file: str, before: int, total: int | None, *, alone: bool) -> None:
+        """Another file: the model's other files take `before` bytes here, and all take `total`, if that is known."""
+        self._before, self._total, self._alone = before, total, alone
+        self._now = Pulling(file=file, done=before, total=total)
+        self._seen.clear()
+
+    def at(self, stage: Stage, size: int, of: int | None = None, note: str = "") -> None:
+        """Tells how far the file is: `size` bytes of it, of `of`."""
+        self.poll()
+        now = monotonic()
+        if (stage, note) != (self._now.stage, self._now.note):
+            self._seen.clear()
+        elif self._seen and now - self._seen[-1][0] < _EVERY:
+            return
+        self._seen.append((now, size))
+        first, start = self._seen[0]
+        moving = stage == "downloading" and now > first and size > start
+        self._now = msgspec.structs.replace(
+            self._now,
+            stage=stage,
+            done=self._before + size,
+            total=of if self._alone and of is not None else self._total,
+            rate=(size - start) / (now - first) if moving else 0.0,
+            note=note,
+        )
+        self._told(self._now)
