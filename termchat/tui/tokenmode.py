@@ -9,8 +9,9 @@ from termchat.chat.asking import reply_with
 from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.position import position_of
 from termchat.chat.service import Chat
+from termchat.conversation.session import View as Kept
 from termchat.conversation.stamps import changes
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Node, Place
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Settings, Token
 from termchat.engine.port import Unit
@@ -55,13 +56,14 @@ class TokenMode:
         self._branch: int | None = None
         self._at: TokenRef | None = None
         self._recorded: tuple[Node, int, Token] | None = None
+        self._kept = chat.view.cursor
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
     def enter(self) -> bool:
         """Puts the cursor on a token; False where there is none."""
         if not self.open:
-            self._transcript.open_cursor()
+            self._put_cursor()
             self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
             self.open = self._behind or self._transcript.cursor is not None
             if self._behind:
@@ -71,6 +73,8 @@ class TokenMode:
 
     def leave(self) -> None:
         """Takes the cursor away."""
+        if (cursor := self._transcript.cursor) is not None:
+            self._chat.look(Kept(Place(*cursor), self._chat.view.look))
         self.open, self.typing = False, None
         self._go_to("record")
         self._transcript.close_cursor()
@@ -85,6 +89,14 @@ class TokenMode:
             self.leave()
             return False
         return True
+
+    def _put_cursor(self) -> None:
+        """Where it was when the chat was last open, the first time, unless something runs; else on the newest token in view."""
+        kept, self._kept = self._kept, None
+        if kept is not None and kept == self._chat.view.cursor and not self._chat.busy:
+            self._transcript.set_cursor(TokenRef(*kept))
+        else:
+            self._transcript.open_cursor()
 
     @property
     def place(self) -> At | None:

@@ -12,9 +12,11 @@ from textual.screen import Screen
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
+from termchat.conversation.session import View
 from termchat.tui.compositor import LineCompositor
 from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
+from termchat.tui.screens.drawer import BESIDE, Drawer
 from termchat.tui.screens.save import SaveDialog, default_path
 from termchat.tui.screens.setup import Setup, SetupDialog
 from termchat.tui.screens.tokens import Tokens
@@ -32,8 +34,6 @@ from termchat.tui.widgets.told import Told
 
 _SMALLEST = (40, 12)
 _WIDE = 150
-_BESIDE = 100
-"""From so many columns on the panels stand beside the chat unasked; under it they are a drawer."""
 _ALONE = 80
 """Under so many columns an open drawer takes the chat's place."""
 _TALL = 30
@@ -83,9 +83,7 @@ class ChatScreen(Screen[None]):
         self.tokens = Tokens(chat, self._transcript, keymap)
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
-        self._beside = True
-        self._open = {True: True, False: False}
-        self._opened_unasked = False
+        self._drawer = Drawer()
         self._interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self._pulse: Pulse | None = None
 
@@ -110,6 +108,8 @@ class ChatScreen(Screen[None]):
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
+        if (look := self._chat.view.look) in LOOKS:
+            self._transcript.look = look
         self._show_path()
         self._desk.query_one(Composer).focus()
 
@@ -126,7 +126,7 @@ class ChatScreen(Screen[None]):
         self.set_class(width >= _WIDE, "-wide")
         self.set_class(width < _ALONE, "-alone")
         self.tokens.set_class(height >= _TALL, "-tall")
-        self._beside = width >= _BESIDE
+        self._drawer.beside = width >= BESIDE
         self._lay_out()
         if small:
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
@@ -213,8 +213,9 @@ class ChatScreen(Screen[None]):
             self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
 
     def _lay_out(self) -> None:
-        self.set_class(self._open[self._beside], "-panels")
-        self.call_after_refresh(self._show_all)
+        if self.has_class("-panels") != self._drawer.shown:
+            self.set_class(self._drawer.shown, "-panels")
+            self.call_after_refresh(self._show_all)
 
     # --- what a person does ------------------------------------------------------------------------------------------
 
@@ -227,7 +228,8 @@ class ChatScreen(Screen[None]):
     def on_desk_tuned(self) -> None:
         """Shows the knob that was turned."""
         if self._desk.tune is None and not self.tokens.mode.open:
-            self._close_drawer()
+            self._drawer.release()
+            self._lay_out()
         self.tick()
         self._show_state()
 
@@ -237,12 +239,13 @@ class ChatScreen(Screen[None]):
         if mode.open:
             self._desk.home = self.tokens.ribbon
             if self.size.width >= _ALONE:
-                self._open_drawer()
+                self._drawer.need()
         elif self._desk.home is not None:
             self._desk.home = None
-            self._close_drawer()
+            self._drawer.release()
             if self._desk.tune is None:
                 self.set_focus(self._desk.query_one(Composer))
+        self._lay_out()
         self.tick()
         self._show_state()
 
@@ -277,7 +280,8 @@ class ChatScreen(Screen[None]):
         if self._desk.tune is not None:
             self._desk.close_tune()
             return
-        self._open_drawer()
+        self._drawer.need()
+        self._lay_out()
         self._desk.open_tune()
 
     def action_back(self) -> None:
@@ -286,29 +290,14 @@ class ChatScreen(Screen[None]):
             return
         if self._told:
             self._told.forget()
-        elif not self._beside and self._open[False]:
+        elif not self._drawer.beside and self._drawer.shown:
             self.action_panels()
         else:
             self._do(self._chat.stop)
 
-    def _open_drawer(self) -> None:
-        """Shows the panels for as long as something needs them."""
-        if not self._open[self._beside]:
-            self._opened_unasked = not self._beside
-            self._open[self._beside] = True
-            self._lay_out()
-
-    def _close_drawer(self) -> None:
-        """Hides them again, if nobody had asked for them."""
-        if self._opened_unasked:
-            self._opened_unasked = False
-            self._open[False] = False
-            self._lay_out()
-
     def action_panels(self) -> None:
         """Shows or hides the panels."""
-        self._open[self._beside] = not self._open[self._beside]
-        self._opened_unasked = False
+        self._drawer.toggle()
         self._lay_out()
 
     def action_look(self) -> None:
@@ -318,6 +307,7 @@ class ChatScreen(Screen[None]):
             self.tokens.show()
         else:
             self._transcript.look = LOOKS[(LOOKS.index(self._transcript.look) + 1) % len(LOOKS)]
+            self._chat.look(View(self._chat.view.cursor, self._transcript.look))
 
     def action_continue(self) -> None:
         """Goes on with the reply, be it paused or over; a dead engine is started first."""
