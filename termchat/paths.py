@@ -35,3 +35,8 @@ def store_file() -> Path:
 def log_file() -> Path:
     """What llama.cpp and termchat have to say beside the screen."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "termchat.log"
+
+
+def tuned_file() -> Path:
+    """What `termchat tune` measured on this machine."""
+    return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"

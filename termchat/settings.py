@@ -1,8 +1,8 @@
 """What a user configured, and where each value came from.
 
-Flags go before `TERMCHAT_*` variables, these before `config.toml`, this before what the model's file recommends, and that
-before the defaults. A mistake in a variable or in the file never stops the program: the value falls back, and `problems`
-says where the mistake is. A mistake in a flag is an error.
+Flags go before `TERMCHAT_*` variables, these before `config.toml`, this before what `termchat tune` measured and what the
+model's file recommends, and these before the defaults. A mistake in a variable or in the file never stops the program: the
+value falls back, and `problems` says where the mistake is. A mistake in a flag is an error.
 
 Read with tomllib and plain code: pydantic-settings ignores misspelled variables, wants lists as JSON, cannot say where a
 value came from, and costs more time than the rest of the way to the first frame.
@@ -10,6 +10,7 @@ value came from, and costs more time than the rest of the way to the first frame
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -22,15 +23,17 @@ import msgspec
 from termchat import paths
 from termchat.decoding.samplers import KNOBS, Knob, Tuning, Value, unescape, well_formed
 from termchat.engine.port import ModelSpec
-from termchat.options import OPTIONS, Option
+from termchat.options import OPTIONS, Option, OptionError
 from termchat.tomlfile import TomlError, TomlFile
 
 PREFIX = "TERMCHAT_"
-DEFAULT, MODEL, FLAG = "default", "model", "flag"
+DEFAULT, TUNED, MODEL, FLAG = "default", "tuned", "model", "flag"
 
 _SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
 _TABLES = {**{name: option.table for name, option in OPTIONS.items()}, **dict.fromkeys(KNOBS, "sampling")}
 """In which table of the config file a setting stands."""
+_SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
+"""What else whoever sets the second of two also means."""
 
 
 class FlagError(ValueError):
@@ -42,8 +45,8 @@ class FlagError(ValueError):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """All settings. `origin` says of each where its value came from: "flag", a variable's name, "config.toml", "model"
-    or "default". `problems` are one line each, and may hold foreign text."""
+    """All settings. `origin` says of each where its value came from: "flag", a variable's name, "config.toml", "tuned",
+    "model" or "default". `problems` are one line each, and may hold foreign text."""
 
     model: str | None
     """A catalogue name or a path; None if none was chosen."""
@@ -80,6 +83,22 @@ class Config(msgspec.Struct, frozen=True):
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
         problems = list(dict.fromkeys([*self.problems, *problems]))
         return msgspec.structs.replace(self, tuning=tuning, origin=self.origin | origin, problems=tuple(problems))
+
+    def with_tuned(self, measured: Mapping[str, int]) -> Config:
+        """A copy in which what nobody set about the engine is as it was measured to be best for a model, and no longer as
+        for a model before. What an option refuses is left out.
+        """
+        free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED)}
+        tuned = {}
+        for name, value in measured.items():
+            if name in self.engine and {name, _SAID_TOGETHER.get(name, name)} <= free:
+                with contextlib.suppress(OptionError):
+                    tuned[name] = OPTIONS[name].check(value)
+        origin = {name: DEFAULT if place == TUNED else place for name, place in self.origin.items()}
+        before = {name: OPTIONS[name].default for name, place in self.origin.items() if place == TUNED}
+        return msgspec.structs.replace(
+            self, engine=self.engine | before | tuned, origin=origin | dict.fromkeys(tuned, TUNED)
+        )
 
 
 def followed(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from termchat import tuned
 from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
 from termchat.chat.recording import StoreRecorder
@@ -17,7 +18,7 @@ from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
-from termchat.models.header import read_header
+from termchat.models.header import Header, read_header
 from termchat.settings import FLAG, Config
 
 
@@ -37,22 +38,28 @@ def find_model(config: Config) -> tuple[Config, ModelSpec]:
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    choice = choose(config, config.model)
-    return config.with_recommended(choice.recommended), choice.spec
+    config, spec, _ = _find(config)
+    return config, spec
 
 
 def choose(config: Config, wanted: str | None) -> Choice:
-    """A model by its catalogue name or path (None: the default one), its file checked, run as configured.
+    """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    name, path = catalogue.resolve(wanted)
-    header = read_header(path)
-    spec = config.spec(
-        name, path, sha256=header.identity(), quantization=header.quantization, layers=header.block_count or 0
-    )
+    _, spec, header = _find(msgspec.structs.replace(config, model=wanted))
     return Choice(spec, header.recommended)
+
+
+def _find(config: Config) -> tuple[Config, ModelSpec, Header]:
+    name, path = catalogue.resolve(config.model)
+    header = read_header(path)
+    identity = header.identity()
+    measured = tuned.find(identity)
+    config = config.with_recommended(header.recommended).with_tuned(measured.settings if measured else {})
+    spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
+    return config, spec, header
 
 
 def reopen_latest(store: Store, config: Config) -> Reopened | None:

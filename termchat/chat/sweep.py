@@ -1,0 +1,195 @@
+"""What `termchat tune` measures and makes of it: the threads and the prompt batch that are best for a model on this machine.
+
+Only what leaves the quality of the replies alone is tried: more than 63 prompt tokens at once are measured and told, but not
+chosen, since numbers are then no longer exact; KV type and flash attention stay as they are configured. What does not beat
+the default by more than the measurements scatter is not chosen either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median, quantiles
+from time import monotonic, time
+
+import msgspec
+
+from termchat import tuned
+from termchat.chat.measuring import Bench
+from termchat.engine.llama.cores import all_threads, default_threads
+from termchat.engine.port import Engine, ModelSpec
+
+GAIN = 1.03
+"""How much faster than the default something must be: less is noise on most machines, and nobody feels it."""
+EXACT, FAST = 63, 512
+BATCHES = (32, EXACT, FAST)
+_REPLY = 24
+_ROUNDS = (3, 9)
+_CONTEXT = 2048
+_SHORTEST = 2 * EXACT + 1
+
+
+class Series(msgspec.Struct, frozen=True):
+    """The rates of one value of a setting, in tokens a second, one a round."""
+
+    value: int
+    rates: list[float]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return median(self.rates)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles."""
+        if len(self.rates) < 2:
+            return self.median, self.median
+        low, _, high = quantiles(self.rates, n=4, method="inclusive")
+        return low, high
+
+    def beats(self, other: Series) -> bool:
+        """Whether it is faster by more than noise: in three rounds of four, and by the median ratio of the rounds."""
+        ratios = [mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True)]
+        return median(ratios) >= GAIN and Series(0, ratios).spread[0] > 1.0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A setting, what was measured, and what comes of it: `chosen` is the default where nothing beat it.
+
+    `fastest` beat it too, but may not be chosen; 0 if there is none.
+    """
+
+    setting: str
+    default: int
+    chosen: int
+    series: list[Series]
+    fastest: int = 0
+
+    def of(self, value: int) -> Series:
+        """The series of a value."""
+        return next(series for series in self.series if series.value == value)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All that was measured. Rates are those with what was chosen."""
+
+    model: str
+    machine: str
+    device: str
+    results: list[Result]
+    decode: float
+    prefill: float
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """What is better than its default."""
+        return {result.setting: result.chosen for result in self.results if result.chosen != result.default}
+
+
+# --- what to try, and what to choose ---------------------------------------------------------------------------------
+
+
+def thread_counts(cores: int, threads: int) -> list[int]:
+    """What to try on a machine of so many cores that run so many threads: all of a few, else what is likely."""
+    if threads <= 6:
+        return list(range(1, threads + 1))
+    likely = {1, 2, cores // 4, cores // 2, cores * 3 // 4, cores - 2, cores - 1, cores, threads}
+    return sorted(count for count in likely if 1 <= count <= threads)
+
+
+def choose(setting: str, default: int, series: list[Series], most: int = 1 << 30) -> Result:
+    """The fastest value up to `most` that beats the default, or the default."""
+    standard = next(s for s in series if s.value == default)
+    better = sorted((s for s in series if s.beats(standard)), key=lambda s: s.median)
+    allowed = [s.value for s in better if s.value <= most]
+    beyond = better[-1].value if better and better[-1].value > most else 0
+    return Result(setting, default, allowed[-1] if allowed else default, series, beyond)
+
+
+# --- the measuring ---------------------------------------------------------------------------------------------------
+
+
+def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str], None]) -> Report:
+    """Measures for about so many seconds, in rounds in which every value has its turn, and tells each round.
+
+    Raises:
+        EngineError: the model cannot be loaded, or the engine fails.
+    """
+    cores, threads = default_threads(), all_threads()
+    counts = thread_counts(cores, threads)
+    context = min(spec.context or _CONTEXT, _CONTEXT)
+    spec = msgspec.structs.replace(
+        spec, context=context, threads=threads, threads_batch=threads, prefill_batch=EXACT, fast_prefill=False
+    )
+    bench = Bench(engine, spec)
+    tell(f"{bench.model.name} on {bench.model.device}; {tuned.machine()}")
+    warm = bench.run(cores, _SHORTEST, 4)
+    prompt = _prompt(warm.prefill, context)
+
+    drawn = {count: Series(count, []) for count in counts}
+    read = {count: Series(count, []) for count in counts}
+
+    def threads_round(number: int) -> str:
+        for count in _turned(counts, number):
+            run = bench.run(count, prompt, _REPLY)
+            drawn[count].rates.append(run.decode)
+            read[count].rates.append(run.prefill)
+        return ", ".join(f"{count}: {drawn[count].rates[-1]:.1f} / {read[count].rates[-1]:.0f}" for count in counts)
+
+    tell("threads: decode / prompt, tokens a second")
+    _rounds(threads_round, seconds * 2 / 3, tell)
+    decoding = choose("threads", cores, list(drawn.values()))
+    reading = choose("threads_batch", cores, list(read.values()))
+
+    batches = {size: Series(size, []) for size in BATCHES}
+
+    def batch_round(number: int) -> str:
+        for size in _turned(list(BATCHES), number):
+            bench.load(msgspec.structs.replace(spec, prefill_batch=size))
+            bench.run(reading.chosen, _SHORTEST, 2)
+            batches[size].rates.append(bench.run(reading.chosen, prompt, 2).prefill)
+        return ", ".join(f"{size}: {series.rates[-1]:.0f}" for size, series in batches.items())
+
+    tell("prompt batch: prompt, tokens a second")
+    _rounds(batch_round, seconds / 3, tell)
+    batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
+    return Report(
+        model=bench.model.name,
+        machine=tuned.machine(),
+        device=bench.model.device,
+        results=[decoding, reading, batch],
+        decode=decoding.of(decoding.chosen).median,
+        prefill=batch.of(batch.chosen).median,
+    )
+
+
+def keep(report: Report, spec: ModelSpec) -> str:
+    """Has the settings used from now on; returns where they are kept.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    found = tuned.Tuned(
+        spec.sha256, report.model, report.machine, report.settings, report.decode, report.prefill, time()
+    )
+    return str(tuned.keep(found))
+
+
+def _prompt(rate: float, context: int) -> int:
+    """The length of a prompt that takes about a second: whole exact batches and the last token."""
+    batches = min(max(int(rate) // EXACT, 2), 2 * FAST // EXACT, (context - _REPLY) // EXACT - 1)
+    return batches * EXACT + 1
+
+
+def _turned(values: list[int], number: int) -> list[int]:
+    """Each round begins with another one, so that none is always the first."""
+    at = number % len(values)
+    return values[at:] + values[:at]
+
+
+def _rounds(one: Callable[[int], str], seconds: float, tell: Callable[[str], None]) -> None:
+    begun = monotonic()
+    for number in range(_ROUNDS[1]):
+        tell(f"  round {number + 1}  {one(number)}")
+        if number + 1 >= _ROUNDS[0] and (monotonic() - begun) * (number + 2) / (number + 1) > seconds:
+            break

@@ -1,0 +1,32 @@
+"""`termchat tune`: the fastest settings for a model on this machine, measured and kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from termchat.cli.flags import config, flags
+
+_MEASURED = ("theme", "system", "model", "threads", "threads_batch", "prefill_batch", "fast_prefill")
+
+
+@click.command("tune")
+@click.argument("model", required=False)
+@click.option(
+    "--seconds", type=click.IntRange(5, 3600), default=60, show_default=True, help="about how long to measure"
+)
+@click.option("--dry-run", is_flag=True, help="measure, but keep nothing")
+@click.option("--json", "as_json", is_flag=True, help="print all that was measured as one JSON object")
+@flags(without=_MEASURED, knobs=False)
+def command(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Measure how MODEL (a name or a file) runs fastest on this machine, and keep that for the chats to come.
+
+    Tried are threads for decoding, threads for prompts, and prompt batches that leave the numbers exact. Flags and config.toml
+    go before what is kept. Exit codes: 0 done, 1 failed, 2 usage.
+    """
+    chosen = config({**given, "model": model})
+    from termchat.chat.tune import tune
+
+    sys.exit(tune(chosen, seconds=seconds, dry_run=dry_run, as_json=as_json))

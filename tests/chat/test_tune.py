@@ -1,0 +1,180 @@
+"""Tuning: what is tried, what is chosen from it, where it is kept, and what goes before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from termchat import tuned
+from termchat.chat import sweep, tune
+from termchat.chat.opening import choose, find_model
+from termchat.chat.sweep import Report, Result, Series
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import EngineError, ModelSpec
+from termchat.settings import load
+
+STEADY = Series(4, [100.0, 101.0, 99.0, 100.0])
+
+
+def series(value: int, *ratios: float) -> Series:
+    return Series(value, [rate * ratio for rate, ratio in zip(STEADY.rates, ratios, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "counts"),
+    [
+        (1, 1, [1]),
+        (2, 2, [1, 2]),
+        (2, 4, [1, 2, 3, 4]),
+        (8, 16, [1, 2, 4, 6, 7, 8, 16]),
+        (64, 64, [1, 2, 16, 32, 48, 62, 63, 64]),
+    ],
+)
+def test_few_counts_are_all_tried_of_many_the_likely(cores: int, threads: int, counts: list[int]) -> None:
+    assert sweep.thread_counts(cores, threads) == counts
+
+
+@pytest.mark.parametrize(
+    ("ratios", "chosen"),
+    [
+        ((1.10, 1.11, 1.09, 1.10), 3),
+        ((1.02, 1.02, 1.02, 1.02), 4),  # steady, but too little
+        ((1.60, 0.80, 1.50, 0.90), 4),  # much in the middle, but noise
+        ((0.90, 0.90, 0.90, 0.90), 4),
+    ],
+)
+def test_the_default_stays_unless_another_beats_it_beyond_the_noise(ratios: tuple[float, ...], chosen: int) -> None:
+    result = sweep.choose("threads", 4, [series(3, *ratios), STEADY])
+    assert result.chosen == chosen
+
+
+def test_of_those_that_beat_it_the_fastest_is_chosen() -> None:
+    assert sweep.choose("threads", 4, [series(2, *[1.1] * 4), series(3, *[1.3] * 4), STEADY]).chosen == 3
+
+
+def test_what_is_not_exact_is_told_and_not_chosen() -> None:
+    exact, fast = Series(63, STEADY.rates), Series(512, [150.0] * 4)
+    result = sweep.choose("prefill_batch", 63, [exact, fast], 63)
+    assert (result.chosen, result.fastest) == (63, 512)
+    report = Report("m", "here", "cpu", [result], 1.0, 1.0)
+    assert report.settings == {}
+    assert "--fast-prefill would be 1.50 times as fast, but is not exact" in "\n".join(tune.lines(report))
+
+
+def test_a_round_that_stalls_does_not_move_the_median() -> None:
+    stalled = Series(3, [120.0, 4.0, 121.0, 119.0, 120.0])
+    assert stalled.median == 120.0
+    assert stalled.spread == (119.0, 120.0)
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def kept(sha256: str, settings: dict[str, int], machine: str = "") -> None:
+    tuned.keep(tuned.Tuned(sha256, "m", machine or tuned.machine(), settings, 1.0, 1.0, 0.0))
+
+
+def test_what_was_measured_goes_before_the_default_and_after_the_person(model_path: Path, tmp_path: Path) -> None:
+    none = tmp_path / "none.toml"
+    sha = find_model(load({"model": str(model_path)}, {}, none))[1].sha256
+    kept(sha, {"threads": 7, "threads_batch": 5, "prefill_batch": 32})
+
+    config, spec = find_model(load({"model": str(model_path)}, {}, none))
+    assert (spec.threads, spec.threads_batch, spec.prefill_batch) == (7, 5, 32)
+    assert config.origin["threads"] == "tuned"
+
+    file = tmp_path / "config.toml"
+    file.write_text("[engine]\nthreads = 2\nfast_prefill = true\n")
+    config, spec = find_model(load({"model": str(model_path)}, {}, file))
+    assert (spec.threads, spec.threads_batch, spec.prefill_batch) == (2, 0, 0)  # who sets one of two means both
+    assert config.origin["threads"] == "config.toml"
+    assert choose(load({"threads_batch": "3"}, {}, none), str(model_path)).spec.threads_batch == 3
+
+
+def test_another_model_or_machine_has_its_own(model_path: Path, tmp_path: Path) -> None:
+    flags, none = {"model": str(model_path)}, tmp_path / "none.toml"
+    _, spec = find_model(load(flags, {}, none))
+    kept(spec.sha256, {"threads": 7}, "another machine")
+    kept("another model", {"threads": 6})
+    assert find_model(load(flags, {}, none))[1].threads == 0
+    kept(spec.sha256, {"threads": 3})
+    tuned_config, tuned_spec = find_model(load(flags, {}, none))
+    assert tuned_spec.threads == 3
+    assert len(tuned.entries()) == 3
+    again = tuned_config.with_tuned({})  # a model without measurements follows
+    assert again.engine["threads"] == 0
+    assert again.origin["threads"] == "default"
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b'{"version":9,"tuned":[]}', b'{"version":1,"tuned":[{"sha256":1}]}', b"\xff"]
+)
+def test_a_file_that_cannot_be_read_is_empty_and_is_made_new(state: Path, content: bytes) -> None:
+    file = state / "termchat" / "tuned.json"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    assert tuned.entries() == []
+    kept("sha", {"threads": 1})
+    assert tuned.find("sha") is not None
+
+
+def test_numbers_that_an_option_refuses_are_left_out(tmp_path: Path) -> None:
+    config = load({}, {}, tmp_path / "none.toml").with_tuned({"threads": -4, "nonsense": 1, "temperature": 2})
+    assert config == load({}, {}, tmp_path / "none.toml")
+
+
+# --- measured --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_ROUNDS", (1, 1))
+    monkeypatch.setattr(sweep, "_prompt", lambda _rate, _context: sweep._SHORTEST)
+    monkeypatch.setattr(sweep, "all_threads", lambda: 2)
+    monkeypatch.setattr(sweep, "default_threads", lambda: 1)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_real_model_is_measured_with_every_thread_count(
+    state: Path, model_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = load({"model": str(model_path)}, {}, state / "none.toml")
+    assert tune.tune(config, seconds=1, dry_run=False, as_json=True) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    results = {result["setting"]: result for result in report["results"]}
+    assert [s["value"] for s in results["threads"]["series"]] == [1, 2]
+    assert [s["value"] for s in results["prefill_batch"]["series"]] == [32, 63, 512]
+    assert all(s["median"] > 1 for result in results.values() for s in result["series"])
+    assert report["kept"]
+    assert "round 1" in err
+    found = tuned.find(find_model(config)[1].sha256)
+    assert found is not None
+    assert found.settings == report["settings"]
+
+
+def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:
+    report = Report("m", tuned.machine(), "cpu", [Result("threads", 4, 3, [series(3, *[1.1] * 4), STEADY])], 110.0, 1.0)
+    monkeypatch.setattr(tune, "measure", lambda *_: report)
+    config = load({"model": str(model_path)}, {}, state / "none.toml")
+    assert tune.tune(config, seconds=1, dry_run=True, as_json=False) == 0
+    assert tuned.entries() == []
+    assert tune.tune(config, seconds=1, dry_run=False, as_json=False) == 0
+    assert find_model(config)[1].threads == 3
+
+
+@pytest.mark.usefixtures("short")
+def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+    engine = LocalEngine()
+    with pytest.raises(EngineError, match=r"gone\.gguf could not be loaded"):
+        sweep.measure(engine, ModelSpec(str(tmp_path / "gone.gguf"), "gone"), 1, lambda _: None)
+    engine.close()
