@@ -145,7 +145,7 @@ class Exchange:
         gathered: list[bytes] = []
         length, begun = 0, monotonic()
         try:
-            for piece in response.iter_raw():
+            for piece in _pieces(response):
                 gathered.append(piece)
                 length += len(piece)
                 if length >= CHUNK or monotonic() - begun > _LOOK_AGAIN:
@@ -222,6 +222,30 @@ def _count(text: str) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 
+def _pieces(response: httpx.Response) -> Iterator[bytes]:
+    """The body as it comes.
+
+    httpx passes on 64 KiB at a time and copies each more than once, which takes longer than network, disk and hash together
+    where all are fast. A body of a known length is as plain on the wire, so after httpx's first piece, which is all it has
+    read so far, the rest is taken from the connection itself. Its length shows whether that holds.
+    """
+    body = response.iter_raw()
+    first = next(body, b"")
+    yield first
+    length = _count(response.headers.get("content-length", ""))
+    if length is None or "transfer-encoding" in response.headers or not response.http_version.startswith("HTTP/1"):
+        yield from body
+        return
+    stream = response.extensions["network_stream"]
+    left = length - len(first)
+    while left > 0:
+        piece = stream.read(min(left, CHUNK), SILENT_SECONDS)
+        if not piece:
+            raise Later("the connection was lost")
+        left -= len(piece)
+        yield piece
+
+
 def _redirected(url: str, location: str) -> str:
     target = urljoin(url, location)
     if origin(url)[0] == "https" and origin(target)[0] != "https":
@@ -267,6 +291,7 @@ def _retry_after(text: str) -> float | None:
 
 def _told(error: Exception, url: str) -> Exception:
     """An exception of httpx as one of ours; httpx's own words can hold headers, and so the token."""
+    import httpcore
     import httpx
 
     host = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
@@ -279,10 +304,10 @@ def _told(error: Exception, url: str) -> Exception:
             return Later(f"{host} did not answer in {CONNECT_SECONDS:.0f} s")
         case httpx.ConnectError():
             return Later(f"no connection to {host}: {error}")
-        case httpx.TimeoutException():
+        case httpx.TimeoutException() | httpcore.TimeoutException():
             return Later(f"nothing came for {SILENT_SECONDS:.0f} s")
         case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
             return ModelError(f"{shown(url)} cannot be asked for", "Check the address.")
-        case httpx.TransportError() | OSError():
+        case httpx.TransportError() | httpcore.NetworkError() | OSError():
             return Later("the connection was lost")
     return error
