@@ -20,9 +20,8 @@ WINDOW = 1 << 14
 """Bytes fetched at once; the part before the vocabulary is a tenth of it."""
 
 _ENOUGH = ("block_count", "context_length")
-_IN_NAME = re.compile(
-    rf"(?:^|[-._])({'|'.join(sorted(FILE_TYPES.values(), key=len, reverse=True))})(?:_XL|_L)?(?=[-._]|$)", re.IGNORECASE
-)
+_QUANTIZATIONS = (*sorted(FILE_TYPES.values(), key=len, reverse=True), r"Q\d_K_XL", r"Q\d_K_L")
+_IN_NAME = re.compile(rf"(?:^|[-._])({'|'.join(_QUANTIZATIONS)})(?=[-._]|$)", re.IGNORECASE)
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +36,8 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens the model was trained on."""
     block_count: int | None
     tensor_count: int
-    split_number: int
-    """Of a model in several files, which one this is, from 0."""
     split_count: int
+    """Files of a model in several, of which this is the first; 0 if it does not say here."""
     file_size: int
 
 
@@ -82,7 +80,6 @@ def parse_brief(reader: Reader) -> Brief:
         context_length=metadata.own("context_length"),
         block_count=metadata.own("block_count"),
         tensor_count=tensors,
-        split_number=metadata.number("split.no", 0),
         split_count=split,
         file_size=reader.size,
     )

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -101,17 +102,18 @@ def _judged(found: Candidate | Refused, name: str, place: str, known: _Known) ->
         return
     path = found.files[0]
     same = known.file(found)
-    if same == path:  # a folder that is looked at twice
+    if same == (name, path):  # a folder that is looked at twice
         return
     try:
         brief = read_brief(path) if same is None else None
-        same = known.content(found, brief) if brief is not None else same
+        if brief is not None:
+            same = known.content(found, brief)
         if same is not None:
-            reason = f"is the same model as {same}"
-            yield Skipped(path=path, reason=reason, place=place, name=name, same_as=same)
+            reason = f"is the same model as {same.name if same.path == path else same.path}"
+            yield Skipped(path=path, reason=reason, place=place, name=name, same_as=same.path)
         elif brief is not None:
             _check_parts(found, brief)
-            known.add(found, brief)
+            known.add(found, name, brief)
             yield Found(
                 name=name,
                 path=path,
@@ -127,10 +129,8 @@ def _judged(found: Candidate | Refused, name: str, place: str, known: _Known) ->
 
 
 def _check_parts(found: Candidate, brief: Brief) -> None:
-    if brief.split_number or brief.split_count not in (0, 1, len(found.files)):
-        raise ModelError(
-            f"is part {brief.split_number + 1} of a model in {brief.split_count}, whose other files are not beside it"
-        )
+    if brief.split_count not in (0, 1, len(found.files)):
+        raise ModelError(f"is a part of a model in {brief.split_count}, whose other files are not beside it")
 
 
 def name_of(path: Path) -> str:
@@ -149,26 +149,32 @@ def _place(root: Root, path: Path) -> str:
     return root.place
 
 
+class _Named(NamedTuple):
+    name: str
+    path: Path
+
+
 class _Known:
     """The models that were found, to know one again: by its file, else by what is in it."""
 
     def __init__(self) -> None:
-        self._files: dict[tuple[int, int], Path] = {}
-        self._alike: dict[tuple[object, ...], list[Candidate]] = {}
+        self._files: dict[tuple[int, int], _Named] = {}
+        self._alike: dict[tuple[object, ...], list[_Named]] = {}
 
-    def add(self, found: Candidate, brief: Brief) -> None:
-        self._files[found.identity] = found.files[0]
-        self._alike.setdefault(_traits(found, brief), []).append(found)
+    def add(self, found: Candidate, name: str, brief: Brief) -> None:
+        named = _Named(name, found.files[0])
+        self._files[found.identity] = named
+        self._alike.setdefault(_traits(found, brief), []).append(named)
 
-    def file(self, found: Candidate) -> Path | None:
+    def file(self, found: Candidate) -> _Named | None:
         """The model in the same file, reached another way."""
         return self._files.get(found.identity)
 
-    def content(self, found: Candidate, brief: Brief) -> Path | None:
+    def content(self, found: Candidate, brief: Brief) -> _Named | None:
         """A model whose file is a copy."""
         for other in self._alike.get(_traits(found, brief), ()):
-            if _sample(other.files[0]) == _sample(found.files[0]):
-                return other.files[0]
+            if _sample(other.path) == _sample(found.files[0]):
+                return other
         return None
 
 

@@ -125,14 +125,14 @@ class Metadata:
         return int(value) if isinstance(value, int) else default
 
     def own(self, name: str) -> int | None:
-        """A whole number under the architecture's own name."""
+        """A whole number from 0 under the architecture's own name."""
         value = self.values.get(f"{self.architecture}.{name}")
-        return value if isinstance(value, int) else None
+        return value if isinstance(value, int) and value >= 0 else None
 
     def each(self, name: str, count: int) -> list[int]:
-        """Whole numbers under the architecture's own name, one for each of `count` layers; [] if it is no such array."""
+        """Whole numbers from 0 under the architecture's own name, one for each layer; [] if it is no such array."""
         value = self.values.get(f"{self.architecture}.{name}")
-        if isinstance(value, tuple) and len(value) >= count and all(isinstance(one, int) for one in value):
+        if isinstance(value, tuple) and len(value) >= count and all(isinstance(one, int) and one >= 0 for one in value):
             return [int(one) for one in value[:count]]
         return []
 
@@ -152,6 +152,11 @@ def check_kind(metadata: Metadata) -> None:
     """Refuses files that are GGUF and no model that one can chat with."""
     name, architecture = metadata.reader.name, metadata.architecture
     kind = metadata.text("general.type")
+    part, parts = metadata.number("split.no", 0), metadata.number("split.count", 0)
+    if part > 0:
+        raise HeaderError(
+            f"{name} is part {part + 1} of {parts} of a model", f"Open the first part, …-00001-of-{parts:05d}.gguf."
+        )
     if kind in _NOT_MODELS or architecture in _NOT_LANGUAGE:
         what = _NOT_MODELS.get(kind) or _NOT_LANGUAGE[architecture]
         raise HeaderError(f"{name} is {what}, not a language model", ANOTHER_FILE)
@@ -167,17 +172,12 @@ def check(metadata: Metadata, tensor_count: int) -> None:
     """Refuses files that are no model, and values that make llama.cpp abort the process."""
     check_kind(metadata)
     name, architecture = metadata.reader.name, metadata.architecture
-    part, parts = metadata.number("split.no", 0), metadata.number("split.count", 0)
-    if part > 0:
-        raise HeaderError(
-            f"{name} is part {part + 1} of {parts} of a model", f"Open the first part, …-00001-of-{parts:05d}.gguf."
-        )
-    if tensor_count == 0 and parts < 2:
+    if tensor_count == 0 and metadata.number("split.count", 0) < 2:
         raise HeaderError(f"{name} holds a vocabulary and no weights", "Choose a file that holds the whole model.")
-    layers = metadata.own("block_count")
-    if layers is not None and not 0 < layers <= MAX_LAYERS:
+    layers = metadata.values.get(f"{architecture}.block_count")
+    if isinstance(layers, int) and not 0 < layers <= MAX_LAYERS:
         _refuse(metadata, f"{architecture}.block_count", f"must be from 1 to {MAX_LAYERS}")
-    if layers is not None and (metadata.own("nextn_predict_layers") or 0) > layers:
+    if isinstance(layers, int) and (metadata.own("nextn_predict_layers") or 0) > layers:
         _refuse(metadata, f"{architecture}.nextn_predict_layers", f"must be at most block_count, {layers}")
     for key, value in metadata.values.items():
         if key.endswith("_epsilon") and isinstance(value, float) and not (value >= 0 and math.isfinite(value)):

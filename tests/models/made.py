@@ -13,6 +13,7 @@ Tensors = list[tuple[str, tuple[int, ...], int]]
 
 BASE: Metadata = {
     "general.architecture": (TEXT, "llama"),
+    "general.type": (TEXT, "model"),
     "general.name": (TEXT, "Tiny"),
     "general.file_type": (U32, 3),
     "llama.block_count": (U32, 2),

@@ -31,7 +31,7 @@ from tests.models.made import (
     whole,
 )
 
-SLOWER = 3
+SLOWER = 1.5
 """How much slower than a quiet machine one that runs tests may be."""
 
 
@@ -83,9 +83,10 @@ def test_the_real_model_is_read_quickly_and_in_little_memory() -> None:
 
 
 def _seconds(call) -> float:
-    begin = time.perf_counter()
+    """Of this process's own time: the machine may have other things to do."""
+    begin = time.process_time()
     call()
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def test_a_hand_made_header(write) -> None:
