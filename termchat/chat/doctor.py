@@ -1,0 +1,199 @@
+"""What `termchat doctor` looks at: made to be pasted into a bug report. Nothing is changed, and nothing can end it early."""
+
+from __future__ import annotations
+
+import locale
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from time import monotonic
+
+import termchat
+from termchat import paths, tuned
+from termchat.chat.report import Report, Section
+from termchat.conversation import health
+from termchat.decoding.records import Failed
+from termchat.engine import wheel
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import Engine, EngineError, Probe, Probed
+from termchat.models import catalogue, listing
+from termchat.models.errors import ModelError
+from termchat.options import OPTIONS
+from termchat.settings import DEFAULT, Config
+
+_PACKAGES = ("llama-cpp-python", "textual", "numpy", "msgspec", "httpx")
+_ANSWERS_WITHIN = 30.0
+_SHOWN = 12
+_SMALLEST = (40, 12)
+_VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "COLORFGBG", "LANG", "LC_ALL")
+_ONLY_WHETHER = ("TMUX", "STY", "SSH_CONNECTION", "HF_TOKEN", "HF_ENDPOINT", "HTTPS_PROXY", "LLAMA_CACHE", "HF_HOME")
+_PRIVATE = ("system",)
+"""Settings whose value is nobody's business."""
+
+
+def examine(config: Config, engine: Engine | None = None) -> Report:
+    """All of it, cleaned for others to see; takes a second or two."""
+    report = Report()
+    _versions(report.section("Versions"))
+    _engine(report, LocalEngine() if engine is None else engine)
+    _paths(report.section("Files"))
+    _settings(report, config)
+    _terminal(report, os.environ)
+    _models(report, config)
+    _chats(report)
+    return report.cleaned()
+
+
+def _versions(section: Section) -> None:
+    section.rows.append(("termchat", termchat.__version__))
+    section.rows.append(("python", f"{platform.python_version()} ({platform.python_implementation()})"))
+    section.rows.append(("system", f"{platform.system()} {platform.release()} {platform.machine()}"))
+    for package in _PACKAGES:
+        try:
+            section.rows.append((package, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            section.rows.append((package, "not installed"))
+    section.rows.append(("sqlite", sqlite3.sqlite_version))
+
+
+def _engine(report: Report, engine: Engine) -> None:
+    """The build and its devices, asked in the engine's own process: a broken build must not take us along."""
+    section = report.section("Engine")
+    section.rows.append(("machine", tuned.machine()))
+    answer = _probed(engine)
+    if isinstance(answer, Failed):
+        section.rows.append(("failed", answer.message))
+        report.advise(f"The engine does not start: {answer.message}. {answer.hint}".rstrip())
+        return
+    for name, features in answer.backends.items():
+        on = [feature if value == "1" else f"{feature}={value}" for feature, value in features.items() if value != "0"]
+        section.rows.append((f"backend {name}", " ".join(on)))
+    for device in answer.devices:
+        memory = f", {_size(device.free)} of {_size(device.total)} free" if device.total else ""
+        section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{memory})"))
+    gpu = wheel.find_gpu() if not any(device.offloads for device in answer.devices) else None
+    if gpu is not None:
+        remark = wheel.other_wheel(gpu)
+        section.rows.append(("gpu", f"{gpu.name}, not used by this build"))
+        report.advise(f"{remark.message[0].upper()}{remark.message[1:]}: {remark.hint}")
+    for entry in tuned.entries():
+        if entry.machine == tuned.machine():
+            settings = ", ".join(f"{name} {value}" for name, value in entry.settings.items()) or "the defaults are best"
+            section.rows.append((f"tuned {entry.name}", f"{settings} ({entry.decode:.1f} tokens/s)"))
+
+
+def _probed(engine: Engine) -> Probed | Failed:
+    try:
+        engine.send(Probe())
+        end = monotonic() + _ANSWERS_WITHIN
+        while monotonic() < end:
+            for _, event in engine.receive(1.0):
+                if isinstance(event, (Probed, Failed)):
+                    return event
+        return Failed("engine", f"no answer within {_ANSWERS_WITHIN:.0f} s")
+    except EngineError as error:
+        return Failed(error.kind, error.message, error.hint)
+    finally:
+        engine.close()
+
+
+def _paths(section: Section) -> None:
+    for name, path in (
+        ("settings", paths.config_file()),
+        ("catalogue", paths.user_models_file()),
+        ("models", paths.models_folder()),
+        ("chats", paths.store_file()),
+        ("log", paths.log_file()),
+        ("tuned", paths.tuned_file()),
+    ):
+        section.rows.append((name, str(path) if path.exists() else f"{path} (not there)"))
+
+
+def _settings(report: Report, config: Config) -> None:
+    section = report.section("Settings")
+    values = {"model": config.model, "theme": config.theme, **config.engine, **_knobs(config)}
+    for name, origin in config.origin.items():
+        if origin != DEFAULT:
+            shown = "set" if name in _PRIVATE else str(values.get(name))
+            section.rows.append((name, f"{shown} ({origin})"))
+    for problem in config.problems:
+        section.rows.append(("problem", problem))
+        report.advise(f"Correct the settings: {problem}")
+    if not section.rows:
+        section.rows.append(("all", "defaults"))
+
+
+def _knobs(config: Config) -> dict[str, object]:
+    return {name: getattr(config.tuning, name) for name in config.origin if name not in OPTIONS}
+
+
+def _terminal(report: Report, environ: Mapping[str, str]) -> None:
+    section = report.section("Terminal")
+    columns, rows = shutil.get_terminal_size((0, 0))
+    section.rows.append(("size", f"{columns}×{rows}" if columns else "unknown"))
+    encoding = getattr(sys.stdout, "encoding", None) or locale.getpreferredencoding(False)
+    section.rows.append(("encoding", encoding))
+    section.rows += [(name, environ[name]) for name in _VARIABLES if name in environ]
+    section.rows += [(name, "set") for name in _ONLY_WHETHER if environ.get(name)]
+    if columns and (columns < _SMALLEST[0] or rows < _SMALLEST[1]):
+        report.advise(f"Make the terminal larger: the chat needs {_SMALLEST[0]}×{_SMALLEST[1]} cells.")
+    if encoding.lower().replace("-", "") != "utf8":
+        report.advise("Have the terminal speak UTF-8: export LANG=C.UTF-8")
+    if environ.get("TERM", "dumb") == "dumb":
+        report.advise("TERM is not set, or dumb: the chat needs a terminal that can place its cursor.")
+    elif environ.get("TMUX") and environ.get("COLORTERM") not in ("truecolor", "24bit"):
+        report.advise("In tmux all colours need: set -as terminal-features ',*:RGB', and COLORTERM=truecolor.")
+
+
+def _models(report: Report, config: Config) -> None:
+    section = report.section("Models")
+    try:
+        name, path = catalogue.resolve(config.model)
+        section.rows.append(("chat with", f"{name}, {_size(path.stat().st_size)}"))
+    except (ModelError, OSError) as error:
+        message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
+        section.rows.append(("chat with", message))
+        report.advise(f"There is no model to chat with: {message}. {hint}".rstrip())
+    listed = listing.listing()
+    for problem in listed.problems:
+        section.rows.append(("catalogue", problem))
+        report.advise(f"Correct the catalogue: {problem}")
+    ready = [row for row in listed.rows if row.state == "ready"]
+    section.rows.append(("on this machine", f"{len(ready)}, {_size(sum(row.size or 0 for row in ready))}"))
+    section.rows += [("", f"{row.name}, {_size(row.size or 0)} ({row.source})") for row in ready[:_SHOWN]]
+    if len(ready) > _SHOWN:
+        section.rows.append(("", f"and {len(ready) - _SHOWN} more"))
+    for row in listed.rows:
+        if row.state == "broken":
+            section.rows.append((row.name, row.problem))
+            report.advise(f"The model {row.name} cannot be used: {row.problem}")
+    skipped = Counter(one.reason for one in listed.skipped)
+    section.rows += [("left out", f"{count}: {why}") for why, count in skipped.most_common(_SHOWN)]
+
+
+def _chats(report: Report) -> None:
+    section, path = report.section("Chats"), paths.store_file()
+    found = health.check(path)
+    if found is None:
+        section.rows.append(("saved", "none yet"))
+    elif found.problem:
+        section.rows.append(("problem", found.problem))
+        report.advise(f"The chats cannot be read: {found.problem}. Copy {Path(path).parent} before anything else.")
+    else:
+        section.rows.append(("saved", f"{found.chats}, {_size(found.size)}, sound"))
+
+
+def _size(count: int) -> str:
+    """Bytes as people read them."""
+    value, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit in ("B", "kB") or value >= 100 else f"{value:.1f} {unit}"

@@ -1,0 +1,150 @@
+"""The doctor's report: what it finds, what it says to do, and what it never tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from termchat import tuned
+from termchat.chat import doctor
+from termchat.chat.report import Report
+from termchat.cli import main
+from termchat.conversation import health
+from termchat.conversation.store import Store
+from termchat.engine import wheel
+from termchat.engine.local import LocalEngine
+from termchat.settings import load
+
+SECRET = "hf_abcdefSECRETxyz"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of a user called ines."""
+    for name in list(os.environ):
+        if name.startswith(("XDG_", "HF_", "TERMCHAT_", "OLLAMA", "LLAMA")):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "ines"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("LOGNAME", "ines")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return folder
+
+
+def config_of(home: Path, text: str) -> None:
+    file = home / ".config/termchat/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def asked(*args: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *args])
+
+
+def rows(title: str, *args: str) -> dict[str, str]:
+    found = json.loads(asked("--json", *args).stdout)
+    return {row["name"]: row["text"] for row in found["sections"][title]}
+
+
+def test_a_machine_on_which_all_is_well(home: Path) -> None:
+    result = asked()
+    assert result.exit_code == 0, result.output
+    assert result.stdout.rstrip().endswith("nothing: all is well")
+    assert "AVX" in rows("Engine")["backend CPU"] or "NEON" in rows("Engine")["backend CPU"]
+    assert rows("Versions")["llama-cpp-python"].startswith("0.3.")
+    assert rows("Models")["chat with"].startswith("smollm2, 98.4 MB")
+    assert not list(home.rglob("*.db*"))  # nothing was made
+    assert not (home / ".config").exists()
+
+
+def test_nothing_private_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setenv("HF_ENDPOINT", f"https://ines:{SECRET}@hub.example")
+    monkeypatch.setenv("TERMCHAT_MODEL", str(home / "private" / f"{SECRET}.gguf"))
+    config_of(home, f'system = "my diagnosis"\n[engine]\nthreads = "{SECRET}"\nkv_type = "\\u001b]0;x\\u0007"\n')
+    for output in (asked().stdout, asked("--json").stdout):
+        assert str(home) not in output
+        assert "ines" not in output.replace("lines", "").replace("machines", "")
+        assert SECRET not in output
+        assert "diagnosis" not in output
+        assert "\x1b" not in output
+        assert "\\u001b" not in output
+        assert "~/.config/termchat/config.toml" in output
+    assert rows("Terminal")["HF_TOKEN"] == "set"
+    assert rows("Settings")["system"] == "set (config.toml)"
+
+
+def test_each_thing_that_is_wrong_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config_of(home, "thread = 4\n[engine]\nthreads = -1\n")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(wheel, "find_gpu", lambda: wheel.Hardware("NVIDIA GPU", 12040))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((30, 10)))
+    store = home / ".local/share/termchat/sessions.db"
+    store.parent.mkdir(parents=True)
+    store.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+    result = asked("--model", "nonsense")
+    assert result.exit_code == 1
+    todo = result.stdout.partition("What to do\n")[2]
+    for said in (
+        "thread'",
+        "threads must be",
+        "TERM is not set",
+        "40×12",
+        "whl/cu124",
+        "no model named 'nonsense'",
+        "chats cannot be read",
+    ):
+        assert said in todo, (said, todo)
+
+
+def test_an_engine_that_dies_does_not_take_the_report_along(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no Python starts with that
+    engine = LocalEngine()
+    report = doctor.examine(load({}, {}, home / "none.toml"), engine)
+    assert not engine.alive
+    assert any(line.startswith("The engine does not start: the engine process ended") for line in report.todo)
+    assert {section.title for section in report.sections} >= {"Versions", "Engine", "Models", "Chats"}
+
+
+def test_what_was_tuned_is_shown() -> None:
+    tuned.keep(tuned.Tuned("sha", "gemma", tuned.machine(), {"threads": 3}, 21.5, 80.0, 0.0))
+    assert rows("Engine")["tuned gemma"] == "threads 3 (21.5 tokens/s)"
+
+
+def test_chats_are_counted_without_a_touch(home: Path) -> None:
+    path = home / "sessions.db"
+    assert health.check(path) is None
+    assert Store.open(path).close()
+    before = path.read_bytes()
+    found = health.check(path)
+    assert found is not None
+    assert (found.chats, found.problem) == (0, "")
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_page_is_found(home: Path) -> None:
+    path = home / "sessions.db"
+    assert Store.open(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA journal_mode=DELETE")
+        db.executemany("INSERT INTO records VALUES (?, 's', 1, 0, ?)", [(n, b"x" * 900) for n in range(200)])
+    db.close()
+    data = bytearray(path.read_bytes())
+    data[8 * 4096 : 9 * 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    found = health.check(path)
+    assert found is not None
+    assert found.problem
+
+
+def test_a_name_that_only_begins_like_the_home_folder_stays(home: Path) -> None:
+    report = Report()
+    report.section("x").rows.append(("a", f"{home}/models {home}x/models"))
+    assert report.cleaned().sections[0].rows[0][1].startswith("~/models ")
+    assert "~x" not in report.cleaned().sections[0].rows[0][1]
