@@ -12,7 +12,8 @@ import msgspec
 
 from termchat import paths, shipped
 from termchat.models import discovery
-from termchat.models.entry import SUFFIX, Entry, expanded, is_name
+from termchat.models.entry import SUFFIX as SUFFIX
+from termchat.models.entry import Entry, expanded, is_name
 from termchat.models.errors import ModelError, NotHere
 from termchat.tomlfile import TomlError, TomlFile
 
