@@ -6,13 +6,14 @@ Command line flags, variables, the config file and their checks are made from `O
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 import msgspec
 
 from termchat.engine.port import ModelSpec
 
-OptionValue = int | str | bool
+OptionValue = int | str | bool | tuple[str, ...]
 
 _SPEC = {field.name: field.default for field in msgspec.structs.fields(ModelSpec)}
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -26,7 +27,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: what it is called, what it takes, and in which table of the config file it stands."""
 
     name: str
-    kind: Literal["text", "choice", "int", "bool"]
+    kind: Literal["text", "texts", "choice", "int", "bool"]
     help: str
     default: OptionValue
     table: str = ""
@@ -42,6 +43,10 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.kind == "text" and isinstance(value, str):
             return value
+        if self.kind == "texts":
+            texts = [value] if isinstance(value, str) else value
+            if isinstance(texts, (list, tuple)) and all(isinstance(text, str) and text for text in texts):
+                return tuple(texts)
         if self.kind == "choice" and isinstance(value, str) and value in self.choices:
             return value
         if self.kind == "bool" and isinstance(value, bool):
@@ -51,7 +56,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         raise OptionError(f"{self.name} must be {self._wanted()}, not {value!r}")
 
     def parse(self, text: str) -> OptionValue:
-        """The value a person typed.
+        """The value a person typed; texts are parted as PATH is.
 
         Raises:
             OptionError: see `check`.
@@ -59,6 +64,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         word = text.strip().lower()
         if self.kind == "text":
             return text
+        if self.kind == "texts":
+            return self.check([part for part in text.split(os.pathsep) if part])
         if self.kind == "choice":
             return self.check(word)
         if self.kind == "bool" and word in _WORDS:
@@ -71,6 +78,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     def _wanted(self) -> str:
         return {
             "text": "a text",
+            "texts": "a list of texts",
             "choice": f"one of {', '.join(self.choices)}",
             "int": f"a whole number from {self.low} to {self.high}",
             "bool": "true or false",
@@ -88,6 +96,12 @@ OPTIONS: dict[str, Option] = {
     for option in (
         Option(name="model", kind="text", default="", help="a model's name, or the path of a GGUF file"),
         Option(name="system", kind="text", default="", help="the system message of new chats"),
+        Option(
+            name="model_folders",
+            kind="texts",
+            default=(),
+            help=f"folders to look for models in, besides those of other programs; several with {os.pathsep} between them",
+        ),
         Option(name="theme", kind="text", default="auto", help="a theme's name; auto follows the terminal"),
         _engine("context", "int", "tokens of context; 0 takes what the model was trained on", high=10_000_000),
         _engine("threads", "int", "threads that decode; 0 chooses", high=1024),

@@ -57,6 +57,8 @@ class Config(msgspec.Struct, frozen=True):
     tuning: Tuning
     origin: dict[str, str]
     problems: tuple[str, ...] = ()
+    model_folders: tuple[str, ...] = ()
+    """Where to look for models besides the folders of other programs; `~` is not expanded yet."""
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         """What to tell an engine to load this file as configured."""
@@ -147,6 +149,7 @@ def load(
         tuning=Tuning(**{name: values[name] for name in KNOBS}),  # type: ignore[arg-type]
         origin={name: found.origin.get(name, DEFAULT) for name in _SETTINGS},
         problems=tuple(found.problems),
+        model_folders=tuple(values["model_folders"]),  # type: ignore[arg-type]
     )
 
 

@@ -54,6 +54,18 @@ def test_flags_win_over_variables_over_the_file_over_the_model_over_defaults(wri
     assert set(found.knob_origin()) == set(KNOBS)
 
 
+def test_folders_of_models_are_a_list(written) -> None:
+    assert written("").model_folders == ()
+    assert written("model_folders = ['~/models', '/srv/a b']").model_folders == ("~/models", "/srv/a b")
+    assert written("model_folders = '~/models'").model_folders == ("~/models",)
+    assert written("", TERMCHAT_MODEL_FOLDERS="/a::/b c:").model_folders == ("/a", "/b c")
+    assert written("", TERMCHAT_MODEL_FOLDERS='["/a:b"]').model_folders == ("/a:b",)
+    assert written("model_folders = ['/a']", {"model_folders": "/b"}).model_folders == ("/b",)
+    wrong = written("model_folders = [1]")
+    assert wrong.model_folders == ()
+    assert "config.toml, line 1: model_folders must be a list of texts, not [1]" in wrong.problems[0]
+
+
 def test_a_whole_config_file(written) -> None:
     found = written(
         """

@@ -53,7 +53,7 @@ def choose(config: Config, wanted: str | None) -> Choice:
 
 
 def _find(config: Config) -> tuple[Config, ModelSpec, Header]:
-    name, path = catalogue.resolve(config.model)
+    name, path = catalogue.resolve(config.model, folders=config.model_folders)
     header = read_header(path)
     identity = header.identity()
     measured = tuned.find(identity)
