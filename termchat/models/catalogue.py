@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from termchat import paths, shipped
-from termchat.models import discovery
 from termchat.models.entry import SUFFIX as SUFFIX
 from termchat.models.entry import Entry, expanded, is_name
 from termchat.models.errors import ModelError, NotHere
@@ -94,6 +93,8 @@ def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
     try:
         return entry.locate(name)
     except NotHere:
+        from termchat.models import discovery  # only here and below: it is not needed on the way to the first frame
+
         for found in discovery.models(folders) if entry.downloaded and entry.size else ():
             if found.is_copy_of(entry):
                 return found.path
@@ -102,6 +103,8 @@ def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
 
 def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) -> tuple[str, Path]:
     """A model on this disk by its name."""
+    from termchat.models import discovery
+
     names: dict[str, str] = {}
     matches: dict[Path, str] = {}
     for called, path in discovery.names(folders):

@@ -51,13 +51,16 @@ def opened(path: Path, window: int = WINDOW) -> Iterator[Reader]:
     try:
         # Without O_NONBLOCK a pipe that has taken the file's name would hold us up for ever.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelError(f"{path} is not a regular file", "Give the path of a GGUF file.")
-            yield Reader(file, path.name, status.st_size, window)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+    with open(descriptor, "rb", buffering=0) as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path} is not a regular file", "Give the path of a GGUF file.")
+        try:
+            yield Reader(file, path.name, status.st_size, window)
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror}") from error
 
 
 class Reader:
