@@ -27,6 +27,8 @@ from termchat.options import OPTIONS, Option, OptionError
 from termchat.tomlfile import TomlError, TomlFile
 
 PREFIX = "TERMCHAT_"
+_NO_SETTINGS = frozenset({"TERMCHAT_OFFLINE"})
+"""Variables that speak to another part of termchat."""
 DEFAULT, TUNED, MODEL, FLAG = "default", "tuned", "model", "flag"
 
 _SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
@@ -190,7 +192,7 @@ class _Found:
             if name is not None:
                 if text or _SETTINGS[name].kind in ("text", "texts"):
                     self._try(name, variable, variable, _typed, text)
-            elif variable.startswith(PREFIX):
+            elif variable.startswith(PREFIX) and variable not in _NO_SETTINGS:
                 guess = _guess(variable, variables)
                 self.problems.append(f"{variable}: there is no such setting{guess}; it is ignored")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
@@ -11,14 +11,19 @@ from termchat import settings
 from termchat.decoding.samplers import KNOBS
 from termchat.options import OPTIONS
 
+FOLDERS = ("model_folders",)
+"""The option that says where else models lie, for commands that look for them."""
 
-def flags(*, without: tuple[str, ...] = (), knobs: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+
+def flags(
+    *, without: Collection[str] = (), only: Collection[str] = tuple(OPTIONS), knobs: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         made = []
         for name, option in OPTIONS.items():
-            if name in without:
+            if name in without or name not in only:
                 continue
             flag = "--" + name.replace("_", "-")
             if option.kind == "bool":

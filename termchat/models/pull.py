@@ -70,6 +70,23 @@ def pull(
     return remotes[0].path
 
 
+def asked(source: str) -> tuple[Repository, Listing]:
+    """The place on the hub that `source` names, and what is there.
+
+    Raises:
+        ModelError: it names none, or cannot be had.
+    """
+    gauge = Gauge(lambda _: None, lambda: None)
+    web = Web(gauge.poll)
+    try:
+        place = understand(source, web.hub)
+        if isinstance(place, str):
+            raise ModelError(f"{source!r} is not on the hub", "Give owner/repo.")
+        return place, _listing(place, web, gauge, BACKOFF)
+    finally:
+        web.close()
+
+
 def _named(source: str, web: Web, folder: Path | None, gauge: Gauge, backoff: Sequence[float]) -> list[Remote]:
     meant = understand(source, web.hub)
     if isinstance(meant, str):

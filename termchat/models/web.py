@@ -169,30 +169,26 @@ class Exchange:
 
 
 class Web:
-    """The network as downloads use it: one hub, one set of connections. Close it when done.
+    """The network as downloads use it: one hub, one set of connections, made when first needed. Close it when done.
 
     Raises:
-        ModelError: the environment forbids the network, or says something about it that cannot be used.
+        ModelError: what the environment says of the hub cannot be used.
     """
 
     def __init__(self, poll: Callable[[], None]) -> None:
-        if variable := offline():
-            raise ModelError(f"{variable} is set: nothing is downloaded", f"Unset {variable} to go online.")
         self.hub = Hub.from_environment()
         self._poll = poll
-        import httpx
-
-        try:
-            self._client = httpx.Client(
-                timeout=httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS),
-                headers={"User-Agent": f"termchat/{__version__}", "Accept-Encoding": "identity"},
-            )
-        except (ValueError, OSError, ImportError) as error:  # a proxy or certificate variable that makes no sense
-            raise ModelError(f"no connection can be made: {error}", "Check HTTPS_PROXY and SSL_CERT_FILE.") from error
+        self._made: httpx.Client | None = None
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Exchange:
-        """Begins a GET."""
-        return Exchange(self._client, self.hub, url, headers or {}, self._poll)
+        """Begins a GET.
+
+        Raises:
+            ModelError: the environment forbids the network, or what it says of proxies or certificates cannot be used.
+        """
+        if variable := offline():
+            raise ModelError(f"{variable} is set: nothing is downloaded", f"Unset {variable} to go online.")
+        return Exchange(self._client(), self.hub, url, headers or {}, self._poll)
 
     def read(self, url: str) -> bytes:
         """A short answer, whole.
@@ -215,7 +211,23 @@ class Web:
 
     def close(self) -> None:
         """Closes all connections."""
-        self._client.close()
+        if self._made is not None:
+            self._made.close()
+
+    def _client(self) -> httpx.Client:
+        if self._made is None:
+            import httpx
+
+            try:
+                self._made = httpx.Client(
+                    timeout=httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS),
+                    headers={"User-Agent": f"termchat/{__version__}", "Accept-Encoding": "identity"},
+                )
+            except (ValueError, OSError, ImportError) as error:
+                raise ModelError(
+                    f"no connection can be made: {error}", "Check HTTPS_PROXY and SSL_CERT_FILE."
+                ) from error
+        return self._made
 
 
 def _count(text: str) -> int | None:

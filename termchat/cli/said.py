@@ -1,0 +1,118 @@
+"""How commands speak: complaints on stderr, tables for people, one JSON object for scripts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, NoReturn
+
+import click
+
+from termchat.models.errors import ModelError
+from termchat.text import cells, one_line, sanitize
+
+_GAP = "  "
+_EVERY = 5.0
+"""Seconds between lines about progress where lines stay."""
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Says on stderr what is wrong, and what to do."""
+    click.echo(f"termchat: {sanitize(message)}", err=True)
+    if hint:
+        click.echo(f"  {sanitize(hint)}", err=True)
+
+
+def fail(error: ModelError) -> NoReturn:
+    """Says it and ends the command with 1."""
+    complain(error.message, error.hint)
+    sys.exit(1)
+
+
+def tell_json(value: Any) -> None:
+    """One object on stdout, ASCII only; paths as texts."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def size(count: float | None) -> str:
+    """Bytes as people say them: 98 MB, 1.06 GB; "" if unknown."""
+    if count is None:
+        return ""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    digits = 0 if unit < 2 or count >= 99.5 else 1 if count >= 9.95 else 2
+    return f"{count:.{digits}f} {_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def width() -> int:
+    """Cells of a line of stdout; where it is no terminal, more than any line takes."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:
+    """Prints rows under titles, no wider than the terminal. The columns named in `right` stand to the right."""
+    shown = [list(titles), *([one_line(cell, 1 << 16) for cell in row] for row in rows)]
+    widths = [max(cells(row[column]) for row in shown) for column in range(len(titles))]
+    most = width()
+    for row in shown:
+        line = _GAP.join(
+            " " * (wide - cells(cell)) + cell if title in right else cell + " " * (wide - cells(cell))
+            for title, wide, cell in zip(titles, widths, row, strict=True)
+        )
+        click.echo(one_line(line.rstrip(), most))
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> None:
+    """Prints names and values, one pair a line; those without a value are left out."""
+    wide = max((len(name) for name, value in pairs if value), default=0)
+    for name, value in pairs:
+        if value:
+            click.echo(f"{name:<{wide}}{_GAP}{one_line(value, 1 << 16)}")
+
+
+class Line:
+    """One line on stderr that changes: in place on a terminal, else a new line now and then. Leave it with `end`."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr is not None and sys.stderr.isatty()
+        self._shown, self._urgent, self._last = 0, "", -_EVERY
+
+    def show(self, text: str, urgent: str = "") -> None:
+        """Shows it; where lines stay, at once only if `urgent` is something new."""
+        if self._live:
+            line = one_line(text, shutil.get_terminal_size().columns - 1)
+            taken = cells(line)
+            click.echo("\r" + line + " " * (self._shown - taken), nl=False, err=True)
+            self._shown = taken
+        elif monotonic() - self._last >= _EVERY or urgent != self._urgent:
+            click.echo(one_line(text, 1 << 16), err=True)
+            self._last = monotonic()
+        self._urgent = urgent
+
+    def end(self) -> None:
+        """Takes the line away."""
+        if self._live and self._shown:
+            click.echo("\r" + " " * self._shown + "\r", nl=False, err=True)
+            self._shown = 0
+
+
+def home(path: Path | str) -> str:
+    """A path with the home folder as ~."""
+    text, own = str(path), str(Path.home())
+    return "~" + text[len(own) :] if text.startswith(own + "/") else text
