@@ -1,23 +1,31 @@
-"""`termchat models`: what there is to chat with, brought here, checked, and removed."""
+"""`termchat models`: what there is to chat with, brought here, checked, and removed.
+
+A command is the module of its name, and a name in `_COMMANDS`; it is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from termchat.cli.models.add import add
-from termchat.cli.models.look import list_, show
-from termchat.cli.models.pull import pull
-from termchat.cli.models.rm import rm
-from termchat.cli.models.verify import verify
+_COMMANDS = ("add", "list", "pull", "rm", "show", "verify")
 
 
-@click.group("models")
+class _Models(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        found: click.Command = import_module(f"{__name__}.{cmd_name}").command
+        return found
+
+
+@click.group("models", cls=_Models)
 def command() -> None:
     """List, download, check and remove models.
 
     Everywhere, MODEL is a name of the list or a path. Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted.
     """
-
-
-for _one in (list_, show, pull, rm, verify, add):
-    command.add_command(_one)

@@ -14,7 +14,7 @@ from termchat.text import sanitize
 @click.argument("source")
 @click.option("--description", default="", metavar="TEXT", help="one line for the list  [what the source calls itself]")
 @click.option("--license", default="", metavar="TEXT", help="its licence")
-def add(*, name: str, source: str, description: str, license: str) -> None:
+def command(*, name: str, source: str, description: str, license: str) -> None:
     """Give SOURCE a NAME in your own models.toml.
 
     That file lies in the config folder. Nothing is downloaded.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="put it there")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object when it is here")
-def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
+def command(*, source: str, folder: Path | None, as_json: bool) -> None:
     """Download SOURCE, and print the path of its (first) file.
 
     SOURCE is a name from the catalogue, owner/repo, owner/repo:QUANT or owner/repo/file.gguf on Hugging Face, or an http(s)
@@ -29,11 +29,11 @@ def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
 
     With --json: path, and files, each with path, size (bytes), sha256, url.
     """
-    from termchat.models.pull import pull as bring
+    from termchat.models.pull import pull
 
     line = Line()
     try:
-        path = bring(source, folder, progress=lambda now: line.show(_progress(now), now.note or now.file))
+        path = pull(source, folder, progress=lambda now: line.show(_progress(now), now.note or now.file))
     except ModelError as error:
         line.end()
         fail(error)

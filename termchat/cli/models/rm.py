@@ -17,7 +17,7 @@ from termchat.text import sanitize
 @click.argument("model")
 @flags(only=FOLDERS, knobs=False)
 @click.option("-y", "--yes", is_flag=True, help="do not ask")
-def rm(*, model: str, yes: bool, **given: Any) -> None:
+def command(*, model: str, yes: bool, **given: Any) -> None:
     """Remove MODEL, if termchat downloaded it.
 
     What something else put on this disk is not touched.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @flags(only=FOLDERS, knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-def verify(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Read MODEL again and compare its hash.
 
     Without MODEL, all that are in the catalogue and here.
