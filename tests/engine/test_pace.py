@@ -84,6 +84,27 @@ def test_one_thread_is_left_alone(clock: list[float]) -> None:
     assert feed(pace, clock, 600_000) == 1
 
 
+def test_steps_that_wait_now_and_then_are_too_many_in_the_mean(clock: list[float]) -> None:
+    """Half a core is taken: most steps are hardly slower, but all in all half the threads would do more."""
+    pace = Pace(2)
+    feed(pace, clock, 7_000, 16)
+    waiting = (8_000, 30_000, 10_000, 18_000, 13_000, 28_000, 9_000, 20_000)
+    taken = 0
+    while pace.threads == 2 and taken < 100:
+        clock[0] += 0.015
+        pace.observe(waiting[taken % len(waiting)])
+        taken += 1
+    assert pace.threads == 1
+    assert taken <= 2 * Pace.LONG
+
+
+def test_a_single_long_step_is_forgiven(clock: list[float]) -> None:
+    pace = Pace(2)
+    for _ in range(20):
+        assert feed(pace, clock, 7_000, 31) == 2
+        assert feed(pace, clock, 10_000_000, 1) == 2
+
+
 def test_two_stalled_steps_are_enough(clock: list[float]) -> None:
     pace = Pace(2)
     feed(pace, clock, 6_000)

@@ -7,7 +7,8 @@ busy two-core machine two threads can be twenty times slower than one.
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
+from itertools import islice
+from statistics import fmean, median
 from time import perf_counter
 
 
@@ -15,13 +16,16 @@ class Pace:
     """Chooses the thread count from the decode times of the steps; lives as long as the model is loaded.
 
     When the median of the last `WINDOW` steps is `FACTOR` times what the threads should need, half of them are used, and half
-    again while that is still so. `STALLS` steps in a row that each took `STALL` times that are enough: a window of such steps
+    again while that is still so. So it is when the mean of the last `LONG` steps is `SLOWER` times that: half the threads
+    need twice as long at most, if the cores for them are free. A step counts `STALL` times at most there, for one alone says
+    little. `STALLS` steps in a row that each took `STALL` times that are enough: a window of such steps
     would take seconds. After `PATIENCE` seconds all are tried again, and kept unless that is slower; each failed
     try doubles the wait.
     """
 
     WINDOW, MEMORY, FACTOR, PATIENCE, LONGEST = 8, 128, 3.5, 10.0, 160.0
     STALL, STALLS = 5.0, 2
+    LONG, SLOWER = 32, 2.1
 
     def __init__(self, threads: int) -> None:
         self.most = self.threads = threads
@@ -55,7 +59,7 @@ class Pace:
                 self._use(threads)
             else:
                 self._patience = self.PATIENCE
-        elif self.threads > 1 and typical > self.FACTOR * self._best_us():
+        elif self.threads > 1 and (typical > self.FACTOR * self._best_us() or self._is_slower_than_half()):
             if self.threads == self.most:
                 self._quiet_us = min(self._recent)
             self._use(self.threads // 2)
@@ -70,6 +74,13 @@ class Pace:
         if self.threads == self.most:
             return best
         return min(best, self._quiet_us * self.most / self.threads)
+
+    def _is_slower_than_half(self) -> bool:
+        if len(self._recent) < self.LONG:
+            return False
+        best = self._best_us()
+        steps = [min(step, self.STALL * best) for step in islice(reversed(self._recent), self.LONG)]
+        return fmean(steps) > self.SLOWER * best
 
     def _use(self, threads: int) -> None:
         self.threads, self._since = threads, perf_counter()

@@ -90,7 +90,8 @@ def _device(chat: Chat) -> list[Run]:
         return []
     now = chat.live.threads or model.threads
     threads = f"{now} thread" + ("s" if now != 1 else "")
-    return [(f"{one_line(model.device, 16)}, {threads}", MUTED)]
+    layers = f" {model.gpu_layers}/{model.layers + 1} layers" if model.gpu_layers else ""
+    return [(f"{one_line(model.device, 16)}{layers}, {threads}", MUTED)]
 
 
 def _context(chat: Chat) -> list[Run]:
