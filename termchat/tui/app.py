@@ -121,7 +121,10 @@ class TermchatApp(App[None]):
         """Ends the engine, then calls what was given to be called last; a second call does nothing."""
         if not self._ended:
             self._ended = True
+            mode = self._chat_screen.tokens.mode
             try:
+                if mode.open:
+                    mode.keep()
                 self.chat.close()
             finally:
                 self._at_end()

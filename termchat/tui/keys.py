@@ -136,7 +136,7 @@ TOKENS: tuple[Key, ...] = (
     *(Key(f"choose-{digit}", str(digit), f"choose({digit})", "", {}) for digit in range(2, 10)),
     Key("keys", "?", "keys", "All keys", _in_tokens("keys"), "Keys"),
     Key("other-text", "t", "type('text')", "Type another text and go on behind it", {"token": "text", "token-paused": "text"}),
-    Key("why", "w", "type('why')", "Why was it not … ? A text, or #id", _in_tokens("why not")),
+    Key("why", "w", "type('why')", "Why was it not … ? A text, or #id", _in_tokens("why")),
     Key("step-sentence", ")", "step('sentence')", "To the end of the sentence", {"token-paused": "sentence"}),
     Key("step-line", "]", "step('line')", "To the end of the line", {"token-paused": "line"}),
     Key("ask-again", "i", "ask('then')", "Ask the model again, under the settings of then", {"token": "ask"}),
@@ -168,6 +168,9 @@ APP: tuple[Key, ...] = (
     Key("quit", "ctrl+q", "quit", "End the reply, save and leave", _everywhere("quit") | _in_tokens("quit"), "Quit"),
 )
 
+_ALWAYS_IN_TOKENS = ("keys", "back")
+"""The way to all other keys, and the way out."""
+
 _NAMED = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
 
 
@@ -184,8 +187,15 @@ def displayed(key: Key, keymap: Mapping[str, str]) -> str:
     return shown(keymap[key.id]) if key.id in keymap else key.display or shown(key.keys)
 
 
-def working(situation: Situation, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What works now, as key and label, in order of use; `keymap` is id to keys where they were remapped."""
-    own = TOKENS if situation in TOKEN_SITUATIONS else (*COMPOSER, *CHAT)
-    others = CHAT if own is TOKENS else ()
-    return [(displayed(key, keymap), key.labels[situation]) for key in (*own, *others, *APP) if situation in key.labels]
+def working(situation: Situation, keymap: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What works now, as key and label: what is shown as far as there is room, in order of use, and what always is.
+
+    `keymap` is id to keys where they were remapped.
+    """
+    tokens = situation in TOKEN_SITUATIONS
+    always = _ALWAYS_IN_TOKENS if tokens else tuple(key.id for key in APP)
+    shown: tuple[list[tuple[str, str]], list[tuple[str, str]]] = [], []
+    for key in (*(TOKENS if tokens else COMPOSER), *CHAT, *APP):
+        if situation in key.labels:
+            shown[key.id in always].append((displayed(key, keymap), key.labels[situation]))
+    return shown

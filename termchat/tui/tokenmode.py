@@ -56,7 +56,7 @@ class TokenMode:
         self._branch: int | None = None
         self._at: TokenRef | None = None
         self._recorded: tuple[Node, int, Token] | None = None
-        self._kept = chat.view.cursor
+        self._found: tuple[int | None, Place | None] | None = (chat.conversation.leaf, chat.view.cursor)
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
@@ -73,8 +73,7 @@ class TokenMode:
 
     def leave(self) -> None:
         """Takes the cursor away."""
-        if (cursor := self._transcript.cursor) is not None:
-            self._chat.look(Kept(Place(*cursor), self._chat.view.look))
+        self.keep()
         self.open, self.typing = False, None
         self._go_to("record")
         self._transcript.close_cursor()
@@ -90,11 +89,19 @@ class TokenMode:
             return False
         return True
 
+    def keep(self) -> None:
+        """Has the chat keep the cursor and the looks, for when it is opened again."""
+        cursor = self._transcript.cursor
+        place = Place(*cursor) if cursor is not None else self._chat.view.cursor
+        self._chat.look(Kept(place, *self._transcript.looks))
+
     def _put_cursor(self) -> None:
-        """Where it was when the chat was last open, the first time, unless something runs; else on the newest token in view."""
-        kept, self._kept = self._kept, None
-        if kept is not None and kept == self._chat.view.cursor and not self._chat.busy:
-            self._transcript.set_cursor(TokenRef(*kept))
+        """The first time, and if nothing has happened since, where it was when the chat was last open; else on the newest token
+        in view."""
+        found, self._found = self._found, None
+        place = self._chat.view.cursor
+        if place is not None and found == (self._chat.conversation.leaf, place) and not self._chat.busy:
+            self._transcript.set_cursor(TokenRef(*place))
         else:
             self._transcript.open_cursor()
 
@@ -202,7 +209,10 @@ class TokenMode:
             self._behind = True
             self._chat.pause()
         else:
-            self._tell("no reply is running", "X cuts here and waits, to step from here")
+            spans = self._chat.conversation.reply()
+            finished = spans[-1].node.finished if spans else None
+            onward = "" if finished is not None and finished.reason == "end" else "Ctrl+O continues it; "
+            self._tell("no reply is running", onward + "X cuts here and waits, to step from here")
 
     def step(self, unit: Unit) -> None:
         """Lets a paused reply go on for a little."""

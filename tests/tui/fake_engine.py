@@ -178,6 +178,11 @@ class FakeEngine:
         """Every reply that was asked for."""
         return self.asked(Generate)
 
+    @property
+    def unread(self) -> bool:
+        """Whether it has said something that nobody has taken in yet."""
+        return bool(self._events)
+
     def asked(self, kind: type[_C]) -> list[_C]:
         """Every command of a kind."""
         return [command for command in self.commands if isinstance(command, kind)]

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from textual import events
@@ -23,6 +24,8 @@ from termchat.tui.widgets.panels import Panels
 from tests.tui.fake_engine import FakeEngine
 
 SPEC = ModelSpec("/tiny.gguf", "tiny")
+FRAME = 0.02
+"""Seconds, a little more than Textual's own timers for layout and resizing wait: timers go off in the order of their times."""
 
 
 class Desktop:
@@ -42,15 +45,25 @@ class Desktop:
         return self.app.query_one(Composer)
 
     async def type(self, text: str, *keys: str) -> None:
-        """Types a text, then presses keys."""
-        await self.pilot.press(*({" ": "space", ".": "full_stop"}.get(c, c) for c in text), *keys)
-        await self.settle()
+        """Types a text, then presses keys, as somebody does who looks at what each of them did."""
+        for key in (*({" ": "space", ".": "full_stop"}.get(c, c) for c in text), *keys):
+            await self.pilot.press(key)
+            await self.settle()
 
     async def settle(self) -> None:
-        """Lets the app take in what the engine said."""
-        for _ in range(3):
+        """Lets the app take in what was pressed and what the engine said, until nobody has anything left to read."""
+        still = 0
+        while still < 3:
+            if still == 2:
+                await asyncio.sleep(FRAME)
             self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
             await self.pilot.pause()
+            still = 0 if self._is_busy else still + 1
+
+    @property
+    def _is_busy(self) -> bool:
+        widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
+        return self.engine.unread or any(pump.message_queue_size for pump in (self.app, *widgets))
 
     async def sent(self, text: str, *pieces: str) -> None:
         """A message is sent and the reply has begun."""
@@ -59,16 +72,28 @@ class Desktop:
         await self.settle()
 
 
+async def _no_nap(*_: float) -> None:
+    """In place of Textual's wait until the process uses little of the processor, which on a busy machine is at once: `settle`
+    looks at what is left to read instead."""
+    await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def desktop(
-    size: tuple[int, int] = (120, 40), *, spec: ModelSpec | None = SPEC, loads: bool = True, **options: object
+    size: tuple[int, int] = (120, 40),
+    *,
+    spec: ModelSpec | None = SPEC,
+    loads: bool = True,
+    chat: Callable[[FakeEngine], Chat] = lambda engine: Chat(engine, Tuning(seed=1)),
+    **options: object,
 ) -> AsyncIterator[Desktop]:
     engine = FakeEngine(loads=loads)
-    app = TermchatApp(Chat(engine, Tuning(seed=1)), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
-    async with app.run_test(size=size) as pilot:
-        desk = Desktop(app, engine, pilot)
-        await desk.settle()
-        yield desk
+    app = TermchatApp(chat(engine), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
+    with patch("textual.app.wait_for_idle", _no_nap), patch("textual.pilot.wait_for_idle", _no_nap):
+        async with app.run_test(size=size) as pilot:
+            desk = Desktop(app, engine, pilot)
+            await desk.settle()
+            yield desk
 
 
 # --- the first frame -------------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from textual.widgets import Label
 
 from termchat.chat.recorder import Recorder
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Threshold
-from termchat.decoding.records import Record, Token
+from termchat.decoding.records import Candidate, Record, Token
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
 from termchat.tui.transcript import Transcript
 from tests.tui.test_app import Desktop, desktop
@@ -134,6 +135,30 @@ async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> 
         assert "TOKEN" not in desk.text
         await desk.type("", "h")
         assert "ASKED" not in desk.text
+
+
+async def test_the_end_token_goes_by_its_name() -> None:
+    async with looking(ended=False) as desk:
+        end = [
+            Candidate(2, "<|im_end|>", 18.2, -0.5, 0.6, 0.25, None),
+            Candidate(9, " and", 17.0, -1.7, 0.2, 0.1, None),
+        ]
+        desk.engine.say("", id=2, bytes=b"", candidates=end)
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "G")
+        assert "TOKEN 11 <|im_end|>" in desk.text
+
+
+@pytest.mark.parametrize(("reason", "said"), [("end", False), ("length", True), ("user", True)])
+async def test_space_on_a_reply_that_is_over_says_how_to_go_on(reason: str, said: bool) -> None:
+    async with looking(ended=False) as desk:
+        desk.engine.end(reason)
+        await desk.settle()
+        await desk.type("", "space")
+        told = " ".join(desk.text.split())
+        assert "X cuts here and waits" in told
+        assert ("Ctrl+O continues it" in told) == said
 
 
 # --- forks -----------------------------------------------------------------------------------------------------------
@@ -428,12 +453,34 @@ async def test_the_tree_is_walked_named_deleted_brought_back_compared_and_left_f
         assert "bear" in desk.text
 
 
+async def test_a_tree_with_nothing_to_bring_back_says_so_in_the_dialog() -> None:
+    async with looking() as desk:
+        await desk.type("", "y", "z")
+        told = desk.app.screen.query_one(".problem", Label)
+        assert str(told.content) == "nothing was deleted"
+
+
 async def test_all_keys_are_listed() -> None:
     async with looking((80, 24)) as desk:
         await desk.type("", "?")
         assert "One token, then pause again" in desk.text
         await desk.type("", "end")
         assert "Ctrl+Q" in desk.text
+
+
+def keys_of(desk: Desktop) -> str:
+    return desk.text.splitlines()[-1]
+
+
+async def test_at_80_columns_the_key_line_always_has_the_way_out_and_all_keys_and_first_what_is_used_most() -> None:
+    async with looking((80, 24), ended=False) as desk:
+        essential = ("? keys", "Esc back")
+        for keys, wanted in (((), ("Space pause",)), (("space",), ("Space go on", "n step", "1-9 take", "t text"))):
+            await desk.type("", *keys)
+            assert all(words in keys_of(desk) for words in ("hjkl move", *wanted, *essential))
+        desk.engine.end()
+        await desk.settle()
+        assert all(words in keys_of(desk) for words in ("1-9 fork", "t text", "w why", "x cut", *essential))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 60)])

@@ -12,7 +12,6 @@ from textual.screen import Screen
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
-from termchat.conversation.session import View
 from termchat.tui.compositor import LineCompositor
 from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
@@ -23,7 +22,7 @@ from termchat.tui.screens.tokens import Tokens
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.transcript.looks import LOOKS
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.widgets.composer import Composer
@@ -108,8 +107,9 @@ class ChatScreen(Screen[None]):
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
-        if (look := self._chat.view.look) in LOOKS:
-            self._transcript.look = look
+        view = self._chat.view
+        if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
+            self._transcript.looks = view.look, view.token_look
         self._show_path()
         self._desk.query_one(Composer).focus()
 
@@ -131,7 +131,6 @@ class ChatScreen(Screen[None]):
         if small:
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
             self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
-        self.call_after_refresh(self._show_all)
 
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""
@@ -206,16 +205,16 @@ class ChatScreen(Screen[None]):
         column = self._transcript if self._transcript.display else self._welcome
         return (column.size.width or self.size.width) - 2
 
-    def _show_all(self) -> None:
+    def on_lines_view_laid(self) -> None:
+        """Fills the room there is."""
         self._show_state()
         self._show_slips()
+        self.tokens.show()
         if self._welcome.display:
             self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
 
     def _lay_out(self) -> None:
-        if self.has_class("-panels") != self._drawer.shown:
-            self.set_class(self._drawer.shown, "-panels")
-            self.call_after_refresh(self._show_all)
+        self.set_class(self._drawer.shown, "-panels")
 
     # --- what a person does ------------------------------------------------------------------------------------------
 
@@ -307,7 +306,7 @@ class ChatScreen(Screen[None]):
             self.tokens.show()
         else:
             self._transcript.look = LOOKS[(LOOKS.index(self._transcript.look) + 1) % len(LOOKS)]
-            self._chat.look(View(self._chat.view.cursor, self._transcript.look))
+            self.tokens.mode.keep()
 
     def action_continue(self) -> None:
         """Goes on with the reply, be it paused or over; a dead engine is started first."""

@@ -99,9 +99,9 @@ class ReadListing(Listing[None]):
         """Scrolls."""
         self.picker.scroll_by(how)
 
-    def on_resize(self) -> None:
+    def on_lines_view_laid(self) -> None:
         """Lines for another width."""
-        self.call_after_refresh(self.lay_out)
+        self.lay_out()
 
     def lay_out(self) -> None:
         """Makes `lines` for the room there is, and shows them."""

@@ -98,8 +98,7 @@ class TreeDialog(Listing[int]):
 
     def action_undo(self) -> None:
         """Brings back what was deleted last."""
-        self._chat.undelete()
-        self.say("")
+        self.say("" if self._chat.undelete() is not None else "nothing was deleted")
         self._show()
 
     def action_mark(self) -> None:

@@ -121,6 +121,16 @@ class Transcript(DocumentView):
         line = self._document.line(y)
         return line.text if line is not None else ""
 
+    @property
+    def looks(self) -> tuple[Look, TokenLook]:
+        """The look that there is without a cursor, and the one that there is with one."""
+        return ("reading" if self._reading_before else self.look), self._token_look
+
+    @looks.setter
+    def looks(self, looks: tuple[Look, TokenLook]) -> None:
+        without, self._token_look = looks
+        self.look = without
+
     # --- the token cursor --------------------------------------------------------------------------------------------
 
     @property

@@ -35,7 +35,9 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     order = sorted(range(len(p_ends)), key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
         share = f"{percent(p_ends[index], 2):>8}"
-        piece = column("before " + show_piece(texts[index]), max(width - 14, 4))
+        itself = index == len(texts) - 1 and last.finished is not None and last.finished.reason == "end"
+        place = "the end token" if itself else "before " + show_piece(texts[index])
+        piece = column(place, max(width - 14, 4))
         lines.append(Line(((f"{index:>5} ", MUTED), (piece, TEXT), (share, STRONG))))
     return lines
 

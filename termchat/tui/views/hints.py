@@ -27,10 +27,10 @@ _BADGE = Ink("background", ground="accent", bold=True)
 
 
 def key_line(situation: keys.Situation, keymap: Mapping[str, str], width: int) -> Line:
-    """Keys and what they do, as many as there is room for; the app's own always."""
-    pairs = keys.working(situation, keymap)
-    always = _fitting(pairs[-len(keys.APP) :], width)
-    return Line((*_fitting(pairs[: -len(keys.APP)], width - length(always)), *always), "surface")
+    """Keys and what they do, as many as there is room for."""
+    others, important = keys.working(situation, keymap)
+    always = _fitting(important, width)
+    return Line((*_fitting(others, width - length(always)), *always), "surface")
 
 
 def tune_line(tune: Tune, width: int) -> Line:

@@ -61,8 +61,10 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
 
 
 def piece_of(token: Token) -> str:
-    """The token as a list shows it, by its bytes: the text of half a character comes only with its other half."""
-    return show_piece(token.bytes.decode("utf-8", "replace"))
+    """The token as a list shows it, by its bytes: the text of half a character comes only with its other half. A control token
+    has none, but a name."""
+    name = next((candidate.text for candidate in token.candidates if candidate.id == token.id), "")
+    return show_piece(token.bytes.decode("utf-8", "replace") or name)
 
 
 def _title(shown: Shown, width: int) -> tuple[Run, ...]:

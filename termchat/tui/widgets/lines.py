@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual.color import Color
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -33,11 +34,18 @@ class Column(Vertical):
 class LinesView(Widget):
     """Lines from the top; its size is the style sheet's, never the content's. `GROUND` fills what has no ground of its own.
 
-    It may have neither border nor padding.
+    It may have neither border nor padding. It says when it has another size: what it should show may be other lines then.
     """
 
     DEFAULT_CSS = "LinesView { height: 1; width: 1fr; }"
     GROUND = "background"
+
+    class Laid(Message):
+        """There is another room for lines; of many such messages one will do."""
+
+        def can_replace(self, message: Message) -> bool:
+            """Whoever laid out what, all of it is drawn."""
+            return isinstance(message, LinesView.Laid)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -50,6 +58,10 @@ class LinesView(Widget):
         self._paint = Paint(palette)
         self._strips.clear()
         self.refresh()
+
+    def on_resize(self) -> None:
+        """Says so."""
+        self.post_message(self.Laid())
 
     @property
     def room(self) -> int:
