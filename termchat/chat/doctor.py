@@ -117,7 +117,13 @@ def _paths(section: Section) -> None:
 
 def _settings(report: Report, config: Config) -> None:
     section = report.section("Settings")
-    values = {"model": config.model, "theme": config.theme, **config.engine, **_knobs(config)}
+    values = {
+        "model": config.model,
+        "theme": config.theme,
+        "model_folders": list(config.model_folders),
+        **config.engine,
+        **_knobs(config),
+    }
     for name, origin in config.origin.items():
         if origin != DEFAULT:
             shown = "set" if name in _PRIVATE else str(values.get(name))
@@ -154,13 +160,13 @@ def _terminal(report: Report, environ: Mapping[str, str]) -> None:
 def _models(report: Report, config: Config) -> None:
     section = report.section("Models")
     try:
-        name, path = catalogue.resolve(config.model)
+        name, path = catalogue.resolve(config.model, folders=config.model_folders)
         section.rows.append(("chat with", f"{name}, {_size(path.stat().st_size)}"))
     except (ModelError, OSError) as error:
         message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
         section.rows.append(("chat with", message))
         report.advise(f"There is no model to chat with: {message}. {hint}".rstrip())
-    listed = listing.listing()
+    listed = listing.listing(config.model_folders)
     for problem in listed.problems:
         section.rows.append(("catalogue", problem))
         report.advise(f"Correct the catalogue: {problem}")

@@ -148,3 +148,14 @@ def test_a_name_that_only_begins_like_the_home_folder_stays(home: Path) -> None:
     report.section("x").rows.append(("a", f"{home}/models {home}x/models"))
     assert report.cleaned().sections[0].rows[0][1].startswith("~/models ")
     assert "~x" not in report.cleaned().sections[0].rows[0][1]
+
+
+def test_models_in_the_folders_of_the_settings_are_counted(home: Path, model_path: Path) -> None:
+    folder = home / "mine"
+    folder.mkdir()
+    (folder / "fox.gguf").write_bytes(model_path.read_bytes() + b"\0")  # not the catalogue's own file
+    before = rows("Models")["on this machine"]
+    config_of(home, f'model_folders = ["{folder}"]\n')
+    assert rows("Models")["on this machine"] != before
+    assert "fox, 98.4 MB" in asked().stdout
+    assert "~/mine" in rows("Settings")["model_folders"]
