@@ -92,6 +92,8 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
 
     # Saved, and said again to the last bit by another process.
     target = tmp_path / "story.jsonl"
+    terminal.keys("g", "l", "l")
+    terminal.wait(token(terminal, "2"))
     terminal.keys("esc", "ctrl+s")
     terminal.wait("Save")
     terminal.keys("ctrl+a", "ctrl+k", str(target), "enter")
@@ -110,3 +112,12 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     )  # fmt: skip
     assert again.returncode == 0, again.stdout + again.stderr
     assert "identical" in again.stdout
+
+    # And opened again, the cursor where it was.
+    resumed = open_terminal("--resume", *FLAGS)
+    ready(resumed)
+    assert chat(resumed) == chat(terminal)
+    resumed.keys("ctrl+g")
+    resumed.wait(token(resumed, "2"))
+    resumed.keys("ctrl+q")
+    assert resumed.ended() == 0
