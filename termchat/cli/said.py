@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -18,7 +17,6 @@ from termchat.text import cells, one_line, sanitize
 _GAP = "  "
 _EVERY = 5.0
 """Seconds between lines about progress where lines stay."""
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def complain(message: str, hint: str = "") -> None:
@@ -37,27 +35,6 @@ def fail(error: ModelError) -> NoReturn:
 def tell_json(value: Any) -> None:
     """One object on stdout, ASCII only; paths as texts."""
     click.echo(json.dumps(value, indent=2, default=str))
-
-
-def size(count: float | None) -> str:
-    """Bytes as people say them: 98 MB, 1.06 GB; "" if unknown."""
-    if count is None:
-        return ""
-    unit = 0
-    while count >= 999.5 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    digits = 0 if unit < 2 or count >= 99.5 else 1 if count >= 9.95 else 2
-    return f"{count:.{digits}f} {_UNITS[unit]}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def width() -> int:
@@ -110,9 +87,3 @@ class Line:
         if self._live and self._shown:
             click.echo("\r" + " " * self._shown + "\r", nl=False, err=True)
             self._shown = 0
-
-
-def home(path: Path | str) -> str:
-    """A path with the home folder as ~."""
-    text, own = str(path), str(Path.home())
-    return "~" + text[len(own) :] if text.startswith(own + "/") else text

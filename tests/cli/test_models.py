@@ -22,7 +22,7 @@ import pytest
 from click.testing import Result
 
 from termchat import paths
-from termchat.cli.said import duration, size
+from termchat.amounts import duration, size
 from tests.pull.shelf import Shelf, gguf, sha256
 
 Termchat = Callable[..., Result]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.said import fail, home
+from termchat.amounts import home
+from termchat.cli.said import fail
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from termchat.amounts import home, size
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.said import complain, home, size, table, tell_json
+from termchat.cli.said import complain, table, tell_json
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "FROM", "WHAT")
 _RIGHT = frozenset({"SIZE", "CONTEXT"})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from termchat.cli.said import Line, complain, duration, fail, size, tell_json
+from termchat.amounts import duration, size
+from termchat.cli.said import Line, complain, fail, tell_json
 from termchat.models.errors import ModelError
 
 if TYPE_CHECKING:

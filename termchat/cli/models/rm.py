@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from termchat.amounts import home, size
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.said import fail, home, size
+from termchat.cli.said import fail
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 

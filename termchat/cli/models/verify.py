@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from termchat.amounts import home, size
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.said import Line, complain, home, size, table, tell_json
+from termchat.cli.said import Line, complain, table, tell_json
 from termchat.models.errors import ModelError, NotHere
 
 if TYPE_CHECKING:
