@@ -79,7 +79,7 @@ class Config(msgspec.Struct, frozen=True):
         """The part of `origin` that is about knobs."""
         return {name: self.origin[name] for name in KNOBS}
 
-    def with_recommended(self, recommended: Mapping[str, float]) -> Config:
+    def with_recommended(self, recommended: Mapping[str, Value]) -> Config:
         """A copy in which the knobs nobody set follow a model's recommendation, and no longer that of a model before.
 
         `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
@@ -106,7 +106,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def followed(
-    tuning: Tuning, origin: Mapping[str, str], recommended: Mapping[str, float]
+    tuning: Tuning, origin: Mapping[str, str], recommended: Mapping[str, Value]
 ) -> tuple[Tuning, dict[str, str], list[str]]:
     """The knobs, where each came from, and problems, once those that nobody set follow a model's recommendation.
 

@@ -13,15 +13,16 @@ from typing import NamedTuple
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.state import State
 from termchat.decoding.records import Failed
+from termchat.decoding.samplers import Value
 from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Progress, Remark
 from termchat.settings import MODEL, followed
 
 
 class Choice(NamedTuple):
-    """A model to chat with: how to load it, and what its file recommends, by knob name."""
+    """A model to chat with: how to load it, and what is recommended for it, by knob name."""
 
     spec: ModelSpec
-    recommended: Mapping[str, float]
+    recommended: Mapping[str, Value]
 
 
 class Loading:
@@ -149,8 +150,8 @@ class Loading:
         self._state.enter("failed")
         self._state.fail(failure)
 
-    def _follow(self, recommended: Mapping[str, float]) -> None:
-        """Has the knobs that nobody turned be as the model's file recommends."""
+    def _follow(self, recommended: Mapping[str, Value]) -> None:
+        """Has the knobs that nobody turned be as is recommended for the model."""
         state = self._state
         tuning, origin, problems = followed(state.tuning, state.origin, recommended)
         if tuning != state.tuning:

@@ -15,7 +15,7 @@ from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import KNOBS
+from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from termchat.models.header import Header, read_header
@@ -33,7 +33,7 @@ class Reopened(NamedTuple):
 
 
 def find_model(config: Config) -> tuple[Config, ModelSpec]:
-    """The configured model's file, checked, and the configuration with what the file recommends.
+    """The configured model's file, checked, and the configuration with what is recommended for it (see `recommended`).
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
@@ -48,18 +48,31 @@ def choose(config: Config, wanted: str | None) -> Choice:
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    _, spec, header = _find(msgspec.structs.replace(config, model=wanted))
-    return Choice(spec, header.recommended)
+    _, spec, advice = _find(msgspec.structs.replace(config, model=wanted))
+    return Choice(spec, advice)
 
 
-def _find(config: Config) -> tuple[Config, ModelSpec, Header]:
-    name, path = catalogue.resolve(config.model, folders=config.model_folders)
+def recommended(wanted: str, header: Header, known: catalogue.Catalogue) -> dict[str, Value]:
+    """What is recommended for a model that was asked for with these words, by knob name.
+
+    What the user wrote into their own catalogue goes before what the file says, and this before the catalogue that ships:
+    whoever made the file knew it better than we do, and the user has the last word.
+    """
+    entry = known.entries.get(wanted)
+    advice: dict[str, Value] = dict(entry.recommended) if entry is not None else {}
+    return {**header.recommended, **advice} if wanted in known.own else {**advice, **header.recommended}
+
+
+def _find(config: Config) -> tuple[Config, ModelSpec, dict[str, Value]]:
+    known = catalogue.load()
+    name, path = catalogue.resolve(config.model, known, config.model_folders)
     header = read_header(path)
     identity = header.identity()
     measured = tuned.find(identity)
-    config = config.with_recommended(header.recommended).with_tuned(measured.settings if measured else {})
+    advice = recommended(config.model or catalogue.DEFAULT, header, known)
+    config = config.with_recommended(advice).with_tuned(measured.settings if measured else {})
     spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
-    return config, spec, header
+    return config, spec, advice
 
 
 def reopen_latest(store: Store, config: Config) -> Reopened | None:

@@ -21,6 +21,10 @@ from termchat.decoding.samplers import SamplerSettings
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
+MOST_CONTEXT = 8192
+"""Tokens of context that an engine chooses at most by itself; more is for whoever asks for it."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True):
     """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
 

@@ -24,6 +24,8 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     entries: dict[str, Entry]
     problems: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+    """Names of the entries that are the user's, not those that ship."""
 
 
 def load(files: Iterable[Path] | None = None) -> Catalogue:
@@ -34,6 +36,8 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
     """
     entries: dict[str, Entry] = {}
     problems: list[str] = []
+    own: set[str] = set()
+    ships = shipped.file("models.toml")
     for path in _own_files() if files is None else files:
         try:
             source = TomlFile(path)
@@ -45,7 +49,10 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
                 entries[name] = _entry(name, table)
             except msgspec.ValidationError as error:
                 problems.append(f"{source.place(name)}: the model {name!r} is left out: {error}")
-    return Catalogue(entries, tuple(problems))
+                continue
+            if path != ships:
+                own.add(name)
+    return Catalogue(entries, tuple(problems), frozenset(own))
 
 
 def resolve(

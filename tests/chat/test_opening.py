@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from termchat.chat.opening import reopen_latest
+import msgspec
+import pytest
+
+from termchat.chat.opening import choose, find_model, reopen_latest
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
-from termchat.settings import load
+from termchat.models import catalogue
+from termchat.settings import Config, load
+from tests.models import made
 
 
 def test_no_models_recommendation_overwrites_what_a_chat_was_set_to(tmp_path: Path) -> None:
@@ -23,3 +28,31 @@ def test_no_models_recommendation_overwrites_what_a_chat_was_set_to(tmp_path: Pa
     config = found.config.with_recommended({"temperature": 0.1, "top_p": 0.1, "top_k": 1})
     assert config.tuning == Tuning(temperature=0.5, top_k=9)
     assert [config.origin[name] for name in ("temperature", "top_p", "top_k")] == ["session", "session", "flag"]
+
+
+def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "termchat/models/smollm3/SmolLM3-Q4_K_M.gguf"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(made.model({"general.sampling.temp": (made.F32, 0.25), "general.sampling.top_k": (made.I32, 7)}))
+    ours = load({"top_p": "0.5"}, {}, tmp_path / "none")
+    entry = 'description = "d"\nrepo = "ggml-org/SmolLM3-3B-GGUF"\nfile = "SmolLM3-Q4_K_M.gguf"\n'
+    ships = tmp_path / "ships.toml"
+    ships.write_text(f"[smollm3]\n{entry}recommended = {{ temperature = 0.6, top_p = 0.95, min_p = 0.01 }}\n")
+    monkeypatch.setattr(catalogue.shipped, "file", lambda _: ships)
+
+    def drawn_with() -> tuple[object, ...]:
+        tuning = find_model(ours_for("smollm3"))[0].tuning
+        assert choose(ours, "smollm3").recommended["temperature"] == tuning.temperature
+        return tuning.temperature, tuning.top_k, tuning.top_p, tuning.min_p, tuning.stop
+
+    def ours_for(name: str) -> Config:
+        return msgspec.structs.replace(ours, model=name)
+
+    assert drawn_with() == (0.25, 7, 0.5, 0.01, ())
+    own = tmp_path / "termchat/models.toml"
+    own.write_text(f'[smollm3]\n{entry}recommended = {{ temperature = 1.5, stop = ["END"] }}\n')
+    assert drawn_with() == (1.5, 7, 0.5, Tuning().min_p, ("END",))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB, AbortFlag, last_errors
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.port import MOST_CONTEXT, EngineError, ModelSpec
 
 EXACT_BATCH = 63
 FAST_BATCH = 512
@@ -48,7 +48,7 @@ class Cache:
         if spec.kv_type not in _KV_TYPES:
             raise EngineError("settings", f"unknown kv_type {spec.kv_type!r}", f"one of {', '.join(_KV_TYPES)}")
         self.model = model
-        self.capacity = spec.context or min(model.context_trained, 8192)
+        self.capacity = spec.context or min(model.context_trained, MOST_CONTEXT)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH
         self.threads, self.threads_batch = self._threads, self._threads_batch = threads, threads_batch
