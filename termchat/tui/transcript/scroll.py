@@ -31,8 +31,6 @@ CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell with another token's text, before which a token stands that has none itself."""
 SLICE = 0.004
 """Seconds of layout at a time for what nobody looks at yet."""
-_MOST_DRAWN = 400
-"""Lines kept ready for the terminal."""
 _TRIES = 5
 """Laying out what comes into view may move it again; after so many times enough of it is laid out."""
 
@@ -51,7 +49,6 @@ class DocumentView(ScrollView, can_focus=True):
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document, lambda: self.forks)
         self._unseen = False
-        self._drawn: dict[tuple[int, int, int], tuple[Strip, Strip]] = {}
         self._moving = False
         self._bar_place = (0, 0, 0)
         self._worker: Timer | None = None
@@ -63,26 +60,22 @@ class DocumentView(ScrollView, can_focus=True):
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines straight from their cache: there is no border or padding that Textual would have to draw around them."""
+        """Lines as they are kept: there is no border or padding that Textual would have to draw around them.
+
+        They have no offsets for the selection: Textual takes those from `render_line`, and they cost more than the rest.
+        """
         selection, top, filters = self.text_selection, self._top, self.get_line_filters()
         begin, end = crop.column_span
-        if len(self._drawn) > _MOST_DRAWN:
-            self._drawn.clear()
         strips = []
         for y in crop.line_range:
             strip = self._view_line(y, top, selection)
-            source, drawn = self._drawn.get((top + y, begin, end), (None, strip))
-            if source is not strip:
-                drawn = strip.apply_offsets(0, top + y)
-                for line_filter in filters:
-                    drawn = drawn.apply_filter(line_filter, self._background)
-                drawn = drawn.crop_extend(begin, end, None)
-                self._drawn[top + y, begin, end] = strip, drawn
-            strips.append(drawn)
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, self._background)
+            strips.append(strip.crop_extend(begin, end, None))
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view."""
+        """One line of the view, its characters numbered for the selection."""
         return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
 
     def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:

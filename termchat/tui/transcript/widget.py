@@ -66,7 +66,6 @@ class Transcript(DocumentView):
     def palette(self, palette: Palette) -> None:
         self._paint = Paint(palette)
         self._background = Color.parse(palette.background)
-        self._drawn.clear()
         self.refresh()
 
     @property
