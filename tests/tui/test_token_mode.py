@@ -337,7 +337,7 @@ async def test_what_if_is_live_while_tune_turns_knobs_and_enter_forks_where_it_p
         await desk.type("", "ctrl+t", "t", "1", ".", "4", "enter", "escape")
         assert desk.engine.asked(Score)[-1].samplers.temperature == 1.4
         assert "parts at 2" in desk.text
-        assert "·a → ·c7" in desk.text
+        assert "·a  → ·c7" in desk.text
         assert "impossible 1 of 11" in desk.text
         await desk.type("", "enter")
         request = desk.engine.generated[-1]

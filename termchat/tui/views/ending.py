@@ -10,7 +10,7 @@ from termchat.decoding.samplers import escape
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.transcript.source import ENDINGS
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, percent, prose, sparkline
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, sparkline
 
 _HIGHEST = 5
 _WORDS = {"end": "The model ended it itself"}
@@ -20,7 +20,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     """The trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
     p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
     texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
-    lines = [Line((("P(END)  ", TITLE), (f"{len(p_ends)} tokens, scaled to the highest", MUTED)))]
+    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
     if not p_ends:
         return [*lines, Line((("no token was drawn", MUTED),))]
     lines.append(Line(((sparkline(_folded(p_ends, width), width).lstrip(), Ink("accent")),)))

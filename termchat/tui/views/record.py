@@ -7,10 +7,10 @@ from typing import NamedTuple
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
-from termchat.text import show_piece
+from termchat.text import one_line, show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.candidates import candidate_table
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, signed, spread
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, length, percent, prose, signed, spread
 
 _UNRECORDED = "No candidates are on record for this token. i asks the model again."
 _STAMP = Ink("stamp", bold=True)
@@ -71,9 +71,9 @@ def _title(shown: Shown, width: int) -> tuple[Run, ...]:
     token = shown.token
     ink = _STAMP if shown.pending or shown.note else TITLE
     left: list[Run] = [(f"{shown.what} {token.step} ", ink)]
-    note = " · ".join(filter(None, (shown.note, "forced" if token.forced else "")))
+    note = one_line(" · ".join(filter(None, (shown.note, "forced" if token.forced else ""))), width // 2)
     right: list[Run] = [(f" {note}", Ink("stamp"))] if note else []
-    room = width - sum(len(text) for text, _ in (*left, *right)) - 1
+    room = width - length([*left, *right]) - 1
     return spread([*left, (column(piece_of(token), max(room, 4)).rstrip(), STRONG)], right, width)
 
 

@@ -18,7 +18,7 @@ def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected:
     for index, (condition, enabled) in enumerate(rules):
         does, ink = _ACTIONS[condition.action]
         words = describe(condition).removeprefix("stop ")
-        text = one_line(words, max(width - 14, 4))
+        text = one_line(words, max(width - 15, 4))
         box = "[x] " if enabled else "[ ] "
         runs = ((box, ACCENT), (f"{does} at  ", ink if enabled else MUTED), (text, TEXT if enabled else MUTED))
         lines.append(Line(runs, "panel" if index == selected else ""))

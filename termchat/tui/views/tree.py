@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node
+from termchat.text import one_line
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.marks import ACCENT, FAINT, MUTED, TEXT, column, length
 
@@ -75,7 +76,7 @@ def _line(row: Row, width: int, *, on_path: bool, chosen: bool, marked: bool) ->
     dot = _MARK if marked else _HERE if on_path else "○"
     head: list[Run] = [(stem, FAINT), (dot + " ", Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT)]
     tail = _tail(row)
-    name: list[Run] = [(node.name + "  ", Ink("stamp", bold=True))] if node.name else []
+    name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
     room = max(width - length(head) - length(name) - len(tail) - 1, 4)
     text = column(node.text(60) or "…", room)
     runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from termchat.chat.asking import Rescored
-from termchat.text import show_piece
+from termchat.text import one_line, show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, percent, prose, spread
+from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, flowing, percent, prose, spread
 
 _NUMBER, _SHARE = 6, 8
 _STAMP = Ink("stamp", bold=True)
@@ -28,10 +28,11 @@ def whatif_lines(replay: Rescored | None, changed: Sequence[str], width: int, ro
     if first is None:
         lines += prose("Every token would be drawn again.", width, STRONG)
     else:
-        lines.append(_parting(replay, first))
+        lines += _parting(replay, first, width)
         lines.append(Line((("Enter", ACCENT), (" forks there, with these knobs", MUTED))))
     lines.append(Line((("impossible ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
-    lines += prose(_TIES, width, MUTED)
+    if replay.scored.recomputed:
+        lines += prose(_TIES, width, MUTED)
     listed = sorted({*others, *impossible})
     if listed:
         lines.append(Line(spread([("OTHER TOKENS", TITLE)], [(f"{'after':>{_SHARE}}", MUTED)], width)))
@@ -39,10 +40,11 @@ def whatif_lines(replay: Rescored | None, changed: Sequence[str], width: int, ro
     return lines
 
 
-def _parting(replay: Rescored, index: int) -> Line:
+def _parting(replay: Rescored, index: int, width: int) -> list[Line]:
     """The first token that would be another one."""
-    then, now = show_piece(replay.texts[index]), show_piece(replay.scored.texts[index])
-    return Line((("parts at ", MUTED), (f"{index}  ", _STAMP), (then, TEXT), (" → ", MUTED), (now, STRONG)))
+    then, now = (one_line(show_piece(texts[index]), width // 2) for texts in (replay.texts, replay.scored.texts))
+    place: list[Run] = [("parts at ", MUTED), (str(index), _STAMP)]
+    return flowing([place, [(then, TEXT)], [("→ ", MUTED), (now, STRONG)]], width)
 
 
 def _other(index: int, replay: Rescored, width: int) -> Line:

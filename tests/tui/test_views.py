@@ -1,0 +1,377 @@
+"""What a person reads of a token, a reply and its branches, in known situations."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+from rich.cells import cell_len
+
+from termchat.chat.asking import Rescored, WhyNot
+from termchat.chat.whatif import summarise
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.decoding.conditions import Length, Stop, Text, Threshold
+from termchat.decoding.explanation import Explanation, Penalised, Remedy, StageEffect
+from termchat.decoding.records import Candidate, Reason, Token
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.port import Explained, Scored, Tokenized
+from termchat.tui.transcript.ink import Line
+from termchat.tui.views.compare import compare, compare_lines, summary
+from termchat.tui.views.ending import ending_lines
+from termchat.tui.views.pieces import piece_lines, pieces_title
+from termchat.tui.views.record import Shown, from_columns, record_lines
+from termchat.tui.views.rules import rule_lines
+from termchat.tui.views.tree import leaf_of, tree_lines, tree_rows
+from termchat.tui.views.whatif import whatif_lines
+from termchat.tui.views.why import remedy, why_lines
+from tests import made_records
+from tests.tui.fake_engine import replaced
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e\r\x00"
+FOX = made_records.token(5, b" fox", " fox", token_id=1)
+
+
+def read(lines: list[Line]) -> list[str]:
+    return [line.text.rstrip() for line in lines]
+
+
+def words(lines: list[Line]) -> str:
+    return " ".join(" ".join(read(lines)).split())
+
+
+def is_clean(lines: list[Line]) -> bool:
+    """Whether nothing in it could steer a terminal or turn the order of what is read."""
+    return all(unicodedata.category(char) not in ("Cc", "Cf") for line in lines for char in line.text)
+
+
+def replied(*texts: str, reason: Reason = "end", chat: Conversation | None = None, **fields: list[object]) -> Node:
+    """A message and a reply of such tokens; `fields` replace those of each of them."""
+    chat = chat or Conversation()
+    made_records.user(chat, "tell me", [1, 2])
+    return grown(made_records.reply(chat), *texts, reason=reason, **fields)
+
+
+def grown(node: Node, *texts: str, reason: Reason = "end", first: int = 0, **fields: list[object]) -> Node:
+    node.add(made_records.settings())
+    for index, text in enumerate(texts):
+        step = first + index
+        token = made_records.token(step, text.encode("utf-8", "surrogatepass"), text)
+        node.add(replaced(token, **{name: values[index] for name, values in fields.items()}))
+    node.add(made_records.finished(reason))
+    return node
+
+
+# --- one token -------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_says_what_the_model_wanted_what_the_chain_left_and_what_the_dice_did() -> None:
+    settings = SamplerSettings(temperature=1.2, top_k=0, repeat_penalty=1.1)
+    lines = record_lines(Shown(FOX, samplers=settings), 44, 40)
+    told = words(lines)
+    for fact in (
+        "TOKEN 5 ·fox", "rank 0", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12", "decode 6.1 ms",
+        "sample 0.31 ms", "id 1 ", "bytes 20 66 6f 78", "position 35", "mu 9.50",
+        "STAGES penalties 49152 top_k 40 min_p 4 temperature 4", "DRAWN WITH repeat 1.1 last_n 64 top_p 0.95",
+        "temp 1.2",
+    ):  # fmt: skip
+        assert fact in told
+    assert "top_k 0" not in told  # off
+    rows = read(lines)
+    assert rows[-20] == "1 ·c0                 18.2   60.7%   50.0%"  # e to the -0.5, and 1/2
+    assert rows[-19] == "2 ·c1                 17.2   22.3%   25.0% ●"  # e to the -1.5, and 1/4
+    assert rows[-1] == "  ·cut                -3.0   <0.1% cut min_p"
+    assert len(rows) < 40
+
+
+def test_where_there_is_little_room_the_token_that_was_drawn_is_still_among_the_candidates() -> None:
+    drawn_last = replaced(FOX, id=18)
+    rows = read(record_lines(Shown(drawn_last), 44, 12))
+    assert len(rows) == 12
+    assert rows[-1].endswith("●")
+    assert rows[-1].split()[0] == "·c18"  # no number: that key takes what belongs there
+
+
+def test_what_waits_says_why_and_nothing_of_a_sampling_that_has_not_been() -> None:
+    waiting = replaced(FOX, bytes="🦊!!".encode(), sample_us=0, forced=True)
+    lines = record_lines(Shown(waiting, "PENDING", "entropy > 3", pending=True), 44, 20)
+    assert read(lines)[0] == "PENDING 5 🦊!!          entropy > 3 · forced"
+    assert cell_len(lines[0].text) == 44
+    assert "sample" not in words(lines)
+    assert "bytes f0 9f a6 8a …" in words(lines)
+
+
+def test_what_memory_alone_holds_of_a_token_is_shown_with_the_way_to_the_rest() -> None:
+    node = replied("Once", " upon", probability=[0.5, 0.125], entropy=[1.0, 2.25])
+    told = words(record_lines(Shown(from_columns(node, 1, 8)), 44, 20))
+    for fact in ("TOKEN 8 ·upon", "after 12.5%", "entropy 2.25 bit", "bytes 20 75 70 6f …", "i asks the model again"):
+        assert fact in told
+    assert "position" not in told
+
+
+def test_a_control_token_goes_by_its_name_and_one_without_a_name_by_a_sign() -> None:
+    end = replaced(FOX, id=2, bytes=b"", candidates=[Candidate(2, "<|im_end|>", 9.0, -0.5, 0.6, 0.0, None)])
+    assert read(record_lines(Shown(end), 44, 20))[0] == "TOKEN 5 <|im_end|>"
+    assert read(record_lines(Shown(replaced(end, candidates=[])), 44, 20))[0] == "TOKEN 5 ∅"
+
+
+# --- why not ---------------------------------------------------------------------------------------------------------
+
+
+def why_not(*, drawn: bool = False, text: str = " cat", loss: float = 0.5, more: int = 0) -> WhyNot:
+    stages = [
+        StageEffect("penalties", -2.5, 0.04, 49152, False),
+        StageEffect("top_k", -2.5, 0.05, 40, False),
+        StageEffect("min_p", None, None, 4, True),
+        StageEffect("temperature", None, None, 4, False),
+    ]
+    remedies = [Remedy("min_p", "<=", 0.01, False), Remedy("temperature", ">=", 1.6, True)]
+    explanation = Explanation(
+        9, text, -2.0, -3.0, 12, 0.25, -0.25, stages, None if drawn else "min_p",
+        Penalised(loss, list(range(3, 11))), [] if drawn else remedies, 9 if drawn else 7, " dog",
+    )  # fmt: skip
+    pieces = {position: f" p{position}" for position in range(3, 11)}
+    return WhyNot(replied("a"), 7, False, text, more, Explained(explanation, recomputed=True), pieces)
+
+
+def test_why_not_has_the_way_through_the_chain_the_cut_and_what_it_would_have_taken() -> None:
+    lines = why_lines(why_not(more=2), 43)
+    rows = read(lines)
+    assert rows[0] == "WHY NOT ·cat                     recomputed"
+    assert rows[1:3] == ["as token 7  id 9  logit -2.00  rank 12", "model 5.0%  dice -0.25"]  # e to the -3 is 0.0498
+    assert rows[4] == "penalties            -2.50     4.0%   49152"
+    assert rows[6] == "min_p                      cut here       4"
+    assert rows[7] == "temperature                       –       4"
+    told = words(lines)
+    assert 'min_p cut it; the dice took "·dog".' in told
+    assert "Kept from min_p 0.01 down. then wins from temperature 1.6 with these dice." in told
+    assert "Penalties took 0.50 from its logit, for ·p5 at 5, ·p6 at 6, " in told
+    assert "·p10 at 10 and 2 more." in told
+    assert "This is the first token of the text; 2 others would follow it." in told
+
+
+def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
+    told = words(why_lines(why_not(drawn=True, loss=-1.25), 43))
+    assert told.startswith("WHY ·cat")
+    assert "The dice took it, at 25.0%." in told
+    assert "Penalties added 1.25 to its logit" in told
+    assert "wins" not in told
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (Remedy("top_p", ">=", 0.97, False), "in the nucleus from top_p 0.97"),
+        (Remedy("temperature", ">=", 1.2, True, until=1.5), "wins from temperature 1.2 to 1.5 with these dice"),
+        (Remedy("temperature", "<=", 0.0, True), "wins with temperature 0 with these dice"),
+        (Remedy("repeat_penalty", "=", 1.0, False), "kept with repeat_penalty 1"),
+        (Remedy("top_n_sigma", ">=", None, False), "no top_n_sigma keeps it"),
+        (Remedy("temperature", ">=", None, True), "no temperature makes it win with these dice"),
+    ],
+)
+def test_a_remedy_is_a_knob_and_from_where_on(way: Remedy, said: str) -> None:
+    assert remedy(way) == said
+
+
+# --- what if ---------------------------------------------------------------------------------------------------------
+
+
+def rescored(now: list[str], probabilities: list[float], *, recomputed: bool = True) -> Rescored:
+    """A reply of the letters a, b, … of which these would be drawn."""
+    texts = [f" {letter}" for letter in "abcdefgh"[: len(now)]]
+    ids, drawn = [ord(text[1]) for text in texts], [ord(text[1]) for text in now]
+    scored = Scored(drawn, now, probabilities, recomputed)
+    return Rescored(replied(*texts), SamplerSettings(), [], ids, texts, scored, summarise(ids, drawn, probabilities))
+
+
+def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() -> None:
+    replay = rescored([" a", " b", " X", " d"], [0.5, 0.5, 0.25, 0.0])
+    lines = whatif_lines(replay, ["temperature 0.8 → 1.2", "top_k 40 → 5"], 44, 30)
+    rows = read(lines)
+    assert rows[:2] == ["WHAT IF  same dice, 4 tokens", "temperature 0.8 → 1.2, top_k 40 → 5"]
+    stays = next(row for row in rows if row.startswith("stays"))
+    assert (stays.count("━"), stays.count("─"), stays[-5:]) == (24, 8, "75.0%")  # three of four, on 32 cells
+    assert "parts at 2  ·c  → ·X" in rows
+    assert "impossible 1 of 4" in rows
+    assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
+    assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
+    assert "nearly tied" in words(lines)
+
+
+def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:
+    same = whatif_lines(rescored([" a", " b"], [0.5, 0.5], recomputed=False), [], 44, 30)
+    assert "Every token would be drawn again." in words(same)
+    assert "The knobs are as they were" in words(same)
+    assert "nearly tied" not in words(same)  # these are the distributions of then
+    assert "OTHER TOKENS" not in words(same)
+    assert "the model reads the reply again" in words(whatif_lines(None, [], 44, 30))
+
+
+# --- how it ended ----------------------------------------------------------------------------------------------------
+
+
+def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() -> None:
+    node = replied(" a", " b", "\n", "", p_end=[0.001, 0.5, 0.25, 0.9], rank=[0, 0, 0, 3])
+    assert read(ending_lines([Span(node, 4)], 44, 20)) == [
+        "P(END)  4 tokens, scaled to the highest",
+        "▁▅▃█",  # 0.001, 0.5 and 0.25 of 0.9, in eighths
+        "The model ended it itself.",
+        "The end token had rank 3; p(end) was 90.00%.",
+        "HIGHEST",
+        "    3 the end token                   90.00%",
+        "    1 before ·b                       50.00%",
+        "    2 before ⏎                        25.00%",
+        "    0 before ·a                        0.10%",
+    ]
+
+
+def test_a_long_trace_keeps_every_peak() -> None:
+    node = replied(*["x"] * 100, reason="length", p_end=[1.0 if step == 57 else 0.0 for step in range(100)])
+    assert "▁▁▁▁▁█▁▁▁▁" in read(ending_lines([Span(node, 100)], 10, 20))
+
+
+def test_what_a_stop_sequence_held_back_is_shown() -> None:
+    node = replied("a")
+    node.add(made_records.finished("stop", "\n6.", "\n6. b"))
+    told = words(ending_lines([Span(node, 1)], 44, 20))
+    assert 'Stop sequence "\\n6.".' in told
+    assert 'held back: "\\n6. b"' in told
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forked() -> tuple[Conversation, Node, Node]:
+    """A reply of four tokens, and a branch named wolf from behind its second."""
+    chat = Conversation()
+    first = replied("Once", " upon", " a", " time", chat=chat)
+    other = chat.grow("assistant", parent=first.number, at=2)
+    grown(other, " the", " moon", first=2, id=[71, 72])
+    other.name = "wolf"
+    return chat, first, other
+
+
+def test_the_tree_steps_to_the_right_at_a_fork_and_says_where_it_left(forked: tuple[Conversation, Node, Node]) -> None:
+    chat, first, other = forked
+    rows = tree_rows(chat)
+    lines = tree_lines(rows, 50, path={first.parent or 0, first.number}, selected=1, marked=other.number)
+    assert read(lines) == [
+        "● tell me",
+        "● Once upon a time                           4 tok",
+        "└ ◆ wolf   the moon                   at 2 · 2 tok",
+    ]
+    assert [line.ground for line in lines] == ["", "panel", ""]
+    assert [leaf_of(chat, row.node) for row in rows] == [other.number, first.number, other.number]
+
+
+def test_what_is_deleted_is_not_in_the_tree(forked: tuple[Conversation, Node, Node]) -> None:
+    chat, _, other = forked
+    chat.delete(other.number)
+    assert len(tree_rows(chat)) == 2
+
+
+def test_branches_beside_each_other_count_by_ids_and_mark_where_they_part(
+    forked: tuple[Conversation, Node, Node],
+) -> None:
+    chat, first, other = forked
+    comparison = compare(chat, first.number, other.number)
+    assert summary(comparison) == "the first 2 tokens are the same, then 2 and 2"
+    lines = compare_lines(comparison, 41, ("shown", "wolf"))
+    assert read(lines) == [
+        "shown               │ wolf",
+        "                    │",
+        "› tell me           │ › tell me",
+        "Once upon a time    │ Once upon the moon",
+    ]
+    marked = [text for text, ink in lines[-1].runs if ink.ground == "accent"]
+    assert marked == [" a", " the"]
+    assert summary(compare(chat, first.number, first.number)) == "the same, 4 tokens"
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tokenizer_has_number_id_piece_and_bytes_and_marks_what_steers() -> None:
+    tokenized = Tokenized(
+        [1, 9690, 198, 7], [b"", b" fox", b"\n", b"\xf0\x9f"], ["<|im_start|>", " fox", "\n", "\ufffd"], [0]
+    )
+    rows = [row.split() for row in read(piece_lines(tokenized, 60))]
+    assert rows == [
+        ["0", "1", "<|im_start|>", "control"],
+        ["1", "9690", "·fox", "20", "66", "6f", "78"],
+        ["2", "198", "⏎", "0a"],
+        ["3", "7", "�", "f0", "9f"],
+    ]
+    assert pieces_title(tokenized) == "4 tokens, 1 control"
+    assert pieces_title(Tokenized([5], [b"a"])) == "1 token"
+
+
+def test_a_rule_says_whether_it_is_on_what_it_does_and_when() -> None:
+    rules = [
+        (Threshold("entropy", ">", 3.0), True), (Stop("\n6."), False), (Text("fo+", True, "stop"), True),
+        (Length(64), True),
+    ]  # fmt: skip
+    lines = rule_lines(rules, 40, selected=1)
+    assert read(lines) == [
+        "[x] pauses at  entropy > 3",
+        '[ ] stops  at  sequence "\\n6."',
+        "[x] stops  at  /fo+/",
+        "[x] stops  at  max_tokens 64",
+    ]
+    assert [line.ground for line in lines] == ["", "panel", "", ""]
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def hostile_token() -> Token:
+    candidates = [Candidate(1, HOSTILE, 9.0, -0.5, 0.5, 0.0, None)]
+    return replaced(FOX, bytes=HOSTILE.encode(), text=HOSTILE, candidates=candidates)
+
+
+def hostile_branches() -> tuple[Conversation, Node]:
+    chat = Conversation()
+    node = replied(HOSTILE, HOSTILE, chat=chat)
+    node.name = HOSTILE
+    chat.nodes[node.parent or 0].written = HOSTILE
+    return chat, node
+
+
+def hostile_tree(width: int) -> list[Line]:
+    chat, _ = hostile_branches()
+    return tree_lines(tree_rows(chat), width, path=(), selected=0, marked=None)
+
+
+def hostile_comparison(width: int) -> list[Line]:
+    chat, node = hostile_branches()
+    return compare_lines(compare(chat, node.number, node.number), width, (HOSTILE, HOSTILE))
+
+
+def hostile_ending(width: int) -> list[Line]:
+    _, node = hostile_branches()
+    node.add(made_records.finished("stop", HOSTILE, HOSTILE))
+    return ending_lines([Span(node, 2)], width, 30)
+
+
+VIEWS: dict[str, Callable[[int], list[Line]]] = {
+    "record": lambda width: record_lines(
+        Shown(hostile_token(), "PENDING", HOSTILE, SamplerSettings(), True), width, 30
+    ),
+    "why": lambda width: why_lines(why_not(text=HOSTILE), width),
+    "what if": lambda width: whatif_lines(rescored([HOSTILE, HOSTILE], [0.5, 0.0]), [HOSTILE], width, 30),
+    "ending": hostile_ending,
+    "tree": hostile_tree,
+    "compare": hostile_comparison,
+    "pieces": lambda width: piece_lines(Tokenized([1], [HOSTILE.encode()], [HOSTILE], [0]), width),
+    "rules": lambda width: rule_lines([(Text(HOSTILE, regex=True), True), (Stop(HOSTILE), True)], width, selected=0),
+}
+
+
+@pytest.mark.parametrize("width", [36, 43, 58])
+@pytest.mark.parametrize("view", VIEWS)
+def test_foreign_text_steers_nothing_and_no_line_is_wider_than_the_panel(view: str, width: int) -> None:
+    lines = VIEWS[view](width)
+    assert is_clean(lines)
+    assert any(mark in words(lines) for mark in ("␛", r"\u001b"))
+    assert [line.text for line in lines if cell_len(line.text) > width] == []
