@@ -45,23 +45,30 @@ class Gauge:
     """
 
     def __init__(self, told: Callable[[Pulling], None], cancelled: Callable[[], None]) -> None:
-        self.poll = cancelled
-        self._told = told
+        self._told, self._cancelled = told, cancelled
         self._now = Pulling(file="")
         self._before = 0
         self._total: int | None = None
         self._alone = True
+        self._size = 0
+        self._of: int | None = None
         self._seen: deque[tuple[float, int]] = deque(maxlen=round(_WINDOW / _EVERY))
 
     def begin(self, file: str, before: int, total: int | None, *, alone: bool) -> None:
         """Another file: the model's other files take `before` bytes here, and all take `total`, if that is known."""
         self._before, self._total, self._alone = before, total, alone
         self._now = Pulling(file=file, done=before, total=total)
+        self._size, self._of = 0, None
         self._seen.clear()
+
+    def poll(self) -> None:
+        """Tells again where it is: nothing has happened since, which shows in the rate."""
+        self.at(self._now.stage, self._size, self._of, self._now.note)
 
     def at(self, stage: Stage, size: int, of: int | None = None, note: str = "") -> None:
         """Tells how far the file is: `size` bytes of it, of `of`."""
-        self.poll()
+        self._cancelled()
+        self._size, self._of = size, of
         now = monotonic()
         if (stage, note) != (self._now.stage, self._now.note):
             self._seen.clear()

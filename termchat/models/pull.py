@@ -57,7 +57,7 @@ def pull(
     if entry is not None and not entry.downloaded:
         return entry.locate(source)
     gauge = Gauge(progress, poll)
-    web = Web(poll)
+    web = Web(gauge.poll)
     try:
         gauge.begin(source, 0, None, alone=True)
         if entry is not None:
