@@ -11,6 +11,9 @@ cells of (0, 1); g = -log(-log(u)).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,3 +55,15 @@ def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     np.negative(u, out=u)
     np.log(u, out=u)
     return np.negative(u, out=u)
+
+
+def noise(seed: int, step: int, ids: Iterable[int]) -> list[float]:
+    """The same numbers for a few ids, without numpy, to the rounding of the two logarithms."""
+    key = _mix(_mix(seed) ^ step)
+    found = []
+    for i in ids:
+        word = ((i ^ key) + _GOLDEN) & _LOW
+        word = ((word ^ (word >> 30)) * _MIX_1) & _LOW
+        word = ((word ^ (word >> 27)) * _MIX_2) & _LOW
+        found.append(-math.log(-math.log((((word ^ (word >> 31)) >> 12) + 0.5) * 2.0**-52)))
+    return found

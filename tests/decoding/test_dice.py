@@ -68,3 +68,8 @@ def test_neighbouring_steps_seeds_and_ids_are_independent() -> None:
     assert stats.kstest(base, "uniform").pvalue > 1e-3
     for other in (dice.uniform(1, 2, ids), dice.uniform(2, 1, ids), np.roll(base, 1)):
         assert abs(np.corrcoef(base, other)[0, 1]) < 0.02
+
+
+@given(seed=st.integers(0, 2**53 - 1), step=st.integers(0, 2**31), ids=st.lists(st.integers(0, 300_000), max_size=5))
+def test_a_few_ids_have_the_same_noise_without_numpy(seed: int, step: int, ids: list[int]) -> None:
+    assert dice.noise(seed, step, ids) == pytest.approx(dice.gumbel(seed, step, np.array(ids, np.int32)), rel=1e-14)

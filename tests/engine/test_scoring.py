@@ -11,6 +11,7 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
+from termchat.engine.llama import loop
 from termchat.engine.llama.cache import Aborted
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.scoring import Scorer
@@ -107,7 +108,8 @@ def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: Session) -> 
 def test_only_so_much_of_a_reply_is_kept(session: Session, reply: Reply) -> None:
     scorer = Scorer(session.cache, streamed_bytes=40 * 4 * session.model.n_vocab)
     scorer.follow(reply.prompt, 0)
-    for record in session.generate(request(reply.prompt, THEN, SEED), lambda: None, 0.0):
+    asked = request(reply.prompt, THEN, SEED)
+    for record in loop.generate(session.cache, session.pace, asked, lambda: None, 0.0, scorer.row):
         if isinstance(record, Token):
             scorer.keep(record.id)
     assert passes(scorer, reply.score()) == [100]  # 60 rows of one pass

@@ -1,7 +1,7 @@
 """The sampler chain, applied stage by stage, and what every stage did.
 
 The stages are llama.cpp's own up to the temperature, called one after the other on one candidates array; the draw is ours
-(`decoding.dice`). `Observer` turns a row of logits into a `Token` record's numbers.
+(`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
 
 The chain need not see the whole vocabulary: the raw top (top_k + penalised tokens) and the penalised tokens themselves hold
 every token that can be among the top_k after the penalties, since only penalised tokens move. Where top_k is off the full
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding import dice
+from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.native import LIB
@@ -60,8 +60,8 @@ class Survivors(NamedTuple):
 def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
     """Ids in ascending order that hold the `count` highest logits, and all that tie with or come near the last.
 
-    The count-th largest maximum over disjoint groups is a lower bound for the count-th largest value; one pass finds it
-    and a second collects what reaches it.
+    The count-th largest maximum over disjoint groups is a lower bound for the count-th largest value; one pass finds it,
+    and what reaches it is then looked for where a maximum does.
     """
     rows = len(logits) // _GROUP
     if count >= len(logits):
@@ -69,8 +69,18 @@ def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
     if rows <= count:
         bound = np.partition(logits, len(logits) - count)[len(logits) - count]
     else:
-        highest = logits[: rows * _GROUP].reshape(_GROUP, rows).max(axis=0)
-        bound = np.partition(highest, rows - count)[rows - count]
+        grid = logits[: rows * _GROUP].reshape(_GROUP, rows)
+        highest = grid.max(axis=0)
+        ordered = highest.copy()  # methods, here and below: a step finds numpy's wrappers gone from the caches
+        ordered.partition(rows - count)
+        bound = ordered[rows - count]
+        columns = (highest >= bound).nonzero()[0]  # nothing in the other ones reaches it
+        row, column = (grid.take(columns, axis=1) >= bound).nonzero()
+        found: NDArray[np.int32] = (row * rows + columns[column]).astype(np.int32)
+        if rows * _GROUP == len(logits):
+            return found
+        rest = rows * _GROUP + np.flatnonzero(logits[rows * _GROUP :] >= bound).astype(np.int32)
+        return np.concatenate((found, rest))
     return np.flatnonzero(logits >= bound).astype(np.int32)
 
 
@@ -85,6 +95,7 @@ class Chain:
         self._array = LIB.llama_token_data_array()
         self._reference = ctypes.byref(self._array)
         self._data = np.empty(0, _CANDIDATE)
+        self._ids, self._logits = self._data["id"], self._data["logit"]
         self._pointer: Any = None
         penalised = settings.repeat_penalty != 1 or settings.frequency_penalty != 0 or settings.presence_penalty != 0
         self._last_n = settings.repeat_last_n if penalised else 0
@@ -143,11 +154,11 @@ class Chain:
         count = self.n_vocab if near is None else len(near)
         if len(self._data) < count:
             self._data = np.empty(count, _CANDIDATE)
+            self._ids, self._logits = self._data["id"], self._data["logit"]
             self._pointer = ctypes.cast(self._data.ctypes.data, LIB.llama_token_data_p)
-        data = self._data[:count]
-        data["id"] = np.arange(count, dtype=np.int32) if near is None else near
-        data["logit"] = logits if near is None else logits[near]
-        return data
+        self._ids[:count] = np.arange(count, dtype=np.int32) if near is None else near
+        self._logits[:count] = logits if near is None else logits[near]
+        return self._data[:count]
 
     def _note_cut(
         self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str]
@@ -190,11 +201,10 @@ class Observer:
 
     def __init__(self, n_vocab: int, end_ids: Sequence[int], name: Callable[[int], str], candidates: int) -> None:
         self._count = min(candidates, n_vocab)
-        self._end_ids = np.array(end_ids, np.int64)
+        self._end_ids = list(end_ids)
         self._name = name
         self._shifted = np.empty(n_vocab, np.float32)
         self._exponentials = Exponentials(n_vocab)
-        self._place = np.zeros(n_vocab, np.int32)
 
     def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int, forced: int | None = None) -> Drawn:
         """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,).
@@ -210,32 +220,18 @@ class Observer:
             leaders = np.append(leaders, np.int32(forced))
         watched: list[int] = leaders.tolist()
         ids, final, stages, removed = chain.apply(logits, None if needs is None else near, watched)
-
-        scores = final.astype(np.float64)
-        scores -= scores.max()
-        weights = np.exp(scores)
-        weights /= weights.sum()
-        noise = dice.gumbel(seed, step, np.concatenate((ids, leaders)))
-        noises = noise[len(ids) :].tolist()
-        if forced is None:
-            best = int((scores + noise[: len(ids)]).argmax())
-            chosen = int(ids[best])
-            if chosen not in watched:
-                watched.append(chosen)
-                noises.append(float(noise[best]))
-        else:
-            chosen = forced
+        won, probability, noise = draw(ids, final, seed, step, watched)
+        chosen = won if forced is None else forced
+        if chosen not in watched:
+            watched.append(chosen)
 
         highest = float(values[order[0]])
         log_mass, entropy, p_end = self._own(logits, highest)
-        self._place[watched] = 0  # of what was cut, any place will do
-        self._place[ids] = np.arange(len(ids))
-        probabilities = weights[self._place[watched]].tolist()
         listed = logits[watched].tolist()
         base = highest + log_mass
         candidates = [
-            Candidate(i, self._name(i), logit, logit - base, 0.0 if i in removed else probability, g, removed.get(i))
-            for i, logit, probability, g in zip(watched, listed, probabilities, noises, strict=True)
+            Candidate(i, self._name(i), logit, logit - base, probability[i], noise[i], removed.get(i))
+            for i, logit in zip(watched, listed, strict=True)
         ]
         place = watched.index(chosen)
         logit = listed[place]
@@ -259,7 +255,7 @@ class Observer:
         raw = self._exponentials.weights
         shifted = np.subtract(logits, np.float32(highest), out=self._shifted)
         log_mass = math.log(mass)
-        p_end = float(raw[self._end_ids].sum()) / mass
+        p_end = sum(map(raw.item, self._end_ids)) / mass
         # -sum p log2 p, with p = raw / mass and log p = shifted - log mass. A BLAS dot would lose 1e-5; numpy's sum does not.
         weighted = np.multiply(raw, shifted, out=shifted)
         total = float(weighted.sum())

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 
+import numpy as np
+from numpy.typing import NDArray
+
 import termchat
 from termchat.decoding import dice
 from termchat.decoding.conditions import describe
@@ -31,17 +34,18 @@ from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.steering import Cancelled, Steering
 from termchat.engine.port import EngineError, FirstToken, Generate, Paused, Prefilling, Steer
 
+Row = NDArray[np.float32]
 Poll = Callable[[], Steer | None]
 """The next command for the running reply, or None; never waits."""
 
 
 def generate(
-    cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float
+    cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float, row: Callable[[], Row] | None = None
 ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
     """The records of one reply, from `Start` to `Finished`.
 
     After a `Paused` it goes on when `poll` has a command; without one it says the same again, so wait for one. `asked_at` is
-    the `perf_counter` at which the request came.
+    the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of them.
 
     Raises:
         EngineError: the prompt is empty or larger than the context, a condition is none, or llama.cpp failed.
@@ -61,7 +65,7 @@ def generate(
             f"the prompt has {len(request.ids)} tokens, the context {cache.capacity}",
             "shorten it, start a new chat, or load the model with a larger --context",
         )
-    reply = _Reply(cache, pace, request, poll, asked_at)
+    reply = _Reply(cache, pace, request, poll, asked_at, row or cache.logits)
     try:
         yield from reply.records()
     finally:
@@ -71,8 +75,16 @@ def generate(
 class _Reply:
     """One reply while it is made: its ids, who steers it, and its clock, which stands still while the reply waits."""
 
-    def __init__(self, cache: Cache, pace: Pace, request: Generate, poll: Poll, asked_at: float) -> None:
-        self.cache, self.pace, self.request, self.poll = cache, pace, request, poll
+    def __init__(
+        self,
+        cache: Cache,
+        pace: Pace,
+        request: Generate,
+        poll: Poll,
+        asked_at: float,
+        row: Callable[[], Row],
+    ) -> None:
+        self.cache, self.pace, self.request, self.poll, self.row = cache, pace, request, poll, row
         self.ids = list(request.ids)
         self.step = request.done
         self.steering = Steering(request, cache, self.ids, len(self.ids) - request.done)
@@ -179,7 +191,7 @@ class _Reply:
     def _draw(self) -> Drawn:
         steering = self.steering
         assert steering.chain is not None
-        return self.observer.draw(self.cache.logits(), steering.chain, self.request.seed, self.step, steering.forced)
+        return self.observer.draw(self.row(), steering.chain, self.request.seed, self.step, steering.forced)
 
     def _wait(self, drawn: Drawn) -> Generator[Settings | Paused, None, Drawn]:
         """Stands still until the step may be taken; returns what is drawn by then."""

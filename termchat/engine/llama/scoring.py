@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding import dice
+from termchat.decoding.draw import draw
 from termchat.engine.llama.cache import EXACT_BATCH, MAIN, SPARE, Aborted, Cache
 from termchat.engine.llama.chain import Chain, top
 from termchat.engine.llama.native import LIB
@@ -27,6 +27,8 @@ STREAMED_BYTES = 128 << 20
 """The most that the rows of the newest reply take, kept in case it will be asked about."""
 ASKED_BYTES = 512 << 20
 """The most that the rows of the last reply that was asked about take; those beyond are computed again each time."""
+
+_BLOCK = 64
 
 
 class Rows:
@@ -48,11 +50,41 @@ class Rows:
         """They are of the reply `ids[first:]` now, and these are there."""
         self.ids, self._first, self._rows = ids, first, rows[: self._limit]
 
+    @property
+    def full(self) -> bool:
+        """Whether there is room for no more."""
+        return len(self._rows) >= self._limit
+
     def add(self, rows: Row) -> None:
         """The next ones, shape (n, n_vocab), copied as far as the limit goes."""
         room = self._limit - len(self._rows)
         if room > 0:
             self._rows += list(rows[:room].copy())
+
+    def take(self, row: Row) -> None:
+        """The next one, shape (n_vocab,), which nobody writes to any more."""
+        self._rows.append(row)
+
+
+class Drafts:
+    """Room for rows that may be kept, made many at a time: what is new from the system costs more than the copy."""
+
+    def __init__(self, n_vocab: int) -> None:
+        self._shape = (_BLOCK, n_vocab)
+        self._block = np.empty((0, n_vocab), np.float32)
+        self._used = 0
+
+    def write(self, row: Row) -> Row:
+        """A copy; the next one takes its place, unless `keep` comes between."""
+        if self._used == len(self._block):
+            self._block, self._used = np.empty(self._shape, np.float32), 0
+        draft: Row = self._block[self._used]
+        draft[:] = row
+        return draft
+
+    def keep(self) -> None:
+        """The last copy stays."""
+        self._used += 1
 
 
 class Scorer:
@@ -62,6 +94,8 @@ class Scorer:
         self._cache = cache
         self._n_vocab = cache.model.n_vocab
         self._streamed, self._asked = Rows(streamed_bytes, self._n_vocab), Rows(asked_bytes, self._n_vocab)
+        self._drafts = Drafts(self._n_vocab)
+        self._draft: Row | None = None
         self._follows = False
 
     def follow(self, ids: list[int], done: int) -> None:
@@ -71,11 +105,24 @@ class Scorer:
         self._follows = len(rows) >= done  # else the rows of its beginning are not at hand
         self._streamed.begin(list(ids), first, rows[:done] if self._follows else [])
 
+    def row(self) -> Row:
+        """The logits to draw the next token from, shape (n_vocab,): a copy where they are kept, the cache's own else.
+
+        The copy comes first, so that all that looks at them finds them near.
+        """
+        logits = self._cache.logits()
+        self._draft = self._drafts.write(logits) if self._follows and not self._streamed.full else None
+        return logits if self._draft is None else self._draft
+
     def keep(self, token: int) -> None:
-        """The reply that streams took this token from the logits at hand."""
-        if self._follows:
-            self._streamed.add(self._cache.logits()[None])
-            self._streamed.ids.append(token)
+        """The reply that streams took this token from them."""
+        if not self._follows:
+            return
+        if self._draft is not None:
+            self._streamed.take(self._draft)
+            self._drafts.keep()
+            self._draft = None
+        self._streamed.ids.append(token)
 
     def score(self, command: Score, progress: Callable[[int, int], None], wanted: Callable[[], bool]) -> Scored:
         """The reply's tokens drawn again. `progress` is told how many of how many have their logits.
@@ -135,14 +182,8 @@ def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int) -> tuple[
     """What the dice take, as `Observer.draw` does it, and the probability that the chain leaves for `token`."""
     needs = chain.needs()
     ids, final, _, _ = chain.apply(logits, None if needs is None else top(logits, needs), ())
-    scores = final.astype(np.float64)
-    scores -= scores.max()
-    winner = int(ids[(scores + dice.gumbel(seed, step, ids)).argmax()])
-    here = np.flatnonzero(ids == token)
-    if not len(here):
-        return winner, 0.0
-    weights = np.exp(scores)
-    return winner, float(weights[here[0]] / weights.sum())
+    drawn = draw(ids, final, seed, step, (token,))
+    return drawn.id, drawn.probability[token]
 
 
 def _batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None]:

@@ -153,7 +153,7 @@ class Session:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
         self._scorer.follow(command.ids, command.done)
-        for record in loop.generate(self.cache, self.pace, command, poll, arrived):
+        for record in loop.generate(self.cache, self.pace, command, poll, arrived, self._scorer.row):
             yield record
             if isinstance(record, Token):
                 self._scorer.keep(record.id)

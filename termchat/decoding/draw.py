@@ -1,0 +1,76 @@
+"""The end of the chain: from the logits that are left to probabilities, and with the dice to the one that is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding import dice
+
+_FEW = 256
+"""Up to so many tokens plain Python is faster: between two decodes numpy's code has left the caches, and each of its functions
+costs microseconds to come back."""
+
+
+class Draw(NamedTuple):
+    """The winner, and of it and all tokens that were watched the probability (0.0 where it was cut) and the noise."""
+
+    id: int
+    probability: dict[int, float]
+    noise: dict[int, float]
+
+
+def draw(
+    ids: NDArray[np.int32], logits: NDArray[np.float32], seed: int, step: int, watched: Sequence[int] = ()
+) -> Draw:
+    """Draws one of the n ids that are left, with their final logits (shape (n,) each), n at least 1."""
+    noise = dict(zip(watched, dice.noise(seed, step, watched), strict=True))
+    return (_few if len(ids) <= _FEW else _many)(ids, logits, seed, step, watched, noise)
+
+
+def _few(
+    ids: NDArray[np.int32],
+    logits: NDArray[np.float32],
+    seed: int,
+    step: int,
+    watched: Sequence[int],
+    noise: dict[int, float],
+) -> Draw:
+    left, scores = ids.tolist(), logits.tolist()
+    missing = [i for i in left if i not in noise]
+    noise.update(zip(missing, dice.noise(seed, step, missing), strict=True))
+    highest = max(scores)
+    scores = [score - highest for score in scores]
+    weights = [math.exp(score) for score in scores]
+    mass = math.fsum(weights)
+    thrown = [score + noise[i] for i, score in zip(left, scores, strict=True)]
+    winner = left[thrown.index(max(thrown))]
+    probability = dict.fromkeys(watched, 0.0)
+    probability.update(zip(left, [weight / mass for weight in weights], strict=True))
+    return Draw(winner, probability, noise)
+
+
+def _many(
+    ids: NDArray[np.int32],
+    logits: NDArray[np.float32],
+    seed: int,
+    step: int,
+    watched: Sequence[int],
+    noise: dict[int, float],
+) -> Draw:
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    thrown = dice.gumbel(seed, step, ids)
+    best = int((scores + thrown).argmax())
+    winner = int(ids[best])
+    noise.setdefault(winner, float(thrown[best]))
+    weights = np.exp(scores)
+    mass = float(weights.sum())
+    probability = dict.fromkeys(watched, 0.0)
+    wanted = np.flatnonzero(np.isin(ids, np.array([*watched, winner], np.int32)))
+    probability.update(zip(ids[wanted].tolist(), (weights[wanted] / mass).tolist(), strict=True))
+    return Draw(winner, probability, noise)
