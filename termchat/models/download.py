@@ -16,8 +16,9 @@ from termchat.models.lock import Lock
 from termchat.models.partial import Note, Part, digest, lock_path, note_path, read_note
 from termchat.models.patience import BACKOFF, Patience
 from termchat.models.progress import Gauge
+from termchat.models.refusals import Later
 from termchat.models.sources import Remote
-from termchat.models.web import Exchange, Later, Reply, Web
+from termchat.models.web import Exchange, Reply, Web
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 from termchat.models.errors import ModelError
 from termchat.models.progress import Gauge
-from termchat.models.web import Later
+from termchat.models.refusals import Later
 
 BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before each next try, while none gets further than the tries before."""

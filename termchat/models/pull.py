@@ -17,8 +17,9 @@ from termchat.models.errors import ModelError
 from termchat.models.hub import Listing
 from termchat.models.patience import BACKOFF, Patience
 from termchat.models.progress import Gauge, Pulling
+from termchat.models.refusals import Later
 from termchat.models.sources import Remote, Repository, of_address, of_entry, of_repository, understand
-from termchat.models.web import Later, Web
+from termchat.models.web import Web
 
 
 class Cancelled(ModelError):

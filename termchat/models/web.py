@@ -10,23 +10,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from queue import Empty, Full, Queue
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urljoin
 
 from termchat import __version__
 from termchat.models.errors import ModelError
 from termchat.models.hub import Hub, offline, origin, shown
+from termchat.models.refusals import CONNECT_SECONDS, SILENT_SECONDS, Later, check, count, redirected, told
 
 if TYPE_CHECKING:  # loading httpx takes longer than all else on the way to the first frame
     import httpx
 
-CONNECT_SECONDS = 15.0
-SILENT_SECONDS = 30.0
-"""So long a server may say nothing before the connection counts as lost."""
 READ = 1 << 19
 """Most bytes taken from the network at once; more no longer fits the caches of a processor."""
 CHUNK = 1 << 17
@@ -39,17 +34,7 @@ _MOST_HOPS = 10
 _MOST_TOLD = 16 << 20
 """Bytes of an answer that is read whole; repositories of hundreds of files take a tenth."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_WORTH_A_RETRY = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TAKEN = frozenset({200, 206, 416})
 _SHA256 = re.compile(r'^(?:W/)?"?([0-9a-f]{64})"?$')
-
-
-class Later(Exception):
-    """It went wrong in a way that may pass. `wait` is for how many seconds the server asks, if it does."""
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason, self.wait = reason, wait
 
 
 class Reply(NamedTuple):
@@ -121,7 +106,7 @@ class Exchange:
         try:
             self._follow()
         except Exception as error:  # noqa: BLE001 (whoever waits gets it)
-            self._give(_told(error, self._at))
+            self._give(told(error, self._at))
 
     def _follow(self) -> None:
         sha256, size = "", None
@@ -132,11 +117,11 @@ class Exchange:
                 if origin(url) == origin(self._hub.endpoint):
                     found = _SHA256.match(response.headers.get("x-linked-etag", ""))
                     sha256 = found[1] if found else sha256
-                    size = _count(response.headers.get("x-linked-size", "")) or size
+                    size = count(response.headers.get("x-linked-size", "")) or size
                 if response.status_code in _REDIRECTS and "location" in response.headers:
-                    self._at = _redirected(url, response.headers["location"])
+                    self._at = redirected(url, response.headers["location"])
                     continue
-                _check(response, url, self._hub)
+                check(response, url, self._hub)
                 self._socket = response.extensions["network_stream"].get_extra_info("socket")
                 self._give(Reply(response.status_code, response.headers, sha256, size))
                 self._body(response)
@@ -232,10 +217,6 @@ class Web:
         return self._made
 
 
-def _count(text: str) -> int | None:
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
-
-
 def _pieces(response: httpx.Response) -> Iterator[bytes]:
     """The body as it comes.
 
@@ -246,7 +227,7 @@ def _pieces(response: httpx.Response) -> Iterator[bytes]:
     body = response.iter_raw()
     first = next(body, b"")
     yield first
-    length = _count(response.headers.get("content-length", ""))
+    length = count(response.headers.get("content-length", ""))
     if length is None or "transfer-encoding" in response.headers or not response.http_version.startswith("HTTP/1"):
         yield from body
         return
@@ -258,70 +239,3 @@ def _pieces(response: httpx.Response) -> Iterator[bytes]:
             raise Later("the connection was lost")
         left -= len(piece)
         yield piece
-
-
-def _redirected(url: str, location: str) -> str:
-    target = urljoin(url, location)
-    if origin(url)[0] == "https" and origin(target)[0] != "https":
-        raise ModelError(f"{shown(url)} redirects to {shown(target)}, which is not encrypted", "Check the address.")
-    return target
-
-
-def _check(response: httpx.Response, url: str, hub: Hub) -> None:
-    """Passes what has the file in it.
-
-    Raises:
-        Later: the server is busy or broken.
-        ModelError: it says no.
-    """
-    status, place = response.status_code, shown(url)
-    if status in _WORTH_A_RETRY:
-        what = "asks to wait" if status == 429 else f"is in trouble ({status} {response.reason_phrase})"
-        raise Later(f"{origin(url)[1]} {what}", _retry_after(response.headers.get("retry-after", "")))
-    if status in (401, 403):
-        at_hub = origin(url) == origin(hub.endpoint)
-        sign_in = "Accept its licence on the hub" + (
-            "; the token of HF_TOKEN must have access." if hub.token else ", and set HF_TOKEN to a token of yours."
-        )
-        raise ModelError(f"{place} is not for everyone ({status})", sign_in if at_hub else "Check the address.")
-    if status in (404, 410):
-        raise ModelError(f"there is no {place} ({status})", "Check how it is written.")
-    if status not in _TAKEN:
-        raise ModelError(f"{place} cannot be had: {status} {response.reason_phrase}", "Check the address.")
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ModelError(f"{place} comes compressed, which was not asked for", "Download it with another program.")
-
-
-def _retry_after(text: str) -> float | None:
-    """Seconds, from a number or a date."""
-    if (seconds := _count(text.strip())) is not None:
-        return float(seconds)
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-
-
-def _told(error: Exception, url: str) -> Exception:
-    """An exception of httpx as one of ours; httpx's own words can hold headers, and so the token."""
-    import httpcore
-    import httpx
-
-    host = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    match error:
-        case ModelError() | Later():
-            return error
-        case httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return ModelError(f"{host} cannot prove who it is: {error}", "If a proxy is in between, set SSL_CERT_FILE.")
-        case httpx.ConnectTimeout():
-            return Later(f"{host} did not answer in {CONNECT_SECONDS:.0f} s")
-        case httpx.ConnectError():
-            return Later(f"no connection to {host}: {error}")
-        case httpx.TimeoutException() | httpcore.TimeoutException():
-            return Later(f"nothing came for {SILENT_SECONDS:.0f} s")
-        case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            return ModelError(f"{shown(url)} cannot be asked for", "Check the address.")
-        case httpx.TransportError() | httpcore.NetworkError() | OSError():
-            return Later("the connection was lost")
-    return error
