@@ -85,6 +85,7 @@ class Cache:
         self._one.n_tokens = 1
         self._one.logits[0] = 1
         self.current = False
+        self._fetched = False
         self._address = 0
         self._logits: NDArray[np.float32] = np.empty(0, np.float32)
         self._kept: NDArray[np.float32] | None = None
@@ -235,6 +236,7 @@ class Cache:
             self._kept = None
         elif self.current and self._kept is None:
             self._kept = self._row().copy()
+        self._fetched = False
         code = LIB.llama_decode(self.pointer, batch)
         if code == 0:
             return
@@ -257,11 +259,14 @@ class Cache:
 
     def _row(self) -> NDArray[np.float32]:
         """A view of the last decode's logits, whichever sequence it was for."""
+        if self._fetched:
+            return self._logits
         pointer = LIB.llama_get_logits_ith(self.pointer, -1)
         address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
         if address != self._address:
             self._address = address
             self._logits = np.ctypeslib.as_array(pointer, (self.model.n_vocab,))
+        self._fetched = True
         return self._logits
 
     def decode_aside(self, batch: Any, at: int) -> None:
