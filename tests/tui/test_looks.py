@@ -173,7 +173,7 @@ def test_the_ribbon_shows_the_hottest_token_of_each_cell(
         lowest = [min(hot[begin : min(begin + each, part)]) for begin in range(0, part, each)]
         assert line.text == "".join(BLOCKS[(CALM - heat) // 4] for heat in lowest)
         assert width / 2 <= len(line.text) <= width or part < width
-        marked = [text for text, ink in line.runs if ink.ground == "cursor"]
+        marked = [text for text, ink in line.runs if ink.color == "cursor"]
         assert marked == ([line.text[at // each]] if at < part else [])
 
 
@@ -182,7 +182,9 @@ def test_a_reply_in_parts_is_one_ribbon_and_a_cut_one_ends_where_it_is_cut() -> 
     first, second = chat.nodes[2], chat.nodes[3]
     line = ribbon_line([Span(first, 70), Span(second, 50)], "entropy", TokenRef(3, 10), 40)
     assert len(line.text) == 18 + 13  # four tokens a cell; three would need 41 cells
-    assert [(len(text), ink.ground) for text, ink in line.runs] == [(18, ""), (2, ""), (1, "cursor"), (10, "")]
+    assert [(len(text), ink.color == "cursor") for text, ink in line.runs] == [
+        (18, False), (2, False), (1, True), (10, False),
+    ]  # fmt: skip
     assert ribbon_line([], "entropy", None, 40).text == ""
     assert ribbon_line([Span(first, 70)], "entropy", None, 0).text == ""
 

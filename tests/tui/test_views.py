@@ -259,7 +259,7 @@ def test_the_tree_steps_to_the_right_at_a_fork_and_says_where_it_left(forked: tu
     assert read(lines) == [
         "● tell me",
         "● Once upon a time                           4 tok",
-        "└ ◆ wolf   the moon                   at 2 · 2 tok",
+        "└ ◆ wolf  the moon                    at 2 · 2 tok",
     ]
     assert [line.ground for line in lines] == ["", "panel", ""]
     assert [leaf_of(chat, row.node) for row in rows] == [other.number, first.number, other.number]

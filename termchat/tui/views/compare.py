@@ -81,7 +81,7 @@ def _column(pieces: Sequence[Piece], common: int, width: int) -> list[Line]:
     wrapper = Wrapper(width)
     begin = max(common - _BEFORE, 0)
     if begin:
-        wrapper.feed("… ", MUTED)
+        wrapper.feed("…" if pieces[begin : begin + 1] and pieces[begin].text.startswith(" ") else "… ", MUTED)
     for index, piece in enumerate(pieces[begin:], begin):
         if index == common:
             wrapper.feed(piece.text.replace("\n", "⏎") or "∅", _MARKED)

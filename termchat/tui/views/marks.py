@@ -18,6 +18,9 @@ ACCENT = Ink("accent")
 STRONG = Ink("text", bold=True)
 TITLE = Ink("muted", bold=True)
 
+ROOMY = 30
+"""From so many rows on, blank lines part what stands in the panels."""
+
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 

@@ -8,9 +8,22 @@ from termchat.conversation.tree import Node
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.text import one_line, show_piece
-from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
 from termchat.tui.views.candidates import candidate_table
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, length, percent, prose, signed, spread
+from termchat.tui.views.marks import (
+    MUTED,
+    ROOMY,
+    STRONG,
+    TEXT,
+    TITLE,
+    column,
+    flowing,
+    length,
+    percent,
+    prose,
+    signed,
+    spread,
+)
 
 _UNRECORDED = "No candidates are on record for this token. i asks the model again."
 _STAMP = Ink("stamp", bold=True)
@@ -48,12 +61,11 @@ def from_columns(node: Node, index: int, step: int) -> Token:
 def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     """The facts, the stages, then as many candidates as there is room for."""
     token = shown.token
-    lines = [
-        Line(_title(shown, width)),
-        *flowing(_facts(shown), width),
-        *flowing(_stages(token), width),
-        *(flowing(_settings(shown.samplers), width) if shown.samplers is not None else []),
-    ]
+    gap = [BLANK] if rows >= ROOMY else []
+    stages = flowing(_stages(token), width)
+    settings = flowing(_settings(shown.samplers), width) if shown.samplers is not None else []
+    lines = [Line(_title(shown, width)), *flowing(_facts(shown), width)]
+    lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
         return [*lines, *prose(_UNRECORDED, width, MUTED)]
     title: list[Run] = [("CANDIDATES", TITLE)]

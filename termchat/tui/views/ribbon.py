@@ -12,7 +12,7 @@ from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.views.marks import MUTED, TEXT
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-HERE = Ink("background", ground="cursor", bold=True)
+HERE = Ink("cursor", ground="panel", bold=True)
 _SWATCHES = 8
 
 _Peaks = tuple[int, bytearray]

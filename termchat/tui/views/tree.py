@@ -78,7 +78,7 @@ def _line(row: Row, width: int, *, on_path: bool, chosen: bool, marked: bool) ->
     tail = _tail(row)
     name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
     room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60) or "…", room)
+    text = column(node.text(60).strip() or "…", room)
     runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
     return Line(tuple(runs), "panel" if chosen else "")
 

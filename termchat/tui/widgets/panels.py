@@ -9,13 +9,11 @@ from termchat.tui.transcript.ink import BLANK, Ink, Line
 from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
 from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.marks import length
+from termchat.tui.views.marks import ROOMY, length
 from termchat.tui.views.timing import prefill_line, timing_lines
 from termchat.tui.widgets.lines import LinesView
 
 _EDGE = ("│ ", Ink("border", ground="background"))
-_ROOMY = 30
-"""From so many rows on, blank lines part the panels."""
 
 
 class Panels(LinesView):
@@ -31,7 +29,7 @@ class Panels(LinesView):
         timing = timing_lines(chat.live, width)
         if chat.phase == "prefill" and chat.live.prefill_total:
             timing.append(prefill_line(chat.live, width))
-        gap = [BLANK] if height >= _ROOMY else []
+        gap = [BLANK] if height >= ROOMY else []
         rows = height - len(chain) - len(timing) - 2 * len(gap) - 1
         candidates = candidate_lines(chat.live, width, rows)
         self._show([*chain, *gap, *candidates, *gap, *timing], width)

@@ -1,0 +1,166 @@
+"""Pictures of token mode on a fake engine. After a wanted change, run them with `--snapshot-update`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from termchat.chat.service import Chat
+from termchat.conversation.session import Breakpoint
+from termchat.decoding.conditions import Threshold
+from termchat.decoding.records import Candidate
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from termchat.tui.app import TermchatApp
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import Desktop
+from tests.tui.test_snapshots import CANDIDATES, Snapshot
+from tests.tui.test_token_mode import Memory
+
+MESSAGE = "Write a story about a fox and a bear."
+STORY = (
+    "Once upon a time, in a forest at the edge of the sea, a fox met a bear. The bear was old and tired, and he had "
+    "not eaten for three days.\n\nThe fox, who was clever but not unkind, said: come with me, I know where the salmon "
+    "jump. They walked until the moon stood over the hills, and the bear told of the winters that he had slept through."
+)
+SURPRISES = {"sea": (31, 0.04, 6.1), "clever": (2, 0.11, 4.4), "salmon": (5, 0.08, 5.2), "moon": (1, 0.22, 3.1)}
+"""Words with the rank, the probability and the entropy of theirs; all others are about as likely as one expects."""
+
+
+def pieces(text: str) -> list[str]:
+    """A word a token, with the space before it; a paragraph's end is one of its own."""
+    words: list[str] = []
+    for line in text.split("\n\n"):
+        first, *others = line.split(" ")
+        words += [*(["\n\n"] if words else []), first, *(f" {word}" for word in others)]
+    return [word for word in words if word]
+
+
+async def tell(desk: Desktop, text: str = STORY, since: int = 0) -> None:
+    """The running reply says the story, each token with measures of its own."""
+    for number, piece in enumerate(pieces(text), since):
+        word = piece.strip(" ,.:\n")
+        rank, probability, entropy = SURPRISES.get(word, (0, 0.45 + number * 37 % 50 / 100, number * 53 % 30 / 10))
+        drawn = Candidate(1000 + number, piece, 18.9 - rank, -0.4 - 0.6 * rank, probability, 1.31, None)
+        candidates = sorted([drawn, *CANDIDATES], key=lambda candidate: -candidate.logit)
+        desk.engine.say(
+            piece, id=1000 + number, rank=rank, probability=probability, entropy=entropy, p_end=0.001 * (number % 9),
+            candidates=candidates,
+        )  # fmt: skip
+    await desk.settle()
+
+
+async def look(desk: Desktop) -> None:
+    """Token mode, the cursor on a surprise in a reply that is over."""
+    await tell(desk)
+    desk.engine.say(
+        "", id=2, bytes=b"", p_end=0.61, candidates=[Candidate(2, "<|im_end|>", 19.4, -0.49, 0.7, 0.2, None)]
+    )
+    desk.engine.end()
+    await desk.settle()
+    await desk.type("", "ctrl+g", "g", "s", "s")
+
+
+async def record(desk: Desktop) -> None:
+    await look(desk)
+
+
+async def by_entropy(desk: Desktop) -> None:
+    await look(desk)
+    await desk.type("", "ctrl+l")
+
+
+async def why(desk: Desktop) -> None:
+    await look(desk)
+    await desk.type("", "w", "space", *"kind", "enter")
+
+
+async def what_if(desk: Desktop) -> None:
+    await look(desk)
+    await desk.type("", "v", "ctrl+t", "t", "1", "full_stop", "4", "enter", "escape")
+
+
+async def ending(desk: Desktop) -> None:
+    await look(desk)
+    await desk.type("", "o")
+
+
+async def paused(desk: Desktop) -> None:
+    await tell(desk, STORY.split("\n\n")[0])
+    desk.engine.wait("entropy > 3", piece=" hungry", id=7, candidates=CANDIDATES, entropy=3.42, sample_us=0)
+    await desk.settle()
+    await desk.type("", "ctrl+g")
+
+
+async def branched(desk: Desktop) -> None:
+    """Two more ways on from the surprise, the second named."""
+    await look(desk)
+    branches = (
+        ("", 80, " hungry, learned to fish.\n\nIt took a while."),
+        ("the wolf", 100, " kind, sang for the bear."),
+    )
+    for name, since, rest in branches:
+        await desk.type("", "x")
+        await tell(desk, rest, since)
+        desk.engine.end("length")
+        await desk.settle()
+        await desk.type("", "y", *(("n",) if name else ()))
+        await desk.type(name, *(("enter", "escape") if name else ("escape",)))
+
+
+async def tree(desk: Desktop) -> None:
+    await branched(desk)
+    await desk.type("", "y", "up", "m", "down")
+
+
+async def compared(desk: Desktop) -> None:
+    await branched(desk)
+    await desk.type("", "y", "up", "c")
+
+
+async def breakpoints(desk: Desktop) -> None:
+    desk.chat.set_breakpoints([Breakpoint(Threshold("rank", ">", 20.0), enabled=False)])
+    await look(desk)
+    await desk.type("", "b")
+    await desk.type("entropy > 3", "enter")
+    await desk.type("stop p_end > .9", "enter")
+    await desk.type("entropy")
+
+
+async def tokenizer(desk: Desktop) -> None:
+    await look(desk)
+    await desk.type("", "P")
+    await desk.type("the bear, and 3 wolves")
+
+
+Scene = Callable[[Desktop], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("scene", "size", "theme"),
+    [
+        (record, (120, 40), "dark"), (record, (80, 24), "dark"), (by_entropy, (200, 60), "light"),
+        (why, (120, 40), "dark"), (what_if, (120, 40), "light"), (ending, (120, 40), "dark"),
+        (paused, (120, 40), "dark"), (paused, (80, 24), "light"), (tree, (120, 40), "dark"),
+        (compared, (80, 24), "dark"), (breakpoints, (80, 24), "dark"), (tokenizer, (80, 24), "light"),
+    ],
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
+)  # fmt: skip
+def test_token_mode(snap_compare: Snapshot, scene: Scene, size: tuple[int, int], theme: str) -> None:
+    engine = FakeEngine()
+    chat = Chat(engine, Tuning(seed=42), recorder=Memory())
+    chat.conversation.title = "fox and bear"
+    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Desktop(app, engine, pilot)
+        await desk.settle()
+        await desk.type(MESSAGE, "enter")
+        await scene(desk)
+        for line in app.screen.query(Input):
+            line.cursor_blink = False
+
+    assert snap_compare(app, terminal_size=size, run_before=play)
