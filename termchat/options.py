@@ -103,7 +103,12 @@ OPTIONS: dict[str, Option] = {
             help=f"folders to look for models in, besides those of other programs; several with {os.pathsep} between them",
         ),
         Option(name="theme", kind="text", default="auto", help="a theme's name; auto follows the terminal"),
-        _engine("context", "int", f"tokens of context; 0 takes what the model was trained on, up to {MOST_CONTEXT}", high=10_000_000),
+        _engine(
+            "context",
+            "int",
+            f"tokens of context; 0 is what the model was trained on, up to {MOST_CONTEXT}",
+            high=10_000_000,
+        ),
         _engine("threads", "int", "threads that decode; 0 chooses", high=1024),
         _engine("threads_batch", "int", "threads that read the prompt; 0 chooses", high=1024),
         _engine("gpu_layers", "int", "layers on the GPU; -1 is all, where the build can", low=-1, high=10_000),

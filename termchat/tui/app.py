@@ -18,7 +18,8 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
-from termchat.tui.keys import APP, CHAT, TOKENS, Key
+from termchat.tui.gathering import Models
+from termchat.tui.keys import APP, CHAT, MODEL, TOKENS, Key
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.themes import LoadedTheme, Palette, load_themes
 
@@ -38,7 +39,9 @@ class TermchatApp(App[None]):
 
     Args:
         chat: its engine need not run yet; `chat.load(spec)` is called after the first frame.
-        spec: the model to load; None where there is none, and then `notices` say what to do.
+        spec: the model to load; None where there is none.
+        missing: why there is none; the list of models then opens with it.
+        models: those that there are; None looks for them as the user configured.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
         notices: what a person should read at the start.
         save: writes a transcript to a path; raises OSError or ValueError.
@@ -58,6 +61,8 @@ class TermchatApp(App[None]):
         chat: Chat,
         spec: ModelSpec | None,
         *,
+        missing: str = "",
+        models: Models | None = None,
         theme: str = "auto",
         notices: Iterable[Notice] = (),
         save: Callable[[Path], None] = _cannot_save,
@@ -68,13 +73,16 @@ class TermchatApp(App[None]):
         self.chat = chat
         self.asks_background = theme == "auto"
         self._spec, self._notices, self._at_end, self._ended = spec, list(notices), close, False
+        self._missing, self._models = missing, models or Models()
         self._themes, problems = load_themes()
         self._notices += [Notice(str(problem), severity="warning") for problem in problems]
         for loaded in self._themes.values():
             self.register_theme(loaded.theme)
         self.theme = self._find_theme(theme)
         keys = dict(keymap or {})
-        self._chat_screen = ChatScreen(chat, self.palette, keymap=keys, save=save, leave=self.leave)
+        self._chat_screen = ChatScreen(
+            chat, self.palette, models=self._models, keymap=keys, save=save, leave=self.leave
+        )
         self.set_keymap(keys)
 
     @property
@@ -125,6 +133,7 @@ class TermchatApp(App[None]):
             try:
                 if mode.open:
                     mode.keep()
+                self._models.close()
                 self.chat.close()
             finally:
                 self._at_end()
@@ -140,7 +149,7 @@ class TermchatApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything there is to do, for the palette."""
         if screen is self._chat_screen:
-            for key in (*CHAT, *TOKENS, *APP):
+            for key in (*CHAT, *MODEL, *TOKENS, *APP):
                 if key.palette:
                     yield SystemCommand(key.palette, key.help, lambda key=key: self._act(key))
         for name in self._themes:
@@ -160,6 +169,8 @@ class TermchatApp(App[None]):
             except (OSError, EngineError) as error:
                 self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
+        if self._missing:
+            self._chat_screen.action_models(self._missing)
 
     def _loaded(self, name: str) -> LoadedTheme:
         return self._themes.get(name) or next(iter(self._themes.values()))

@@ -105,6 +105,9 @@ CHAT: tuple[Key, ...] = (
     Key("regenerate", "ctrl+r", "regenerate", "Another reply to the last message", {"idle": "again"}, "Regenerate"),
     Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
     Key("save", "ctrl+s", "save", "Save a transcript as Markdown or JSON Lines", _resting("save"), "Save transcript"),
+    Key(
+        "models", "f3", "models", "All models: switch, download, let go", {"empty": "models", "failed": "models"}, "Models",
+    ),
     Key("setup", "f2", "setup", "A new chat with a system prompt, or raw, without template", {}, "System prompt and raw mode"),
     Key("interrupt", "ctrl+c", "interrupt", "Copy the selection, else stop the reply, else quit", {}),
     Key("page-up", "pageup", "scroll('page_up')", "Scroll the chat up a page", {}),
@@ -162,6 +165,13 @@ TOKENS: tuple[Key, ...] = (
     Key("prompt", "p", "prompt", "The tokens of the turn before, as the model reads them", {}, "Prompt tokens"),
     Key("tokenize", "P", "tokenize", "The tokens of what is being typed", {}, "Tokenize what is typed"),
 )  # fmt: skip
+
+MODEL: tuple[Key, ...] = (
+    Key("switch-back", "", "switch_back", "Go on with the model before this one", {}, "Model before"),
+    Key("unload", "", "unload", "Let the model go; its memory is free for sure", {}, "Unload the model"),
+    Key("reload", "", "reload", "Let the model go and load it again", {}, "Load the model again"),
+)
+"""What has no key of its own: the palette has it, and the list of models."""
 
 APP: tuple[Key, ...] = (
     Key("palette", "ctrl+p", "command_palette", "All there is to do", _everywhere("all") | _in_tokens("all")),

@@ -20,6 +20,7 @@ from termchat.engine.local import LocalEngine
 from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.tui.app import TermchatApp
+from termchat.tui.gathering import Models
 
 
 def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
@@ -37,11 +38,11 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
     recorder: StoreRecorder | None = None
     if resume:
         config, recorder, conversation, newest = _reopen(store, config, conversation, notices)
-    spec = None
+    spec, missing = None, ""
     try:
         config, spec = find_model(config)
     except ModelError as error:
-        notices.append(Notice(error.message, error.hint, "error"))
+        missing = f"{error.message}. {error.hint}".strip()
     notices = [*(Notice(problem, severity="warning") for problem in config.problems), *notices]
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
@@ -57,6 +58,8 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
     return TermchatApp(
         chat,
         spec,
+        missing=missing,
+        models=Models(config),
         theme=config.theme,
         notices=notices,
         save=lambda path: _save(recorder, path, chat.conversation),

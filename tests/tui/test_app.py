@@ -457,6 +457,7 @@ async def test_the_palette_lists_everything_and_does_it() -> None:
         for title in ("Tune", "Save transcript", "New chat", "Quit", "Theme light", "System prompt and raw mode"):
             assert title in commands
         await desk.type("", "ctrl+p")
+        await desk.type("save")
         await desk.pilot.pause(0.2)
         assert "Save transcript" in desk.text
         await desk.type("", "escape")

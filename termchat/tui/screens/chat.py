@@ -13,8 +13,10 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.tui.compositor import LineCompositor
+from termchat.tui.gathering import Models
 from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
+from termchat.tui.screens.choosing import Choosing, Heard
 from termchat.tui.screens.drawer import BESIDE, Drawer
 from termchat.tui.screens.save import SaveDialog, default_path
 from termchat.tui.screens.setup import Setup, SetupDialog
@@ -44,8 +46,8 @@ Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 class ChatScreen(Screen[None]):
     """One chat: brings what a person does to it, and what it says to the widgets.
 
-    `save` writes a transcript to a path and raises OSError or ValueError; `leave` ends the app; `keymap` is id to keys where
-    they were remapped.
+    `models` are those that there are; `save` writes a transcript to a path and raises OSError or ValueError; `leave` ends the
+    app; `keymap` is id to keys where they were remapped.
     """
 
     DEFAULT_CSS = """
@@ -68,6 +70,7 @@ class ChatScreen(Screen[None]):
         chat: Chat,
         palette: Palette,
         *,
+        models: Models,
         keymap: Mapping[str, str],
         save: Callable[[Path], None],
         leave: Callable[[], None],
@@ -85,6 +88,7 @@ class ChatScreen(Screen[None]):
         self._drawer = Drawer()
         self._interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self._pulse: Pulse | None = None
+        self._choosing = Choosing(self, chat, models, self._do, self.tell)
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -323,6 +327,26 @@ class ChatScreen(Screen[None]):
         """An empty chat."""
         self._do(self._chat.new)
 
+    def action_models(self, problem: str = "") -> None:
+        """All models; `problem` is why one has to be chosen."""
+        self._choosing.open(self._palette, problem)
+
+    def on_heard(self, message: Heard) -> None:
+        """Something became of a model."""
+        self._choosing.heard(message.said)
+
+    def action_switch_back(self) -> None:
+        """The model before this one."""
+        self._do(self._chat.switch_back)
+
+    def action_unload(self) -> None:
+        """No model, and its memory free."""
+        self._do(self._chat.unload)
+
+    def action_reload(self) -> None:
+        """The model anew."""
+        self._do(self._chat.reload)
+
     def action_setup(self) -> None:
         """A new chat that begins another way."""
         old = self._chat.conversation
@@ -366,6 +390,6 @@ class ChatScreen(Screen[None]):
         else:
             getattr(self._transcript, f"scroll_{where}")(animate=False)
 
-    def _do(self, what: Callable[[], None]) -> None:
+    def _do(self, what: Callable[[], object]) -> None:
         what()
         self.tick()

@@ -1,0 +1,96 @@
+"""Downloads beside the chat: each in a thread of its own, looked at by whoever draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from termchat.models.errors import ModelError
+from termchat.tui.aside import Aside
+
+if TYPE_CHECKING:
+    from termchat.models.progress import Pulling
+
+_PATIENCE = 2.0
+"""Seconds that whoever leaves waits for downloads to put away what came; what they do not put away is found again anyway."""
+
+
+class Pull:
+    """One download. `now` is how far it is, None before anything is known; it is over when `path` or `problem` is there."""
+
+    def __init__(self, wanted: str, told: Callable[[Pull], object]) -> None:
+        self.wanted = wanted
+        self.now: Pulling | None = None
+        self.path: Path | None = None
+        self.problem: ModelError | None = None
+        self._cancelled = Event()
+        self._aside: Aside[None] = Aside(self._work, lambda: told(self))
+
+    @property
+    def running(self) -> bool:
+        """Whether it goes on."""
+        return self.path is None and self.problem is None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a person ended it; what came is kept."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Ends it within a tenth of a second or so."""
+        self._cancelled.set()
+
+    def join(self, seconds: float) -> None:
+        """Waits for its end, but no longer than that."""
+        self._aside.join(seconds)
+
+    def _work(self) -> Iterator[None]:
+        from termchat.models.pull import pull  # takes its time, which the screen need not wait for
+
+        def at(now: Pulling) -> None:
+            self.now = now
+
+        try:
+            self.path = pull(self.wanted, progress=at, cancelled=self._cancelled.is_set)
+        except ModelError as problem:
+            self.problem = problem
+        except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
+            self.problem = ModelError(f"{self.wanted} could not be downloaded: {mistake!r}")
+        yield
+
+
+class Pulls:
+    """All downloads of this run of the app, the last one of each model. `told` hears of each end, in its thread."""
+
+    def __init__(self, told: Callable[[Pull], object] = lambda _: None) -> None:
+        self.told = told
+        self._pulls: dict[str, Pull] = {}
+
+    def of(self, wanted: str) -> Pull | None:
+        """The download of a model."""
+        return self._pulls.get(wanted)
+
+    @property
+    def running(self) -> list[Pull]:
+        """Those that go on."""
+        return [pull for pull in self._pulls.values() if pull.running]
+
+    def start(self, wanted: str) -> Pull:
+        """Downloads a model, or goes on where it was cancelled or failed."""
+        known = self._pulls.get(wanted)
+        if known is None or not known.running:
+            self._pulls[wanted] = known = Pull(wanted, lambda pull: self.told(pull))
+        return known
+
+    def close(self) -> None:
+        """Ends them all."""
+        self.told = lambda _: None
+        running = self.running
+        for pull in running:
+            pull.cancel()
+        end = monotonic() + _PATIENCE
+        for pull in running:
+            pull.join(max(end - monotonic(), 0))

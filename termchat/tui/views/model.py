@@ -1,0 +1,118 @@
+"""One model in detail, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from termchat.amounts import home, size
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.engine.port import ModelInfo
+from termchat.models.errors import ModelError
+from termchat.text import one_line
+from termchat.tui.transcript.ink import BLANK, Ink, Line
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, prose
+from termchat.tui.views.models import Fit, Item
+
+if TYPE_CHECKING:
+    from termchat.tui.gathering import Facts
+
+_LABEL = 10
+_ROOMY = 16
+"""Lines from which a description and a blank line are worth their room."""
+_VERDICTS: Mapping[Fit, str] = {"fits": "it fits", "tight": "tight", "too large": "too large"}
+_LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
+
+
+class Running(NamedTuple):
+    """The loaded model as it runs, and what was tuned for it."""
+
+    info: ModelInfo
+    tuned: Mapping[str, int]
+
+
+class Known(NamedTuple):
+    """What is known of a model beside its row: what its file says, or why it cannot be used; what is recommended for it, by
+    knob name; how it runs, if it does."""
+
+    facts: Facts | ModelError | None = None
+    recommended: Mapping[str, Value] = {}
+    running: Running | None = None
+
+
+def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
+    """The highlighted model. Where there is little room a fact takes one line, and what matters least is left out."""
+    row = item.row
+    roomy = height >= _ROOMY
+    lines = [Line(((one_line(row.name, width), STRONG),))]
+    if row.description and row.description != row.name:
+        lines += prose(row.description, width, MUTED) if roomy else [Line(((one_line(row.description, width), MUTED),))]
+    lines += [BLANK] if roomy else []
+    for name, text in _told(item, known):
+        if text:
+            lines += _fact(name, text, width, most=8 if roomy else 1)
+    return lines[:height]
+
+
+def _fact(name: str, text: str, width: int, *, most: int) -> list[Line]:
+    ink = _LINES.get(name, TEXT)
+    room = max(width - _LABEL - 1, 8)
+    texts = [one_line(text, room)] if most == 1 else [line.text for line in prose(text, room)][:most]
+    label = f"{name:<{_LABEL}} "
+    return [Line(((label if at == 0 else " " * len(label), MUTED), (said, ink))) for at, said in enumerate(texts)]
+
+
+def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
+    """What there is to say, what matters most first."""
+    row, facts = item.row, known.facts
+    problem = item.download.problem if item.download is not None and item.download.problem is not None else facts
+    if isinstance(problem, ModelError):
+        yield "problem", f"{problem.message}. {problem.hint}".strip()
+    elif item.download is not None and item.download.now is not None and item.download.now.note:
+        yield "waits", item.download.now.note
+    elif row.problem:
+        yield "problem" if item.state == "broken" else item.state, row.problem
+    if known.running is not None:
+        yield "runs with", _running(known.running)
+    yield "memory", _memory(item, facts)
+    if facts is not None and not isinstance(facts, ModelError):
+        header = facts.header
+        layers = f", {header.block_count} layers" if header.block_count else ""
+        parts = f" in the first of {header.split_count} files" if header.split_count > 1 else ""
+        yield "model", f"{header.architecture}, {_weights(header.parameters)} parameters{parts}{layers}"
+        trained = header.context_length or row.context
+        yield "context", f"{facts.context:,} tokens of {trained:,}" if trained else f"{facts.context:,} tokens"
+        yield "template", "yes" if header.template is not None else "none: it can complete text (raw), not chat"
+    elif row.architecture or row.size_label:
+        yield "model", " ".join(part for part in (row.architecture, row.size_label, row.quantization) if part)
+    yield "recommends", ", ".join(f"{name} {KNOBS[name].show(value)}" for name, value in known.recommended.items())
+    yield "licence", row.license
+    yield "needs", row.needs if facts is None else ""
+    yield "from", row.source
+    yield "file", home(row.path) if row.path is not None else ""
+
+
+def _running(running: Running) -> str:
+    info, tuned = running
+    device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
+    names = {"threads": info.threads, "threads_batch": info.threads_batch, "prefill_batch": info.prefill_batch}
+    settings = [f"{name} {value}" + (" (tuned)" if tuned.get(name) == value else "") for name, value in names.items()]
+    return ", ".join([device, *settings, f"context {info.context:,}", f"kv_type {info.kv_type}"])
+
+
+def _memory(item: Item, facts: Facts | ModelError | None) -> str:
+    there = f", of {size(item.spare)} free" if item.spare is not None else ""
+    verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
+    if facts is not None and not isinstance(facts, ModelError):
+        memory = facts.memory
+        parts = f"weights {size(memory.weights)}, cache {size(memory.kv)}, computing {size(memory.compute)}"
+        return f"{size(memory.total)} ({parts}){there}{verdict}"
+    return f"about {size(item.need.total)}{there}{verdict}" if item.need is not None else ""
+
+
+def _weights(number: int) -> str:
+    """A number of weights as people say it: 135M, 1.2B."""
+    for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= least:
+            return f"{number / least:.3g}{unit}"
+    return str(number)

@@ -1,0 +1,527 @@
+"""The list of models: what it shows, what a person does with it, on a fake engine and real files and servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.widgets import Input
+
+from termchat.engine.port import Load, ModelSpec
+from termchat.models import listing, memory
+from termchat.models.errors import ModelError
+from termchat.models.listing import Row
+from termchat.models.progress import Pulling
+from termchat.settings import load
+from termchat.tui import start
+from termchat.tui.gathering import Models
+from termchat.tui.screens.models import ModelsDialog
+from termchat.tui.views.model import Known, Running, model_lines
+from termchat.tui.views.models import (
+    Download,
+    Item,
+    Need,
+    heading,
+    matches,
+    model_line,
+    need_told,
+    rank,
+    text_of,
+)
+from tests.models.made import F32, TEXT, named
+from tests.pull.shelf import Served, Shelf, gguf, sha256, shelf
+from tests.tui import fake_engine
+from tests.tui.test_app import Desktop, desktop
+
+GB = 10**9
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, where no other program has models."""
+    for name in list(os.environ):
+        if name.startswith(("HF_", "HUGGING", "LLAMA_", "OLLAMA", "TERMCHAT_", "XDG_")) or "proxy" in name.lower():
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def server() -> Iterator[Shelf]:
+    with shelf() as made:
+        yield made
+
+
+def entry(home: Path, name: str, **keys: object) -> None:
+    """Writes a model into the user's own catalogue."""
+    file = home / ".config/termchat/models.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in keys.items())
+    with file.open("a") as out:
+        out.write(f'["{name}"]\ndescription = "{name}"\n{lines}')
+
+
+class Shop(Desktop):
+    """An app with the list of models open."""
+
+    async def until(self, condition: Callable[[], object], limit: float = 10.0) -> None:
+        """Waits until something is true."""
+        for _ in range(round(limit / 0.03)):
+            await self.settle()
+            if condition():
+                return
+            await asyncio.sleep(0.03)
+        raise AssertionError(self.text)
+
+    async def shows(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    @property
+    def open(self) -> bool:
+        return isinstance(self.app.screen, ModelsDialog)
+
+    def line(self, name: str) -> str:
+        """The line of a model."""
+        found = re.search(rf"[●◌○↓✗] {re.escape(name)} .*", self.text)
+        return found[0] if found else ""
+
+    async def find(self, text: str) -> None:
+        """Types into the filter, from its beginning."""
+        self.app.screen.query_one(Input).value = text
+        await self.settle()
+
+    @property
+    def loads(self) -> list[ModelSpec]:
+        return [command.spec for command in self.engine.asked(Load)]
+
+
+@asynccontextmanager
+async def shop(
+    *folders: Path, size: tuple[int, int] = (120, 40), opened: bool = True, **options: object
+) -> AsyncIterator[Shop]:
+    config = load({"model_folders": os.pathsep.join(map(str, folders))} if folders else {}, {}, Path("/none"))
+    async with desktop(size, models=Models(config), **options) as desk:  # type: ignore[arg-type]
+        made = Shop(desk.app, desk.engine, desk.pilot)
+        if opened:
+            if not made.open:
+                await made.type("", "f3")
+            await made.until(lambda: not made.app._models.looking)
+        yield made
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def row(name: str = "tiny", **more: object) -> Row:
+    given = {"wanted": name, "name": name, "state": "ready", "size": 2 * GB, "quantization": "Q4_K_M", "context": 8192}
+    return Row(**given | {"source": "LM Studio"} | more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("need", "spare", "said"),
+    [
+        (Need(2 * GB, about=False), 4 * GB, " fits "),
+        (Need(2 * GB, about=True), 4 * GB, "~fits "),
+        (Need(2 * GB, about=False), 21 * GB // 10, " tight "),
+        (Need(2 * GB, about=False), 2 * GB - 1, " too large "),
+        (Need(2 * GB, about=False), None, ""),
+        (None, 4 * GB, ""),
+    ],
+)
+def test_whether_it_fits_is_said_where_it_is_known(need: Need | None, spare: int | None, said: str) -> None:
+    text = model_line(Item(row(), "on disk", need, spare), 100, 8, chosen=False).text
+    assert said in text
+    assert said or not any(word in text for word in ("fits", "tight", "too large"))
+    assert all(part in text for part in ("tiny", "2.00 GB", "Q4_K_M", "8192", "LM Studio", "on disk"))
+
+
+def test_what_the_catalogue_says_a_model_needs_is_a_number() -> None:
+    assert need_told(row(needs="any machine, 0.5 GB of memory")) == Need(GB // 2, about=True)
+    assert need_told(row(needs="a large machine")) is None
+
+
+def test_a_filter_looks_for_all_words_in_name_source_and_quantisation() -> None:
+    text = text_of(row("Qwen3-1.7B", description="thinks before it answers"))
+    assert all(matches(text, words.split()) for words in ("qwen", "1.7b q4_k", "studio qwen3", "thinks", ""))
+    assert not matches(text, ["qwen", "q8_0"])
+
+
+def test_what_is_here_comes_first_by_name_then_the_catalogue_in_its_order() -> None:
+    given = [("b", "not downloaded"), ("a", "not downloaded"), ("Y", "on disk"), ("x", "on disk"), ("z", "loaded"),
+             ("c", "broken"), ("0", "downloading")]  # fmt: skip
+    order = sorted(range(len(given)), key=lambda at: rank(given[at][1], row(given[at][0]), at))  # type: ignore[arg-type]
+    assert "".join(given[at][0] for at in order) == "zxYba0c"
+
+
+@pytest.mark.parametrize("width", [30, 38, 60, 76, 99, 100, 140, 196])
+def test_every_line_takes_the_room_there_is_and_no_more(width: int) -> None:
+    pulling = Pulling(file="f", stage="downloading", done=3 * GB, total=10 * GB, rate=12.5e6)
+    failed = ModelError("the server said 404: there is no such file, or it is not for everybody", "Check the name.")
+    items = [
+        Item(row("a-very-long-name-of-a-model-that-goes-on-and-on"), "on disk", Need(GB, about=False), 4 * GB),
+        Item(row("模型" * 20, source="モ" * 60), "loaded"),
+        Item(row(), "downloading", download=Download(pulling, running=True, problem=None)),
+        Item(row(), "downloading", download=Download(None, running=True, problem=None)),
+        Item(row(), "not downloaded", download=Download(pulling, running=False, problem=failed)),
+    ]
+    assert {length_of(model_line(item, width, 47, chosen=False)) for item in items} == {width}
+    assert length_of(heading(width, 47)) == width
+
+
+def length_of(line: object) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(line.text)  # type: ignore[attr-defined]
+
+
+def test_a_download_shows_bytes_rate_and_time_left() -> None:
+    pulling = Pulling(file="f", stage="downloading", done=3 * GB, total=10 * GB, rate=1e7)
+    text = model_line(Item(row(), "downloading", download=Download(pulling, True, None)), 110, 8, chosen=True).text
+    assert "━━" in text
+    assert "30%  3.00 GB of 10.0 GB  10.0 MB/s  11 min 40 s left" in text
+    waiting = Pulling(file="f", stage="waiting", note="no connection; trying again")
+    assert (
+        "no connection; trying again"
+        in model_line(Item(row(), "downloading", download=Download(waiting, True, None)), 110, 8, chosen=False).text
+    )
+    stopped = Download(pulling, False, ModelError("stopped"))
+    assert (
+        "3.00 GB are kept  stopped"
+        in model_line(Item(row(), "not downloaded", download=stopped), 110, 8, chosen=False).text
+    )
+
+
+def test_names_from_files_and_servers_steer_no_terminal() -> None:
+    attack = "a\x1b]0;owned\x07\u202eb\n"
+    note = Pulling(file=attack, stage="waiting", note=attack)
+    hostile = row(attack, source=attack, quantization=attack, description=attack, license=attack, architecture=attack)
+    item = Item(msgspec.structs.replace(hostile, problem=attack), "broken", download=Download(note, True, None))
+    lines = [model_line(Item(hostile, "on disk"), 100, 30, chosen=False), model_line(item, 100, 30, chosen=False)]
+    lines += model_lines(item, Known(ModelError(attack, attack)), 40, 30) + model_lines(item, Known(), 40, 6)
+    for line in lines:
+        assert line.text.isprintable() or line.text == ""
+        assert "\u202e" not in line.text
+
+
+def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
+    info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20, threads=3)
+    known = Known(running=Running(info, {"threads": 3}))
+    text = " ".join(" ".join(line.text.split()) for line in model_lines(Item(row(), "loaded"), known, 60, 30))
+    assert "20 of 31 layers on NVIDIA H200" in text
+    assert "threads 3 (tuned), threads_batch 2, prefill_batch 63" in text
+    assert "kv_type f16" in text
+
+
+# --- the list fills --------------------------------------------------------------------------------------------------
+
+
+async def test_it_opens_at_once_with_what_is_known_and_fills_as_it_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, found = threading.Event(), listing.gather
+
+    def slowly(*args: object) -> Iterator[object]:
+        for one in found(*args):  # type: ignore[arg-type]
+            yield one
+            go_on.wait(10)
+
+    monkeypatch.setattr(listing, "gather", slowly)
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m", opened=False) as desk:
+        await desk.type("half a message", "f3")
+        assert "tiny" in desk.line("tiny")
+        await desk.shows("smollm2", "looking …")
+        assert not desk.line("smollm3")
+        go_on.set()
+        await desk.until(lambda: desk.line("smollm3") and desk.line("Alpha-Q8_0") and "looking" not in desk.text)
+        await desk.type("", "escape")
+        assert desk.composer.text == "half a message"
+
+
+async def test_a_second_look_begins_with_the_first_and_drops_what_is_gone(tmp_path: Path) -> None:
+    file = named("Alpha-Q8_0", tmp_path / "m")
+    named("Beta-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        assert desk.line("Alpha-Q8_0")
+        assert desk.line("Beta-Q8_0")
+        await desk.type("", "escape")
+        file.unlink()
+        await desk.pilot.press("f3")
+        assert desk.app._models.rows.keys() >= {str(file)}  # known from before
+        await desk.until(lambda: desk.open and not desk.line("Alpha-Q8_0"))
+        assert desk.line("Beta-Q8_0")
+
+
+async def test_what_a_file_says_is_read_for_the_models_in_view(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m", **{"general.sampling.temp": (F32, 0.25)})
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("alpha")
+        await desk.shows("llama, 320 parameters", "temperature 0.25", "~/m/Alpha-Q8_0.gguf", "template   yes")
+        assert " fits " in desk.line("Alpha-Q8_0")
+        assert "512 tokens of 512" in desk.text
+
+
+async def test_nothing_is_said_of_memory_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: None)
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("alpha")
+        await desk.shows("llama, 320 parameters")
+        assert "fits" not in desk.text
+        assert "free" not in desk.text
+
+
+async def test_the_memory_of_a_gpu_is_not_taken_for_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, device="CUDA0", gpu_layers=2))
+    async with shop() as desk:
+        await desk.shows("2 of 2 layers on CUDA0")
+        assert "fits" not in desk.text
+
+
+async def test_what_was_left_out_is_listed_with_why(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/broken.gguf").write_bytes(b"GGUF")
+    named("projector", tmp_path / "m", **{"general.type": (TEXT, "mmproj")})
+    async with shop(tmp_path / "m") as desk:
+        await desk.type("", "ctrl+s")
+        await desk.shows("~/m/broken.gguf", "ends at byte 4", "~/m/projector.gguf")
+        await desk.type("", "escape")
+        assert desk.open
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 16), (80, 24), (120, 40), (200, 60)])
+async def test_it_can_be_used_in_any_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
+    file = named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m", size=size) as desk:
+        await desk.find("alpha")
+        assert desk.line("Alpha-Q8_0") or "Alpha" in desk.text
+        assert "Esc closes" in desk.text
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        assert desk.loads[-1].path == str(file)
+
+
+# --- another model ---------------------------------------------------------------------------------------------------
+
+
+async def test_enter_goes_on_with_another_model_in_mid_chat(tmp_path: Path) -> None:
+    file = named("Alpha-Q8_0", tmp_path / "m", **{"general.sampling.temp": (F32, 0.25)})
+    async with shop(tmp_path / "m", opened=False) as desk:
+        await desk.sent("Hello", "Hi")
+        desk.engine.end()
+        await desk.type("next", "f3")
+        await desk.until(lambda: desk.line("Alpha-Q8_0"))
+        await desk.find("ALPHA q8")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        assert desk.loads[-1].path == str(file)
+        assert desk.chat.tuning.temperature == 0.25
+        assert "Hello" in desk.text
+        assert desk.composer.text == "next"
+        await desk.type("", "enter")
+        assert desk.engine.generated[-1].ids
+
+
+async def test_while_a_reply_runs_it_says_to_stop_it_first(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m", opened=False) as desk:
+        await desk.sent("Hello", "Hi")
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.line("Alpha-Q8_0"))
+        await desk.find("alpha")
+        for key in ("enter", "ctrl+o", "ctrl+r"):
+            await desk.type("", key)
+            assert "a reply is running: stop it first" in desk.text
+        assert len(desk.loads) == 1
+        await desk.type("", "escape")
+        desk.engine.say(" there")
+        desk.engine.end()
+        await desk.settle()
+        assert "Hi there" in desk.text
+
+
+async def test_a_file_that_was_damaged_meanwhile_is_refused_in_place(tmp_path: Path) -> None:
+    file = named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("alpha")
+        file.write_bytes(file.read_bytes()[:200])
+        await desk.type("", "enter")
+        await desk.shows("Alpha-Q8_0.gguf ends at byte 200")
+        assert desk.open
+        assert len(desk.loads) == 1
+
+
+async def test_a_model_is_let_go_and_loaded_again() -> None:
+    async with shop() as desk:
+        await desk.type("", "ctrl+o")
+        await desk.shows("tiny is let go")
+        assert desk.engine.closed
+        await desk.type("", "ctrl+r")
+        await desk.until(lambda: not desk.open)
+        assert len(desk.loads) == 2
+        await desk.shows("ready")
+
+
+async def test_the_palette_has_all_of_it() -> None:
+    async with shop(opened=False) as desk:
+        commands = {command.title: command for command in desk.app.get_system_commands(desk.app.screen)}
+        for title in ("Unload the model", "Load the model again"):
+            await commands[title].callback()  # type: ignore[misc]
+            await desk.settle()
+        assert len(desk.loads) == 2
+        await commands["Model before"].callback()  # type: ignore[misc]
+        await desk.shows("there was no other model before")
+        await commands["Models"].callback()  # type: ignore[misc]
+        await desk.until(lambda: desk.open)
+
+
+# --- downloads -------------------------------------------------------------------------------------------------------
+
+
+def served(home: Path, server: Shelf, name: str, *, held: int = 0, **more: object) -> tuple[bytes, Served]:
+    """A model of the user's catalogue that the server has; it stops after `held` bytes."""
+    data = gguf(3_000_000, seed=len(name))
+    hold = (held, threading.Event()) if held else None
+    url = server.put(f"/{name}.gguf", data, hold=hold)
+    entry(home, name, url=url, size=len(data), sha256=sha256(data), **more)
+    return data, server.files[f"/{name}.gguf"]
+
+
+async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Path, server: Shelf) -> None:
+    data, file = served(home, server, "remote", held=2_000_000)
+    async with shop() as desk:
+        await desk.find("remote")
+        assert "3.00 MB" in desk.line("remote")
+        await desk.type("", "enter")
+        await desk.until(lambda: "━" in desk.line("remote") and " of 3.00 MB" in desk.line("remote"))
+        assert "Del stops it" in desk.text
+        # another row can be used meanwhile
+        await desk.find("smollm3")
+        assert desk.line("smollm3")
+        await desk.find("remote")
+        await desk.type("", "delete")
+        await desk.until(lambda: "kept" in desk.line("remote") and not desk.app._models.pulls.running)
+        (part,) = (home / ".local/share/termchat/models").rglob("*.part")
+        came = part.stat().st_size
+        assert 0 < came < len(data)
+        assert file.hold is not None
+        file.hold[1].set()
+        file.hold = None
+        await desk.type("", "enter")
+        await desk.shows("remote is here: Enter chats with it")
+        assert server.ranges()[-1] == f"bytes={came}-"
+        assert desk.line("remote").startswith("○")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        assert Path(desk.loads[-1].path).read_bytes() == data
+
+
+async def test_two_downloads_at_once(home: Path, server: Shelf) -> None:
+    held = [served(home, server, name, held=1_000_000)[1] for name in ("one-far", "two-far")]
+    async with shop() as desk:
+        for name in ("one-far", "two-far"):
+            await desk.find(name)
+            await desk.type("", "enter")
+        await desk.find("-far")
+        await desk.until(lambda: all("of 3.00 MB" in desk.line(name) for name in ("one-far", "two-far")))
+        for file in held:
+            assert file.hold is not None
+            file.hold[1].set()
+        await desk.until(lambda: desk.text.count("○") == 2)
+        assert len(list((home / ".local/share/termchat/models").rglob("*.gguf"))) == 2
+
+
+async def test_what_cannot_be_downloaded_says_why_in_place(home: Path, server: Shelf) -> None:
+    entry(home, "gone", url=f"{server.address}/gone.gguf")
+    async with shop() as desk:
+        await desk.find("gone")
+        await desk.type("", "enter")
+        await desk.shows("404")
+        assert "404" in desk.line("gone")
+        assert desk.open
+
+
+async def test_what_comes_with_a_package_says_how_to_install_it(home: Path) -> None:
+    entry(home, "packed", package="no_such_package", file="a.gguf")
+    async with shop() as desk:
+        await desk.find("packed")
+        await desk.type("", "enter")
+        assert "pip install no_such_package" in desk.text
+
+
+async def test_what_is_in_no_list_is_downloaded_by_its_address(server: Shelf) -> None:
+    data = gguf(100_000)
+    url = server.put("/Other-Q8_0.gguf", data)
+    async with shop() as desk:
+        await desk.find(url)
+        await desk.type("", "enter")
+        await desk.shows("is here: Enter chats with it")
+        await desk.find("other-q8_0")
+        await desk.until(lambda: desk.line("Other-Q8_0"))
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        assert Path(desk.loads[-1].path).read_bytes() == data
+
+
+async def test_a_download_goes_on_while_the_list_is_closed_and_its_end_is_told(home: Path, server: Shelf) -> None:
+    _, file = served(home, server, "remote", held=1_000_000)
+    async with shop() as desk:
+        await desk.find("remote")
+        await desk.type("", "enter")
+        await desk.until(lambda: file.held.is_set())
+        await desk.type("", "escape")
+        assert file.hold is not None
+        file.hold[1].set()
+        await desk.shows("remote is here")
+        assert len(desk.loads) == 1
+
+
+async def test_leaving_ends_a_download_and_keeps_what_came(home: Path, server: Shelf) -> None:
+    _, file = served(home, server, "remote", held=1_000_000)
+    async with shop() as desk:
+        await desk.find("remote")
+        await desk.type("", "enter")
+        await desk.until(lambda: file.held.is_set())
+        (pull,) = desk.app._models.pulls.running
+        desk.app.close()
+        assert not pull.running
+    (part,) = (home / ".local/share/termchat/models").rglob("*.part")
+    assert part.stat().st_size > 0
+
+
+# --- the first start -------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_model_the_list_opens_and_the_first_that_comes_is_chatted_with(
+    home: Path, server: Shelf
+) -> None:
+    data, _ = served(home, server, "remote")
+    missing = "there is no model. Download one."
+    async with shop(spec=None, missing=missing) as desk:
+        assert desk.open
+        assert missing in desk.text
+        await desk.type("", "escape")
+        await desk.type("Hello", "enter")
+        assert "queued  Hello" in desk.text
+        await desk.type("", "f3")
+        await desk.until(lambda: not desk.app._models.looking)
+        await desk.find("remote")
+        await desk.type("", "enter")
+        await desk.until(lambda: desk.loads)
+        assert Path(desk.loads[0].path).read_bytes() == data
+        await desk.until(lambda: desk.engine.generated)
+        assert not desk.open
+        assert "Hello" in desk.text
+
+
+def test_a_program_without_a_model_says_what_is_missing(home: Path) -> None:
+    app = start.build(load({"model": "smollm3"}, {}, home / "none"))
+    assert app._missing == "smollm3 is not downloaded yet. Download it: termchat models pull smollm3"
+    app._at_end()
