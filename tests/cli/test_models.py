@@ -239,7 +239,7 @@ def test_verify_finds_damage(server: Shelf, termchat: Termchat) -> None:
 
 def test_verify_without_a_name_takes_what_is_here(termchat: Termchat) -> None:
     told = asked(termchat("verify", "--json"))
-    assert [(file["model"], file["state"]) for file in told["files"]] == [("smollm2", "unknown")]  # type: ignore[attr-defined]
+    assert [(file["model"], file["state"]) for file in told["files"]] == [("smollm2", "ok")]  # type: ignore[attr-defined]
 
 
 OWN = '# my models\r\n\r\n[mine] # the best\r\ndescription = "Mine"   \r\npath = "~/mine.gguf"'
