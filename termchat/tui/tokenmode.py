@@ -1,47 +1,29 @@
-"""Token mode: what its keys do to the token under the cursor, and what the panels show of it. No widget of its own."""
+"""Token mode: what its keys do to the token under the cursor. No widget of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from termchat.chat.asking import reply_with
 from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
-from termchat.chat.position import position_of
 from termchat.chat.service import Chat
 from termchat.conversation.session import View as Kept
-from termchat.conversation.stamps import changes
-from termchat.conversation.tree import Node, Place
+from termchat.conversation.tree import Place
 from termchat.decoding.escapes import unescape
-from termchat.decoding.records import Settings, Token
 from termchat.engine.port import Unit
+from termchat.tui.tokenpanel import At, TokenPanel, View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.ink import Line
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.tune import Tune
-from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.ending import ending_lines
-from termchat.tui.views.marks import MUTED, prose
-from termchat.tui.views.record import Shown, from_columns, record_lines
-from termchat.tui.views.whatif import whatif_lines
-from termchat.tui.views.why import why_lines
+from termchat.tui.views.record import Shown
 
-View = Literal["record", "asked", "why", "what-if", "ending"]
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {
     "text": "a text to go on from here with; a space before it counts, \\n is a line break",
     "why": "why not … ? a text (a space before it counts), or #id",
 }
-_WHOLE_CHAIN = 32
-"""Rows from which TUNE shows the whole chain above the panel; else only the knob it is on."""
-
-
-class At(NamedTuple):
-    """A reply and the place of one of its tokens; the place behind its last is of the one that is not taken yet."""
-
-    node: Node
-    at: int
 
 
 class TokenMode:
@@ -55,7 +37,7 @@ class TokenMode:
         self._behind = self._forked = False
         self._branch: int | None = None
         self._at: TokenRef | None = None
-        self._recorded: tuple[Node, int, Token] | None = None
+        self._panel = TokenPanel(chat)
         self._found: tuple[int | None, Place | None] | None = (chat.conversation.leaf, chat.view.cursor)
 
     # --- in and out --------------------------------------------------------------------------------------------------
@@ -113,7 +95,7 @@ class TokenMode:
             return None
         if self.pending and (leaf := self._chat.conversation.leaf) is not None:
             node = self._chat.conversation.nodes[leaf]
-            return At(node, len(node.ids))
+            return At(node, len(node.ids), pending=True)
         if ref is None:
             return None
         node = self._chat.conversation.nodes[ref.node]
@@ -248,60 +230,11 @@ class TokenMode:
 
     def shown(self) -> Shown | None:
         """The step to look at."""
-        chat, place = self._chat, self.place
-        if place is None:
-            return None
-        if self.pending and chat.paused is not None:
-            return Shown(chat.paused.token, "PENDING", chat.paused.why, None, pending=True)
-        settings = settings_of(place)
-        samplers = settings.samplers if settings is not None else None
-        if self.view == "asked":
-            if (asked := chat.questions.inspected) is None:
-                return None
-            token, recomputed = asked.inspected.token, asked.inspected.recomputed
-            return Shown(token, "ASKED NOW" if asked.now else "ASKED", "recomputed" if recomputed else "", None)
-        return Shown(self._record(place.node, place.at), samplers=samplers)
+        return self._panel.shown(place, self.view) if (place := self.place) is not None else None
 
     def panel(self, width: int, rows: int, tune: Tune | None) -> list[Line]:
         """The lines of the panels. With `tune`, its knobs stand above."""
-        head: list[Line] = []
-        if tune is not None:
-            shown = self._chat.paused.token if self._chat.paused is not None else None
-            chain = chain_lines(self._chat.tuning, shown, width, selected=tune.selected, typed=tune.typed)
-            head = chain if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
-        return [*head, *self._body(width, rows - len(head))][:rows]
-
-    def _body(self, width: int, rows: int) -> list[Line]:
-        place, questions = self.place, self._chat.questions
-        if place is None:
-            return []
-        if self.view == "ending":
-            return ending_lines(reply_with(self._chat.conversation, place.node), width, rows)
-        if self.view == "what-if":
-            return whatif_lines(questions.scored, self._turned(place), width, rows)
-        if self.view == "why" and questions.explained is not None:
-            return why_lines(questions.explained, width)
-        shown = self.shown() if self.view != "why" else None
-        return record_lines(shown, width, rows) if shown is not None else prose("the model reads …", width, MUTED)
-
-    def _turned(self, place: At) -> list[str]:
-        """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""
-        now = self._chat.tuning.samplers()
-        for span in reply_with(self._chat.conversation, place.node):
-            for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
-                turned = changes(then, Settings(0, now, then.conditions, {}, then.threads))
-                if turned and at < span.count:
-                    return turned
-        return []
-
-    def _record(self, node: Node, at: int) -> Token:
-        """The record of a token, read from the store once."""
-        if self._recorded is None or self._recorded[:2] != (node, at):
-            record = self._chat.record(node, at)
-            if record is None:  # not kept, or not yet
-                return from_columns(node, at, position_of(self._chat.conversation, node, at).done)
-            self._recorded = node, at, record
-        return self._recorded[2]
+        return self._panel.lines(self.place, self.view, width, rows, tune)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
@@ -332,9 +265,3 @@ class TokenMode:
 
 _ONWARDS = frozenset[Move]({"right", "down", "last", "line_end", "turn_down"})
 _BACKWARDS = frozenset[Move]({"left", "up", "first", "line_start", "turn_up"})
-
-
-def settings_of(place: At) -> Settings | None:
-    """What a token was drawn with."""
-    number = place.node.tokens.settings[place.at]
-    return next((settings for settings in place.node.settings if settings.number == number), None)

@@ -17,7 +17,8 @@ from termchat.tui.screens.keylist import KeyList
 from termchat.tui.screens.tokenizer import PiecesDialog, TokenizerDialog
 from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.themes import Palette
-from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing, View
+from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
+from termchat.tui.tokenpanel import View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS
