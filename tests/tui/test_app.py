@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -73,9 +73,15 @@ class Desktop:
 
 
 async def _no_nap(*_: float) -> None:
-    """In place of Textual's wait until the process uses little of the processor, which on a busy machine is at once: `settle`
-    looks at what is left to read instead."""
     await asyncio.sleep(0)
+
+
+@contextmanager
+def without_naps() -> Iterator[None]:
+    """Takes away Textual's waits until the process uses little of the processor, which on a busy machine is at once:
+    `Desktop.settle` looks at what is left to read instead."""
+    with patch("textual.app.wait_for_idle", _no_nap), patch("textual.pilot.wait_for_idle", _no_nap):
+        yield
 
 
 @asynccontextmanager
@@ -89,7 +95,7 @@ async def desktop(
 ) -> AsyncIterator[Desktop]:
     engine = FakeEngine(loads=loads)
     app = TermchatApp(chat(engine), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
-    with patch("textual.app.wait_for_idle", _no_nap), patch("textual.pilot.wait_for_idle", _no_nap):
+    with without_naps():
         async with app.run_test(size=size) as pilot:
             desk = Desktop(app, engine, pilot)
             await desk.settle()

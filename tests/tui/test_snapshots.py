@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.decoding.records import Candidate
@@ -13,7 +14,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop
+from tests.tui.test_app import Desktop, without_naps
 
 STORY = ("Once", " upon", " a", " time", " a", " **fox**", " met", " a", " bear", ".", " He", " was", " very", " old")
 CANDIDATES = [
@@ -40,6 +41,8 @@ def screen(theme: str) -> tuple[TermchatApp, Callable[..., Awaitable[None]]]:
         engine.say(*STORY[5:], id=8, candidates=CANDIDATES)
         await desk.settle()
         await desk.type("", *keys)
+        for line in app.screen.query(Input):
+            line.cursor_blink = False
 
     return app, play
 
@@ -59,4 +62,5 @@ def test_the_screen_in_the_middle_of_a_reply(
     snap_compare: Snapshot, size: tuple[int, int], theme: str, keys: tuple[str, ...]
 ) -> None:
     app, play = screen(theme)
-    assert snap_compare(app, terminal_size=size, run_before=lambda pilot: play(pilot, *keys))
+    with without_naps():
+        assert snap_compare(app, terminal_size=size, run_before=lambda pilot: play(pilot, *keys))

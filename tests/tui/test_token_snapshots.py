@@ -16,7 +16,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop
+from tests.tui.test_app import Desktop, without_naps
 from tests.tui.test_snapshots import CANDIDATES, Snapshot
 from tests.tui.test_token_mode import Memory
 
@@ -163,4 +163,5 @@ def test_token_mode(snap_compare: Snapshot, scene: Scene, size: tuple[int, int],
         for line in app.screen.query(Input):
             line.cursor_blink = False
 
-    assert snap_compare(app, terminal_size=size, run_before=play)
+    with without_naps():
+        assert snap_compare(app, terminal_size=size, run_before=play)
