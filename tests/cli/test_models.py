@@ -45,7 +45,13 @@ class Terminal:
         command = [sys.executable, "-m", "termchat", "models", *map(str, args)]
         environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            command, stdin=follower, stdout=follower, stderr=follower, env=environ, start_new_session=True
+            command,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env=environ,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job has it ignored
         )
         os.close(follower)
         self._leader, self.seen = leader, ""
