@@ -26,8 +26,8 @@ class Breakpoint(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """How a chat was looked at: the token that was pointed at, and the names of the look and of the one that token mode had ("" is
-    the screen's own choice)."""
+    """How a chat was looked at: the token that was pointed at, and the names of the look and of the one that token mode had.
+    "" is the screen's own choice."""
 
     cursor: Place | None = None
     look: str = ""

@@ -34,7 +34,9 @@ def command(*, source: str, folder: Path | None, as_json: bool) -> None:
 
     line = Line()
     try:
-        path = pull(source, folder, progress=lambda now: line.show(_progress(now), now.note.partition(";")[0] or now.file))
+        path = pull(
+            source, folder, progress=lambda now: line.show(_progress(now), now.note.partition(";")[0] or now.file)
+        )
     except ModelError as error:
         line.end()
         fail(error)
