@@ -249,7 +249,8 @@ def test_text_typed_before_the_model_is_there(open_terminal: Open) -> None:
 def test_no_model_says_what_to_do(open_terminal: Open, model: str, hint: str) -> None:
     terminal = open_terminal("--model", model)
     terminal.wait(hint)
-    assert "no model" in terminal.text
+    assert "there is no" in terminal.text
+    assert "smollm2-360m" in terminal.text  # what can be had
     terminal.settle()
     assert b"owned\x07" not in terminal.foreign
     assert b"\x1b]0;" not in terminal.foreign
