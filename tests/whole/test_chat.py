@@ -250,7 +250,7 @@ def test_no_model_says_what_to_do(open_terminal: Open, model: str, hint: str) ->
     terminal = open_terminal("--model", model)
     terminal.wait(hint)
     assert "there is no" in terminal.text
-    assert "smollm2-360m" in terminal.text  # what can be had
+    terminal.wait("smollm2-360m")  # what can be had
     terminal.settle()
     assert b"owned\x07" not in terminal.foreign
     assert b"\x1b]0;" not in terminal.foreign
