@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
+from textual.geometry import Region, Size
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
@@ -17,10 +18,11 @@ from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.models.discovery import Skipped
 from termchat.models.listing import Row
-from termchat.text import one_line
+from termchat.text import sanitize
 from termchat.tui.gathering import Chosen, Models
 from termchat.tui.modellist import ModelList
 from termchat.tui.pulls import Pull
+from termchat.tui.pulse import FRAMES
 from termchat.tui.screens.listing import ARROWS, Listing, ReadListing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line
@@ -29,8 +31,6 @@ from termchat.tui.views.model import model_lines
 from termchat.tui.views.models import State, heading, model_line
 from termchat.tui.widgets.lines import LinesView
 
-_LOOKS = 8
-"""Times a second that what was found, and how far downloads are, is looked at."""
 _AT_REST = 0.15
 """Seconds without a key after which the files in view are read: reading takes its time from whoever types."""
 _BESIDE = 118
@@ -50,9 +50,26 @@ _HINTS: dict[State, str] = {
 
 
 class Sheet(LinesView):
-    """Lines on a dialog."""
+    """Lines on a dialog, which `fill` makes for the room there is: in the first frame, not behind it."""
 
     GROUND = "surface"
+
+    def __init__(self, fill: Callable[[], Sequence[Line]], *, id: str) -> None:
+        super().__init__(id=id)
+        self._fill = fill
+        self._filled = Size()
+
+    def show(self) -> None:
+        """Fills it anew."""
+        self.show_lines(self._fill())
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines for the room there is."""
+        if self.size != self._filled:
+            self._filled = self.size
+            self._strips.clear()
+            self._lines = self._fill()
+        return super().render_lines(crop)
 
 
 class ModelsDialog(Listing[Choice]):
@@ -94,7 +111,7 @@ class ModelsDialog(Listing[Choice]):
         super().__init__(palette)
         self._chat, self._models, self._do, self._problem = chat, models, do, problem
         self._list = ModelList(chat, models)
-        self._heading, self._details = Sheet(id="heading"), Sheet(id="details")
+        self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
         self._phase = chat.phase
         self._looks: Timer | None = None
         self._at_rest: Timer | None = None
@@ -102,17 +119,20 @@ class ModelsDialog(Listing[Choice]):
     # --- what is seen ------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        """Title, filter, list and details, problem, hint."""
+        """Title, filter, list and details, problem, hint; with all that is known, for the first frame."""
+        self._list.gather()
+        self._arrange()
+        self.picker.count = len(self._list.shown)
         with Vertical():
-            yield Label(self.TITLE, classes="title", markup=False)
+            yield Label(self._title(), classes="title", markup=False)
             yield from self.inputs()
             with Container(id="body"):
                 with Container(id="list"):
                     yield self._heading
                     yield self.picker
                 yield self._details
-            yield Label("", classes="problem", markup=False)
-            yield Label("", classes="hint", markup=False)
+            yield Label(sanitize(self._problem, keep=""), classes="problem", markup=False)
+            yield Label(self._hint(), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
         """The filter."""
@@ -123,14 +143,15 @@ class ModelsDialog(Listing[Choice]):
         super().on_mount()
         self._heading.paint_with(self._palette)
         self._details.paint_with(self._palette)
-        self.say(self._problem)
-        self._looks = self.set_interval(1 / _LOOKS, self._look)
-        self._gather()
+        self._looks = self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self._models.look)
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         """Arranges everything for the size."""
-        width, height = event.size
+        self._arrange()
+
+    def _arrange(self) -> None:
+        width, height = self.app.size
         self.set_class(width >= _BESIDE, "-beside")
         self.set_class(height < _LOW, "-low")
 
@@ -172,21 +193,30 @@ class ModelsDialog(Listing[Choice]):
 
     def _show(self) -> None:
         """Draws everything as it is now."""
-        listed, row = self._list, self._list.row
-        self.picker.show(len(listed.shown), listed.at)
-        self._heading.show_lines([heading(self._heading.room, listed.longest)])
-        self._details.show_lines(self._detailed(row) if row is not None else [])
-        keys = [_HINTS[listed.state(row)]] if row is not None else []
-        keys += ["Ctrl+S what was left out"] if self._models.skipped else []
-        self._put(".hint", ", ".join([*keys, "Esc closes"]) + ".")
-        self._put(".title", f"{self.TITLE}   {listed.title}")
+        self.picker.show(len(self._list.shown), self._list.at)
+        self._heading.show()
+        self._details.show()
+        self._put(".hint", self._hint())
+        self._put(".title", self._title())
         if self._at_rest is not None:
             self._at_rest.stop()
         self._at_rest = self.set_timer(_AT_REST, self._read)
 
-    def _detailed(self, row: Row) -> list[Line]:
-        listed, view = self._list, self._details
-        return model_lines(listed.item(row), listed.known(row), view.room, view.size.height)
+    def _headed(self) -> list[Line]:
+        return [heading(self._heading.room, self._list.longest)]
+
+    def _detailed(self) -> list[Line]:
+        listed, row, view = self._list, self._list.row, self._details
+        return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
+
+    def _hint(self) -> str:
+        row = self._list.row
+        keys = [_HINTS[self._list.state(row)]] if row is not None else []
+        keys += ["Ctrl+S what was left out"] if self._models.skipped else []
+        return ", ".join([*keys, "Esc closes"]) + "."
+
+    def _title(self) -> str:
+        return f"{self.TITLE}   {self._list.title}"
 
     def _read(self) -> None:
         """Has the files in view read, the highlighted one first."""
@@ -199,7 +229,6 @@ class ModelsDialog(Listing[Choice]):
     def _put(self, selector: str, text: str) -> None:
         """Another text in a label, which costs a layout."""
         label = self.query_one(selector, Label)
-        text = one_line(text, 2 * max(self.size.width, 40))
         if str(label.content) != text:
             label.update(text)
 
@@ -210,6 +239,8 @@ class ModelsDialog(Listing[Choice]):
         self.say("")
         self._list.filter(event.value)
         self._show()
+        if self._dirty_widgets:
+            self._on_timer_update()  # at once: whoever types waits for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Goes on with the highlighted model, or downloads it."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.geometry import Region, Size
+from textual.strip import Strip
+
 from termchat.tui.transcript.ink import Line
 from termchat.tui.widgets.lines import LinesView
 
@@ -32,15 +35,28 @@ class Picker(LinesView):
         self._top = 0
         self.count = 0
         self.chosen = 0
+        self._arranged = Size()
 
     def show(self, count: int, chosen: int | None = None) -> None:
         """Other rows; the chosen one stays in view."""
+        self.show_lines(self._arrange(count, chosen))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows there is room for, already in the first frame of a new size."""
+        if self.size != self._arranged:
+            self._arranged = self.size
+            self._strips.clear()
+            self._lines = self._arrange(self.count, self.chosen)
+        return super().render_lines(crop)
+
+    def _arrange(self, count: int, chosen: int | None) -> list[Line]:
+        """The lines in view."""
         self.count = count
         self.chosen = min(max(self.chosen if chosen is None else chosen, 0), max(count - 1, 0))
         rows = max(self.size.height, 1)
         self._top = min(max(self._top, self.chosen - rows + 1), self.chosen, max(count - rows, 0))
         shown = range(self._top, min(self._top + rows, count))
-        self.show_lines(self._draw(shown, self.chosen, self.room))
+        return self._draw(shown, self.chosen, self.room)
 
     def move(self, how: str) -> None:
         """Chooses another row: up, down, page_up, page_down, first or last."""
