@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import gc
 import random
+from collections.abc import Sequence
 from statistics import median, quantiles
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 from textual import events
 from textual.app import App, ComposeResult
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from termchat.conversation.tree import Conversation
@@ -103,6 +105,10 @@ class Host(App[None]):
         self.register_theme(THEMES["dark"].theme)
         self.theme = "dark"
         self.drawn = asyncio.Event()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """None, as the real app has without NO_COLOR."""
+        return ()
 
     def on_mount(self) -> None:
         self.push_screen(self.chat)

@@ -291,9 +291,9 @@ async def test_a_move_draws_two_lines_and_wraps_what_it_comes_to_only(
     wrapped: list[int] = []
     read = BlockCells.read
 
-    def counted(cells: BlockCells) -> object:
+    def counted(cells: BlockCells, **upto: float) -> object:
         before = cells._runs
-        result = read(cells)
+        result = read(cells, **upto)
         wrapped.append(cells._runs - before)
         return result
 

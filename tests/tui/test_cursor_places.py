@@ -154,6 +154,18 @@ def test_a_cursor_in_a_growing_reply_is_where_it_is_in_the_finished_one(
         assert cells(cursor, own=False) == cells(fresh, own=False)
 
 
+@given(st.lists(st.one_of(words, splits), min_size=1, max_size=60), widths)
+def test_a_token_is_in_the_same_place_whether_what_follows_was_looked_at_or_not(pieces: list[str], width: int) -> None:
+    chat = chat_from(pieces)
+    _, knowing = shown(chat, width)
+    knowing.put(knowing.track.last())
+    for ref in walk(knowing):
+        knowing.put(ref)
+        _, fresh = shown(chat, width)
+        fresh.put(ref)
+        assert cells(fresh, own=False) == cells(knowing, own=False)
+
+
 def test_long_replies_in_many_blocks() -> None:
     pieces = in_pieces((PROSE * 30 + "\n\n\n") * 3 + "x" * 9000 + "\n\n" + PROSE * 4)
     document, cursor = shown(chat_from(pieces), 60)

@@ -6,6 +6,7 @@ painted and what is found agree whatever the wrapping does. That is done only fo
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -52,23 +53,30 @@ class BlockCells:
         self._runs, self._offset = 0, block.start
         self._closed: list[int] = []
 
-    def read(self) -> tuple[Sequence[Line], Sequence[int]]:
-        """The lines as they stand, and for each the highest number of a token on it or before it; -1 while there is none."""
-        for text, _ in self._block.runs[self._runs :]:
+    def read(self, beyond: float = math.inf) -> tuple[Sequence[Line], Sequence[int]]:
+        """The lines as they stand, and for each the highest number of a token on it or before it; -1 while there is none.
+
+        No more lines than it takes for a finished one to hold a token behind the token `beyond`: what is on the lines before it
+        does not change any more.
+        """
+        runs, closed, highest = self._block.runs, self._wrapper.closed, self._closed
+        while self._runs < len(runs) and not (highest and highest[-1] > beyond):
+            text, _ = runs[self._runs]
             self._wrapper.feed(text, Ink(heat=self._tokens.at(self._offset)))
             self._offset += len(text)
-        self._runs = len(self._block.runs)
-        lines = self._wrapper.closed if self._block.ends_line else self._wrapper.lines
-        self._count(lines[len(self._closed) : len(self._wrapper.closed)], self._closed)
-        if len(lines) == len(self._closed):
-            return lines, self._closed
-        highest = self._closed[-1:]
-        self._count(lines[len(self._closed) :], highest)
-        return lines, [*self._closed, *highest[-(len(lines) - len(self._closed)) :]]
+            self._runs += 1
+            if len(closed) > len(highest):
+                self._count(closed[len(highest) :], highest)
+        lines = closed if self._block.ends_line else self._wrapper.lines
+        if len(lines) == len(highest):
+            return lines, highest
+        rest = highest[-1:]
+        self._count(lines[len(highest) :], rest)
+        return lines, [*highest, *rest[-(len(lines) - len(highest)) :]]
 
     def spots(self, number: int) -> list[Spot]:
         """The cells that show text of a token."""
-        lines, highest = self.read()
+        lines, highest = self.read(beyond=number)
         found: list[Spot] = []
         for line in range(bisect_left(highest, number), len(lines)):
             for other, begin, end, text in _runs(lines[line]):
