@@ -91,7 +91,8 @@ class ModelsDialog(Listing[Choice]):
     ModelsDialog.-beside #list { width: 1fr; }
     ModelsDialog.-beside #details { width: 36%; height: 1fr; margin: 1 0 0 1; }
     ModelsDialog.-low #details { display: none; }
-    ModelsDialog.-low #heading { margin-top: 0; }
+    ModelsDialog.-low #heading, ModelsDialog.-low Input, ModelsDialog.-low Input:focus { margin-top: 0; }
+    ModelsDialog.-low .hint { max-height: 2; }
     """
     TITLE = "Models"
     BINDINGS = [  # noqa: RUF012
@@ -136,7 +137,9 @@ class ModelsDialog(Listing[Choice]):
 
     def inputs(self) -> Iterable[Widget]:
         """The filter."""
-        yield Input(placeholder="filter, or owner/repo to download from Hugging Face")
+        filter_ = Input(placeholder="filter, or owner/repo to download from Hugging Face")
+        filter_.cursor_blink = False
+        yield filter_
 
     def on_mount(self) -> None:
         """Shows what is known, then looks for more."""
@@ -157,7 +160,7 @@ class ModelsDialog(Listing[Choice]):
 
     def on_lines_view_laid(self) -> None:
         """Fills the room there is."""
-        self._show()
+        self._changed()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """The models in view, or why there are none."""
@@ -189,7 +192,7 @@ class ModelsDialog(Listing[Choice]):
 
     def _gather(self) -> None:
         self._list.gather()
-        self._show()
+        self._changed()
 
     def _show(self) -> None:
         """Draws everything as it is now."""
@@ -198,6 +201,10 @@ class ModelsDialog(Listing[Choice]):
         self._details.show()
         self._put(".hint", self._hint())
         self._put(".title", self._title())
+
+    def _changed(self) -> None:
+        """Draws other rows, and reads their files unless still others follow soon."""
+        self._show()
         if self._at_rest is not None:
             self._at_rest.stop()
         self._at_rest = self.set_timer(_AT_REST, self._read)
@@ -238,7 +245,7 @@ class ModelsDialog(Listing[Choice]):
         """Filters."""
         self.say("")
         self._list.filter(event.value)
-        self._show()
+        self._changed()
         if self._dirty_widgets:
             self._on_timer_update()  # at once: whoever types waits for it
 
@@ -254,7 +261,7 @@ class ModelsDialog(Listing[Choice]):
         """Goes to another row."""
         super().action_move(how)
         self._list.choose(self.picker.chosen)
-        self._show()
+        self._changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Del is for the filter where there is nothing to stop."""

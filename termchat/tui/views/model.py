@@ -70,8 +70,8 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
         yield "problem", f"{problem.message}. {problem.hint}".strip()
     elif item.download is not None and item.download.now is not None and item.download.now.note:
         yield "waits", item.download.now.note
-    elif row.problem:
-        yield "problem" if item.state == "broken" else item.state, row.problem
+    elif item.state in ("broken", "not installed"):
+        yield "problem", row.problem
     if known.running is not None:
         yield "runs with", _running(known.running)
     yield "memory", _memory(item, facts)
@@ -101,12 +101,12 @@ def _running(running: Running) -> str:
 
 
 def _memory(item: Item, facts: Facts | ModelError | None) -> str:
-    there = f", of {size(item.spare)} free" if item.spare is not None else ""
+    there = f" of {size(item.spare)} free" if item.spare is not None else ""
     verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
     if facts is not None and not isinstance(facts, ModelError):
         memory = facts.memory
         parts = f"weights {size(memory.weights)}, cache {size(memory.kv)}, computing {size(memory.compute)}"
-        return f"{size(memory.total)} ({parts}){there}{verdict}"
+        return f"{size(memory.total)}{there}{verdict} ({parts})"
     return f"about {size(item.need.total)}{there}{verdict}" if item.need is not None else ""
 
 

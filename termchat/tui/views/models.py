@@ -38,7 +38,7 @@ _ORDER: Mapping[State, int] = {
     "not installed": 4, "broken": 5,
 }  # fmt: skip
 _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
-_SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 10, 14
+_SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
 _LEAST_SOURCE = 10
 _WHOLE_FROM = 58
 """Cells from which there is room for every column; below, a model is its name, its size and whether it fits."""

@@ -1,0 +1,104 @@
+"""Pictures of the list of models. After a wanted change: `pytest tests/tui/test_models_snapshots.py --snapshot-update`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from termchat import shipped
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from termchat.models import catalogue, memory
+from termchat.models.errors import ModelError
+from termchat.models.progress import Pulling
+from termchat.settings import load
+from termchat.tui import pulls
+from termchat.tui.app import TermchatApp
+from termchat.tui.gathering import Models
+from termchat.tui.pulls import Pull
+from tests.models.made import F32, TEXT, U32, named
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import Desktop
+from tests.tui.test_models_screen import home
+from tests.tui.test_snapshots import Snapshot
+
+__all__ = ["home"]
+
+GB = 10**9
+DOWNLOADS = {
+    "qwen3-0.6b": Pulling(file="f", stage="downloading", done=287_000_000, total=639_446_688, rate=11.4e6),
+    "qwen3-1.7b": Pulling(file="f", stage="waiting", note="no connection to huggingface.co; trying again in 8 s"),
+    "gemma3-1b": Pulling(file="f", stage="downloading", done=401_000_000, total=806_058_240),
+}
+"""What is downloaded, and how far it is; the last one was stopped."""
+MODELS = (
+    ("Mistral-Nemo-12B-Q4_K_M", "12B", 15, 7 * GB), ("Phi-4-mini-Q4_K_M", "3.8B", 15, 3 * GB),
+    ("Qwen2.5-7B-Instruct-Q5_K_M", "7B", 17, 5 * GB), ("SmolLM2-1.7B-Q8_0", "1.7B", 7, 2 * GB),
+)  # fmt: skip
+
+
+def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatApp:
+    """An app on a machine with some models, each as large as it says and empty inside."""
+    for name, label, kind, size in MODELS:
+        changes = {
+            "general.size_label": (TEXT, label),
+            "general.file_type": (U32, kind),
+            "llama.context_length": (U32, 32768),
+        }
+        path = named(name, home / ".lmstudio/models/owner", **changes, **{"general.sampling.temp": (F32, 0.5)})
+        os.truncate(path, size)
+    (home / ".lmstudio/models/owner/half.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr(memory, "available", lambda: 55 * GB // 10)
+    everything = catalogue.load([shipped.file("models.toml")])
+    without = {name: entry for name, entry in everything.entries.items() if not entry.package}
+    monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue(without))
+    monkeypatch.setattr(pulls.Pull, "_work", lambda _: iter(()))
+    models = Models(load({}, {}, home / "none"))
+    for name, now in DOWNLOADS.items():
+        pull: Pull = models.pulls.start(name)
+        pull.now = now
+    pull.cancel()
+    pull.problem = ModelError("stopped", "Enter goes on.")
+    return TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), models=models, theme=theme)
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "keys"),
+    [
+        ((80, 24), "dark", ("p", "h", "i")),
+        ((80, 24), "light", ("down",)),
+        ((120, 40), "dark", ("down", "down", "down")),
+        ((200, 60), "dark", ("pagedown",)),
+        ((40, 12), "dark", ()),
+    ],
+    ids=["filtered", "light", "beside", "wide", "smallest"],
+)
+def test_the_list_of_models(
+    snap_compare: Snapshot,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    theme: str,
+    keys: tuple[str, ...],
+) -> None:
+    app = screen(home, monkeypatch, theme)
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
+        await desk.settle()
+        await desk.type("", "f3")
+        models = app._models
+        while models.looking:
+            await pilot.pause(0.05)
+        await desk.type("", *keys)
+        for _ in range(8):  # rows in view are read a little after the last key
+            await pilot.pause(0.05)
+        while models.looking or models._reading is not None:
+            await pilot.pause(0.05)
+        await desk.settle()
+
+    assert snap_compare(app, terminal_size=size, run_before=play)
