@@ -18,7 +18,7 @@ from termchat.decoding.records import Record, Token
 from tests.whole.terminal import Terminal
 
 Open = Callable[..., Terminal]
-FLAGS = ("--context", "2048", "--threads", "1")
+FLAGS = ("--context", "2048", "--threads", "1", "--seed", "1")  # with which these stories are long
 
 
 def stop(terminal: Terminal) -> None:
@@ -151,7 +151,7 @@ def test_killed_app_loses_at_most_the_last_second(open_terminal: Open, tmp_path:
 def test_killed_worker_is_told_and_one_key_goes_on(open_terminal: Open) -> None:
     terminal = open_terminal(*FLAGS)
     ready(terminal)
-    terminal.keys("Tell me a very long story about a mountain.", "enter")
+    terminal.keys("Tell me a very long story about a river.", "enter")
     terminal.wait("writing")
     terminal.wait(lambda: len(terminal.text) > 2500)
     os.kill(terminal.worker(), signal.SIGKILL)
@@ -222,7 +222,7 @@ def test_sizes_while_streaming(open_terminal: Open) -> None:
 def test_ctrl_c_stops_then_asks_then_leaves(open_terminal: Open) -> None:
     terminal = open_terminal(*FLAGS)
     ready(terminal)
-    terminal.keys("Tell me a very long story about a cat.", "enter")
+    terminal.keys("Tell me a very long story about a wolf.", "enter")
     terminal.wait("writing")
     terminal.keys("ctrl+c")
     terminal.wait("ready")
