@@ -65,6 +65,10 @@ class ModelList:
         self.at = at
         self._selected = self.shown[at].wanted if self.shown else ""
 
+    def highlight(self, wanted: str) -> None:
+        """Highlights a model as soon as it is found."""
+        self._selected = wanted
+
     def follow(self, wanted: str, renamed: str) -> None:
         """A model is asked for with another word from now on."""
         if self._selected == wanted:

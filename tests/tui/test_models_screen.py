@@ -525,3 +525,10 @@ def test_a_program_without_a_model_says_what_is_missing(home: Path) -> None:
     app = start.build(load({"model": "smollm3"}, {}, home / "none"))
     assert app._missing == "smollm3 is not downloaded yet. Download it: termchat models pull smollm3"
     app._at_end()
+
+
+async def test_the_model_that_was_asked_for_is_highlighted_where_it_is_missing(home: Path) -> None:
+    models = Models(load({"model": "smollm3"}, {}, home / "none"))
+    async with desktop(spec=None, missing="smollm3 is not downloaded yet.", models=models) as made:
+        desk = Shop(made.app, made.engine, made.pilot)
+        await desk.shows("SmolLM3 3B: can think before it answers")

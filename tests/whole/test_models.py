@@ -55,7 +55,7 @@ def resident(pid: int) -> int:
 
 def ready(terminal: Terminal, replies: int) -> None:
     """Waits until so many replies are there."""
-    terminal.wait(lambda: terminal.text.count("max_tokens 12") == replies and " ready" in terminal.text)
+    terminal.wait(lambda: terminal.text.count("· seed ") == replies and " ready" in terminal.text)
 
 
 def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp_path: Path, other: Path) -> None:

@@ -59,6 +59,8 @@ class Choosing:
             if choice is not None:
                 self._do(lambda: self._chat.switch(choice))
 
+        if self._dialog is not None:  # asked for twice in the same burst
+            return
         self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
         self._screen.app.push_screen(self._dialog, closed)
 

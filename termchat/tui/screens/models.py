@@ -112,6 +112,8 @@ class ModelsDialog(Listing[Choice]):
         super().__init__(palette)
         self._chat, self._models, self._do, self._problem = chat, models, do, problem
         self._list = ModelList(chat, models)
+        if problem:
+            self._list.highlight(models.config.model or "")
         self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
         self._phase = chat.phase
         self._looks: Timer | None = None
