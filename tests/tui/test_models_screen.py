@@ -531,4 +531,4 @@ async def test_the_model_that_was_asked_for_is_highlighted_where_it_is_missing(h
     models = Models(load({"model": "smollm3"}, {}, home / "none"))
     async with desktop(spec=None, missing="smollm3 is not downloaded yet.", models=models) as made:
         desk = Shop(made.app, made.engine, made.pilot)
-        await desk.shows("SmolLM3 3B: can think before it answers")
+        await desk.shows("SmolLM3 3B: can think before it")

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
-from textual.geometry import Region, Size
-from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
-from termchat.amounts import home
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
-from termchat.models.discovery import Skipped
 from termchat.models.listing import Row
 from termchat.text import sanitize
 from termchat.tui.gathering import Chosen, Models
 from termchat.tui.modellist import ModelList
 from termchat.tui.pulls import Pull
 from termchat.tui.pulse import FRAMES
-from termchat.tui.screens.listing import ARROWS, Listing, ReadListing
+from termchat.tui.screens.listing import ARROWS, Listing
+from termchat.tui.screens.skipped import SkippedDialog
 from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.views.marks import MUTED, TEXT, prose
+from termchat.tui.transcript.ink import Line
+from termchat.tui.views.marks import MUTED
 from termchat.tui.views.model import model_lines
 from termchat.tui.views.models import State, heading, model_line
-from termchat.tui.widgets.lines import LinesView
+from termchat.tui.widgets.sheet import Sheet
 
 _AT_REST = 0.15
 """Seconds without a key after which the files in view are read: reading takes its time from whoever types."""
@@ -47,29 +44,6 @@ _HINTS: dict[State, str] = {
     "not installed": "it comes with a package",
     "broken": "it cannot be used",
 }
-
-
-class Sheet(LinesView):
-    """Lines on a dialog, which `fill` makes for the room there is: in the first frame, not behind it."""
-
-    GROUND = "surface"
-
-    def __init__(self, fill: Callable[[], Sequence[Line]], *, id: str) -> None:
-        super().__init__(id=id)
-        self._fill = fill
-        self._filled = Size()
-
-    def show(self) -> None:
-        """Fills it anew."""
-        self.show_lines(self._fill())
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines for the room there is."""
-        if self.size != self._filled:
-            self._filled = self.size
-            self._strips.clear()
-            self._lines = self._fill()
-        return super().render_lines(crop)
 
 
 class ModelsDialog(Listing[Choice]):
@@ -348,21 +322,3 @@ class ModelsDialog(Listing[Choice]):
         if self._chat.busy:
             self.say("a reply is running: stop it first (Esc closes this, once more stops the reply)")
         return not self._chat.busy
-
-
-class SkippedDialog(ReadListing):
-    """Files and folders that were left out, and why."""
-
-    TITLE = "Left out"
-
-    def __init__(self, palette: Palette, skipped: Iterable[Skipped]) -> None:
-        super().__init__(palette)
-        self._skipped = list(skipped)
-
-    def made(self, width: int) -> list[Line]:
-        """A file, and below it why."""
-        lines: list[Line] = []
-        for one in self._skipped:
-            lines += prose(home(one.path), width, TEXT)
-            lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
-        return lines
