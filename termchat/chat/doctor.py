@@ -16,6 +16,7 @@ from time import monotonic
 
 import termchat
 from termchat import paths, tuned
+from termchat.amounts import size
 from termchat.chat.report import Report, Section
 from termchat.conversation import health
 from termchat.decoding.records import Failed
@@ -75,7 +76,7 @@ def _engine(report: Report, engine: Engine) -> None:
         on = [feature if value == "1" else f"{feature}={value}" for feature, value in features.items() if value != "0"]
         section.rows.append((f"backend {name}", " ".join(on)))
     for device in answer.devices:
-        memory = f", {_size(device.free)} of {_size(device.total)} free" if device.total else ""
+        memory = f", {size(device.free)} of {size(device.total)} free" if device.total else ""
         section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{memory})"))
     gpu = wheel.find_gpu() if not any(device.offloads for device in answer.devices) else None
     if gpu is not None:
@@ -161,7 +162,7 @@ def _models(report: Report, config: Config) -> None:
     section = report.section("Models")
     try:
         name, path = catalogue.resolve(config.model, folders=config.model_folders)
-        section.rows.append(("chat with", f"{name}, {_size(path.stat().st_size)}"))
+        section.rows.append(("chat with", f"{name}, {size(path.stat().st_size)}"))
     except (ModelError, OSError) as error:
         message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
         section.rows.append(("chat with", message))
@@ -171,8 +172,8 @@ def _models(report: Report, config: Config) -> None:
         section.rows.append(("catalogue", problem))
         report.advise(f"Correct the catalogue: {problem}")
     ready = [row for row in listed.rows if row.state == "ready"]
-    section.rows.append(("on this machine", f"{len(ready)}, {_size(sum(row.size or 0 for row in ready))}"))
-    section.rows += [("", f"{row.name}, {_size(row.size or 0)} ({row.source})") for row in ready[:_SHOWN]]
+    section.rows.append(("on this machine", f"{len(ready)}, {size(sum(row.size or 0 for row in ready))}"))
+    section.rows += [("", f"{row.name}, {size(row.size or 0)} ({row.source})") for row in ready[:_SHOWN]]
     if len(ready) > _SHOWN:
         section.rows.append(("", f"and {len(ready) - _SHOWN} more"))
     for row in listed.rows:
@@ -192,14 +193,4 @@ def _chats(report: Report) -> None:
         section.rows.append(("problem", found.problem))
         report.advise(f"The chats cannot be read: {found.problem}. Copy {Path(path).parent} before anything else.")
     else:
-        section.rows.append(("saved", f"{found.chats}, {_size(found.size)}, sound"))
-
-
-def _size(count: int) -> str:
-    """Bytes as people read them."""
-    value, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit in ("B", "kB") or value >= 100 else f"{value:.1f} {unit}"
+        section.rows.append(("saved", f"{found.chats}, {size(found.size)}, sound"))

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from termchat.decoding import dice
 
+_Ids = NDArray[np.int32]
+_Logits = NDArray[np.float32]
+
 _FEW = 256
 """Up to so many tokens plain Python is faster: between two decodes numpy's code has left the caches, and each of its functions
 costs microseconds to come back."""
@@ -24,22 +27,15 @@ class Draw(NamedTuple):
     noise: dict[int, float]
 
 
-def draw(
-    ids: NDArray[np.int32], logits: NDArray[np.float32], seed: int, step: int, watched: Sequence[int] = ()
-) -> Draw:
+def draw(ids: _Ids, logits: _Logits, seed: int, step: int, watched: Sequence[int] = ()) -> Draw:
     """Draws one of the n ids that are left, with their final logits (shape (n,) each), n at least 1."""
     noise = dict(zip(watched, dice.noise(seed, step, watched), strict=True))
-    return (_few if len(ids) <= _FEW else _many)(ids, logits, seed, step, watched, noise)
+    return (_few if len(ids) <= _FEW else _many)(ids, logits, seed, step, noise)
 
 
-def _few(
-    ids: NDArray[np.int32],
-    logits: NDArray[np.float32],
-    seed: int,
-    step: int,
-    watched: Sequence[int],
-    noise: dict[int, float],
-) -> Draw:
+def _few(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
+    """`noise` holds the watched ids, and is added to."""
+    probability = dict.fromkeys(noise, 0.0)
     left, scores = ids.tolist(), logits.tolist()
     missing = [i for i in left if i not in noise]
     noise.update(zip(missing, dice.noise(seed, step, missing), strict=True))
@@ -49,19 +45,13 @@ def _few(
     mass = math.fsum(weights)
     thrown = [score + noise[i] for i, score in zip(left, scores, strict=True)]
     winner = left[thrown.index(max(thrown))]
-    probability = dict.fromkeys(watched, 0.0)
     probability.update(zip(left, [weight / mass for weight in weights], strict=True))
     return Draw(winner, probability, noise)
 
 
-def _many(
-    ids: NDArray[np.int32],
-    logits: NDArray[np.float32],
-    seed: int,
-    step: int,
-    watched: Sequence[int],
-    noise: dict[int, float],
-) -> Draw:
+def _many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
+    """`noise` holds the watched ids, and is added to."""
+    probability = dict.fromkeys(noise, 0.0)
     scores = logits.astype(np.float64)
     scores -= scores.max()
     thrown = dice.gumbel(seed, step, ids)
@@ -70,7 +60,6 @@ def _many(
     noise.setdefault(winner, float(thrown[best]))
     weights = np.exp(scores)
     mass = float(weights.sum())
-    probability = dict.fromkeys(watched, 0.0)
-    wanted = np.flatnonzero(np.isin(ids, np.array([*watched, winner], np.int32)))
+    wanted = np.flatnonzero(np.isin(ids, np.array(list(noise), np.int32)))
     probability.update(zip(ids[wanted].tolist(), (weights[wanted] / mass).tolist(), strict=True))
     return Draw(winner, probability, noise)

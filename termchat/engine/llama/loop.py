@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 
-import numpy as np
-from numpy.typing import NDArray
-
 import termchat
 from termchat.decoding import dice
 from termchat.decoding.conditions import describe
@@ -31,10 +28,10 @@ from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Drawn, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Cancelled, Steering
 from termchat.engine.port import EngineError, FirstToken, Generate, Paused, Prefilling, Steer
 
-Row = NDArray[np.float32]
 Poll = Callable[[], Steer | None]
 """The next command for the running reply, or None; never waits."""
 

@@ -13,15 +13,13 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from termchat.decoding.draw import draw
 from termchat.engine.llama.cache import EXACT_BATCH, MAIN, SPARE, Aborted, Cache
 from termchat.engine.llama.chain import Chain, top
 from termchat.engine.llama.native import LIB
+from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, Score, Scored
-
-Row = NDArray[np.float32]
 
 STREAMED_BYTES = 128 << 20
 """The most that the rows of the newest reply take, kept in case it will be asked about."""
