@@ -34,9 +34,11 @@ class Driven:
         )
 
     def say(self, text: str) -> Node:
-        """Sends, waits for the reply, and returns its node."""
+        """Sends, waits for the reply, and returns its node; says why if there is none."""
+        before = len(self.chat.conversation.nodes)
         self.chat.send(text)
         self.idle()
+        assert len(self.chat.conversation.nodes) > before, (self.chat.phase, self.chat.failure, self.notices)
         return self.reply
 
     @property
