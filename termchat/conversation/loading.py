@@ -14,7 +14,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import Tuning
 
-LIST = """SELECT id, title, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), model
+LIST = """SELECT id, title, created, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), model
     FROM sessions WHERE EXISTS (SELECT 1 FROM nodes WHERE session = id) ORDER BY updated DESC LIMIT ?"""
 
 Rows = Callable[[int], Iterable[tuple[int, bytes]]]
@@ -24,8 +24,8 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 def summaries(db: sqlite3.Connection, limit: int) -> list[SessionSummary]:
     """The chats that have a turn, the last used first."""
     return [
-        SessionSummary(session, title, updated, turns, columns.to_settings(model, ModelRef()).name)
-        for session, title, updated, turns, model in db.execute(LIST, (limit,)).fetchall()
+        SessionSummary(session, title, created, updated, turns, 0, columns.to_settings(model, ModelRef()).name)
+        for session, title, created, updated, turns, model in db.execute(LIST, (limit,)).fetchall()
     ]
 
 

@@ -47,13 +47,21 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A line of the list of chats. `turns` counts what the person wrote."""
+    """A line of the list of chats. `created` and `updated` are seconds since the epoch, UTC; `turns` counts what the person
+    wrote, `tokens` what was drawn in replies that ended.
+
+    `snippet` is a piece of text around what was searched for, the words that match between U+0002 and U+0003; "" where
+    nothing was.
+    """
 
     id: str
     title: str
+    created: float
     updated: float
     turns: int
+    tokens: int
     model: str
+    snippet: str = ""
 
 
 class StoredSession(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ import msgspec
 from termchat.conversation import columns, database, loading
 from termchat.conversation.database import StoreError
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation, Node, Role
 from termchat.conversation.writer import Operation, StoreNotice, Writer
 from termchat.decoding.records import Failed, Finished, Record, Start, Token
 from termchat.decoding.samplers import Tuning
@@ -139,6 +139,26 @@ class Store:
         else:
             self._writer.put(operation, _touch(session))
 
+    def rename(self, session: str, title: str) -> None:
+        """Another title, given by a person."""
+        self.update(session, title=title)
+
+    def duplicate(self, session: str) -> str:
+        """A copy of a chat as it is now; returns its id."""
+        raise NotImplementedError
+
+    def delete(self, session: str) -> None:
+        """Hides a chat from the list; `restore` brings it back."""
+        raise NotImplementedError
+
+    def restore(self, session: str) -> None:
+        """Brings a deleted chat back."""
+        raise NotImplementedError
+
+    def purge(self, session: str) -> None:
+        """Removes a chat for good."""
+        raise NotImplementedError
+
     def problem(self) -> str | None:
         """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
         return self._writer.problem
@@ -157,13 +177,20 @@ class Store:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def sessions(self, limit: int = 100) -> list[SessionSummary]:
-        """The chats that have a turn, the last used first.
+    def sessions(
+        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
+    ) -> list[SessionSummary]:
+        """The chats that have a turn, the last used first; or those in which all words of `search` stand, or words that
+        begin with them, the best match first. `deleted` chooses those that were deleted instead of those that were not.
 
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
         """
         return self._settled(lambda db: loading.summaries(db, limit)) or []
+
+    def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
+        """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""
+        return list(self.load(session).conversation.turns())[-limit:]
 
     def latest(self) -> str | None:
         """The id of the chat used last."""

@@ -1,0 +1,33 @@
+"""`termchat sessions`: the saved chats, found, read, named and removed.
+
+A command is the module of its name, and a name in `_COMMANDS`; it is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+_COMMANDS = {"list": "list"}
+"""Names of commands, and the modules they are in."""
+
+
+class _Sessions(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        found: click.Command = import_module(f"{__name__}.{_COMMANDS[cmd_name]}").command
+        return found
+
+
+@click.group("sessions", cls=_Sessions)
+def command() -> None:
+    """List, search, show and remove saved chats.
+
+    Everywhere, SESSION is an id, the beginning of one that no other has, or `last`. Exit codes: 0 done, 1 failed, 2 usage,
+    130 interrupted.
+    """

@@ -1,0 +1,32 @@
+"""The store as commands open it, and the chat that a word names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from termchat.cli.said import complain
+
+if TYPE_CHECKING:
+    from termchat.conversation.store import Store
+
+
+@contextmanager
+def opened() -> Iterator[Store]:
+    """The store of saved chats. What goes wrong with it is said, and ends the command with 1."""
+    from termchat import paths
+    from termchat.conversation.store import Store, StoreError
+
+    try:
+        store = Store.open(paths.store_file())
+        try:
+            yield store
+        finally:
+            store.close()
+            for notice in store.notices():
+                complain(notice.message, notice.hint)
+    except StoreError as error:
+        complain(error.message, error.hint)
+        sys.exit(1)
