@@ -78,8 +78,15 @@ def _find(config: Config) -> tuple[Config, ModelSpec, dict[str, Value]]:
 def reopen_latest(store: Store, config: Config) -> Reopened | None:
     """The latest chat as it was, ready to go on; None when there is none."""
     session = store.latest()
-    if session is None:
-        return None
+    return reopen(store, session, config) if session is not None else None
+
+
+def reopen(store: Store, session: str, config: Config) -> Reopened:
+    """A saved chat as it was, ready to go on.
+
+    Raises:
+        StoreError: there is no such chat, or it cannot be read.
+    """
     stored = store.load(session)
     conversation = stored.conversation
     for number in stored.interrupted:
