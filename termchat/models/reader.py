@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
@@ -25,6 +27,10 @@ MAX_NUMBERS = 512
 _LAYOUTS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number of a GGUF value type to its layout; 8 is a text, 9 an array."""
 _TEXT, _ARRAY = 8, 9
+_BLOCK = 256
+"""Texts that are gone past at once, where none of them is unusual."""
+_USUAL = sorted(range(1, 64), key=lambda length: abs(length - 7))
+"""Bytes of a token or a merge, the likeliest first."""
 _STRUCTS = {layout: struct.Struct(f"<{layout}") for layout in _LAYOUTS.values()}
 
 
@@ -154,22 +160,25 @@ class Reader:
 
     def _skip_texts(self, count: int, what: str) -> None:
         """Goes past `count` texts: the one part of a header that is long and has to be walked."""
-        length_at = _STRUCTS["Q"].unpack_from
         while count:
             if len(self.peek(8)) < 8:
                 self._ended(what)
             window, offset = self._window, self.position - self._start
-            walked = 0
-            try:
-                for walked in range(count):  # noqa: B007 (how far it came is used below)
-                    offset += 8 + length_at(window, offset)[0]
-                walked = count
-            except (struct.error, OverflowError):  # the next length is not in this window
-                pass
-            count -= walked
-            if offset > self.size - self._start:
-                self._ended(what)
+            while count >= _BLOCK and (block := _usual_texts().match(window, offset)):
+                offset = block.end()
+                count -= _BLOCK
             self.position = self._start + offset
+            offset, walked = _walk(window, offset, min(count, _BLOCK))
+            if offset > self.size - self._start:
+                self._break_off(walked, what)
+            count -= walked
+            self.position = self._start + offset
+
+    def _break_off(self, count: int, what: str) -> NoReturn:
+        """Refuses the one of the next `count` texts that the file's end cuts off, where it is."""
+        for _ in range(count):
+            self.skip(self.number("Q", what), what)
+        self._ended(what)
 
     def _fill(self, count: int) -> bytes:
         pieces = []
@@ -179,7 +188,29 @@ class Reader:
         return b"".join(pieces)
 
     def _ended(self, what: str) -> NoReturn:
+        where = "before" if self.position == self.size else f"in the middle (byte {self.position}) of"
         raise HeaderError(
-            f"{self.name} ends at byte {self.size}, in the middle of {what} (it begins at byte {self.position})",
-            f"The download was not finished. {AGAIN}",
+            f"{self.name} ends at byte {self.size}, {where} {what}", f"The download was not finished. {AGAIN}"
         )
+
+
+@cache
+def _usual_texts() -> re.Pattern[bytes]:
+    """A block of texts of usual lengths, as they are in a file: a length in 8 bytes, then so many bytes.
+
+    The engine of regular expressions walks them more than twice as fast as a loop can.
+    """
+    one = b"|".join(re.escape(bytes([length])) + rb"\0\0\0\0\0\0\0.{%d}" % length for length in _USUAL)
+    return re.compile(rb"(?s:%b){%d}+" % (one, _BLOCK))
+
+
+def _walk(window: bytes, offset: int, most: int) -> tuple[int, int]:
+    """Where it is behind up to `most` texts that begin in a window, perhaps behind its end too; and how many there were."""
+    length_at = _STRUCTS["Q"].unpack_from
+    walked = 0
+    try:
+        for walked in range(most):  # noqa: B007 (how far it came is used below)
+            offset += 8 + length_at(window, offset)[0]
+    except (struct.error, OverflowError):  # the next length is not in this window
+        return offset, walked
+    return offset, most

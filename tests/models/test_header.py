@@ -218,6 +218,25 @@ def test_arrays_and_texts_across_windows_are_skipped(write) -> None:
     assert (found.vocabulary, found.size_label, found.parameters) == (80_000, "after", 320)
 
 
+@pytest.mark.parametrize("unusual", ["", "x" * 64, "x" * 300, "x" * 70_000, "\0" * 20, "é" * 40])
+def test_texts_of_any_length_are_gone_past_among_usual_ones(write, unusual: str) -> None:
+    tokens = ["t" * (1 + i % 60) for i in range(4000)]
+    for at in (0, 700, 701, 2047, 3999):
+        tokens[at] = unusual
+    found = read_header(write(model({"tokenizer.ggml.tokens": (ARRAY, (TEXT, tokens)), "last": (TEXT, "x")})))
+    assert (found.vocabulary, found.parameters) == (4000, 320)
+
+
+@pytest.mark.parametrize("broken", [0, 255, 256, 1000, 1999])
+@pytest.mark.parametrize("length", [1 << 20, 1 << 40, 2**64 - 1])
+def test_a_text_that_the_file_cannot_hold_is_refused_at_its_byte(write, broken: int, length: int) -> None:
+    head = _entries(1, "tokenizer.ggml.tokens", struct.pack("<IIQ", ARRAY, TEXT, 2000))
+    texts = struct.pack("<Q", 7) + b"x" * 7
+    data = head + texts * broken + struct.pack("<Q", length) + b"x" * 7 + texts * (1999 - broken)
+    with pytest.raises(HeaderError, match=rf"in the middle \(byte {len(head) + 15 * broken + 8}\) of"):
+        read_header(write(data))
+
+
 def test_keys_may_come_in_any_order(write) -> None:
     last = {key: BASE[key] for key in reversed(BASE)}
     found = read_header(write(header(last, TENSORS) + bytes(1024)))
@@ -270,7 +289,8 @@ def test_other_files_are_named(write, data: bytes, words: str) -> None:
         (b"GGUF" + struct.pack("<IQQ", 3, 2**60, 1), r"claims \d+ tensors \(byte 8\)"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1, 2**60), r"claims \d+ metadata entries \(byte 16\)"),
         (b"GGUF" + struct.pack("<IQQQ", 3, 1, 1, 2**62), r"key of metadata entry 0 claims \d+ bytes \(byte 24\)"),
-        (b"GGUF\x03", "ends at byte 5, in the middle of the version"),
+        (b"GGUF", "ends at byte 4, before the version"),
+        (b"GGUF\x03", r"ends at byte 5, in the middle \(byte 4\) of the version"),
     ],
 )
 def test_impossible_beginnings_are_refused(write, data: bytes, words: str) -> None:
