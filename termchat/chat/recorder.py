@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from termchat.conversation.session import Breakpoint, View
+from termchat.conversation.session import Breakpoint, SessionInfo, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record, Token
 from termchat.decoding.samplers import Tuning
@@ -14,6 +14,17 @@ class Recorder:
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation is the one to keep."""
+
+    def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
+        """A saved chat is the one to keep; returns it as it is in memory, if it still is there."""
+        return conversation
+
+    def session(self, conversation: Conversation) -> str:
+        """The id of the saved chat, "" where it is not kept, or not yet."""
+        return ""
+
+    def titled(self, conversation: Conversation) -> None:
+        """It has another title."""
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         """The model that will answer."""

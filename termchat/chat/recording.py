@@ -13,9 +13,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from termchat.chat.recorder import Recorder
-from termchat.conversation import transcript
+from termchat.conversation import export
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
 from termchat.conversation.store import Store, StoreError
+from termchat.conversation.transcript import TranscriptError
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import ModelIdentity, Record, Token
 from termchat.decoding.samplers import Tuning
@@ -36,17 +37,37 @@ class StoreRecorder(Recorder):
         self.info = info
         self._ids: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
         self._problem: str | None = None
+        self._model: ModelRef | None = None
         if conversation is not None and info.id:
             self._ids[conversation] = info.id
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation, not in the store yet."""
-        self.info = msgspec.structs.replace(self.info, id="", created=0.0, updated=0.0, view=View())
+        model = self._model or self.info.model
+        self.info = msgspec.structs.replace(self.info, id="", created=0.0, updated=0.0, model=model, view=View())
+
+    def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
+        """A saved chat; the one in memory has a reply that is just ending, and what can be undone."""
+        known = next((chat for chat, session in self._ids.items() if session == info.id), conversation)
+        known.title = conversation.title
+        self._ids[known] = info.id
+        self.info = info
+        return known
+
+    def session(self, conversation: Conversation) -> str:
+        """The id of the saved chat, "" until it is begun."""
+        return self._ids.get(conversation, "")
+
+    def titled(self, conversation: Conversation) -> None:
+        """A person gave it another title."""
+        if conversation in self._ids:
+            self.store.rename(self._ids[conversation], conversation.title)
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         """The model that will answer."""
         identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
-        self._update(model=ModelRef(model.name, model.path, identity))
+        self._model = ModelRef(model.name, model.path, identity)
+        self._update(model=self._model)
 
     def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
         """A knob was turned."""
@@ -61,6 +82,8 @@ class StoreRecorder(Recorder):
             self.store.update(session, breakpoints=self.info.breakpoints, view=self.info.view)
             self._ids[conversation] = session
             self.info = msgspec.structs.replace(self.info, id=session, created=time())
+        if self._model is not None and self._ids[conversation] == self.info.id:
+            self._update(model=self._model)  # a chat that was opened is with its own model until another one answers
         self.store.add_node(self._ids[conversation], node)
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
@@ -109,21 +132,23 @@ class StoreRecorder(Recorder):
         return told
 
     def save(self, path: Path, conversation: Conversation) -> Path:
-        """Writes a transcript, Markdown or JSON Lines by the path's suffix; returns where.
+        """Writes a transcript in the format of the path's ending; returns where.
 
         Raises:
             TranscriptError: there is nothing to write yet, or it cannot be written there.
         """
         if not self.info.id:
-            raise transcript.TranscriptError("there is nothing to save yet", "write a message first")
+            raise TranscriptError("there is nothing to save yet", "write a message first")
         info = msgspec.structs.replace(self.info, updated=time())
-        return transcript.write(path, conversation, info, partial(self._records, self.info.id))
+        return export.write(path, conversation, info, partial(self._records, self.info.id))
 
     def _records(self, session: str, number: int) -> Iterator[Record]:
         return self.store.records(session, number)
 
     def _update(self, **changes: Any) -> None:
-        """Changes of fields of `info`; kept once the chat is begun."""
+        """Changes of fields of `info`; kept once the chat is begun, unless they are none: looking at a chat is not using it."""
+        if all(getattr(self.info, name) == value for name, value in changes.items()):
+            return
         self.info = msgspec.structs.replace(self.info, **changes)
         if self.info.id:
             self.store.update(self.info.id, **changes)

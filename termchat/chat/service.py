@@ -14,17 +14,15 @@ from termchat.chat.branches import Branches
 from termchat.chat.changes import (
     BreakpointsChanged,
     Change,
-    LiveChanged,
     Notice,
-    PathChanged,
     StatusChanged,
     TuningChanged,
 )
-from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.preview import Preview
 from termchat.chat.questions import Questions
 from termchat.chat.recorder import Recorder
+from termchat.chat.reopening import Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
@@ -69,6 +67,7 @@ class Chat(State):
         self._preview = Preview(self)
         self.questions = Questions(self)
         self._loading = Loading(self, self._forget)
+        self._reopening = Reopening(self, self._loading, self._turns, self._leave)
 
     # --- model -------------------------------------------------------------------------------------------------------
 
@@ -224,16 +223,21 @@ class Chat(State):
         """Shows another conversation; `newest` is its last token's record, for the panels.
 
         A reply that is running ends, and its end is kept with the conversation it belongs to; a message sent meanwhile
-        waits for that.
+        waits for that. What waited in the queue is in `returned`.
         """
-        self._leave()
-        self.conversation, self.view = conversation, View()
-        self.recorder.opened(conversation)
-        self.live = Live.of(conversation, newest)
-        self.queue.clear()
-        self._loading.then_continue = False
+        self._reopening.new(conversation, newest)
         self.questions.forget()
-        self.changed(PathChanged(), LiveChanged(), StatusChanged())
+
+    def reopen(self, past: Past) -> None:
+        """Likewise, a chat from the store, as it was left; its model is loaded if it is another one."""
+        self._reopening.past(past)
+        self.questions.forget()
+
+    def retitle(self, title: str) -> None:
+        """Gives the chat another title."""
+        self.conversation.title = title
+        self.recorder.titled(self.conversation)
+        self.changed(StatusChanged())
 
     def adjust(self, name: str, value: object) -> None:
         """Turns a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
@@ -288,7 +292,7 @@ class Chat(State):
 
     def _go_on(self) -> None:
         """Begins what waits, once nothing else is going on."""
-        if self.phase != "idle":
+        if self.phase != "idle" or self._reopening.go_on():
             return
         if self._loading.then_continue:
             self._loading.then_continue = False

@@ -23,7 +23,7 @@ class State:
     """One conversation on one engine, as it is now.
 
     `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `failure` is what last went
-    wrong, `returned` the text of a turn that could not be sent. `paused` is what the running reply waits with, None while it
+    wrong, `returned` what was written and not sent. `paused` is what the running reply waits with, None while it
     does not wait. `view` is how the screen looks at the chat, kept for it.
     """
 
@@ -64,6 +64,11 @@ class State:
         """Whether a reply is being made, be it paused."""
         return self.phase in BUSY
 
+    @property
+    def loaded(self) -> str:
+        """The SHA-256 by which the model that is loaded, or to be loaded, is known; "" where there is none."""
+        return self.model.sha256 if self.model is not None else self.spec.sha256 if self.spec is not None else ""
+
     def changed(self, *changes: Change) -> None:
         """What to report; equal ones count once."""
         self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
@@ -87,6 +92,10 @@ class State:
         if failure.kind == "engine" and not hint:
             hint = "restart the engine to go on from the last token"
         self.changed(Notice(failure.message, hint, "error"))
+
+    def give_back(self, *texts: str) -> None:
+        """Texts that were not sent go back to whoever typed them."""
+        self.returned = "\n".join(filter(None, (self.returned, *texts)))
 
     def ready(self, what: str) -> bool:
         """Whether a reply could be made now; tells why not."""

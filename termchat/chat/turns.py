@@ -97,13 +97,12 @@ class Turns:
         self._state.fail(failure)
 
     def _take_back(self, asked: _Asked) -> None:
-        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it."""
+        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it, whatever is shown by then."""
         state, chat = self._state, asked.conversation
         leaf = chat.leaf
         chat.drop(asked.node)
         if leaf != asked.node.number:  # another branch is shown by now
             chat.leaf = leaf
-        if chat is state.conversation:
-            state.returned = asked.node.written
+        state.give_back(asked.node.written)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())

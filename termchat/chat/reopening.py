@@ -1,0 +1,91 @@
+"""From chat to chat while the app runs: what was shown is let go in good order, and what is shown goes on as it was left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from termchat.chat.changes import (
+    BreakpointsChanged,
+    LiveChanged,
+    Notice,
+    PathChanged,
+    StatusChanged,
+    TuningChanged,
+)
+from termchat.chat.live import Live
+from termchat.chat.loading import Choice, Loading
+from termchat.chat.state import State
+from termchat.chat.turns import Turns
+from termchat.conversation.session import SessionInfo, View
+from termchat.conversation.tree import Conversation
+from termchat.decoding.records import Token
+
+
+class Past(NamedTuple):
+    """A chat from the store, ready to go on; `newest` is the record of its last token, `origin` where its knobs came from.
+
+    `choice` is the model that it was with, `missing` why that cannot be had; with neither, it is the one that is loaded.
+    """
+
+    conversation: Conversation
+    info: SessionInfo
+    origin: dict[str, str]
+    newest: Token | None = None
+    choice: Choice | None = None
+    missing: str = ""
+
+
+class Reopening:
+    """Shows another conversation. A reply that is running ends, and its end is kept with the conversation it belongs to; the
+    texts that wait behind it go back to whoever wrote them.
+
+    `leave` ends what is being made.
+    """
+
+    def __init__(self, state: State, loading: Loading, turns: Turns, leave: Callable[[], None]) -> None:
+        self._state, self._loading, self._turns, self._leave = state, loading, turns, leave
+        self._wish: Choice | None = None
+
+    def new(self, conversation: Conversation, newest: Token | None) -> None:
+        """One that the store does not know."""
+        self._let_go()
+        self._state.recorder.opened(conversation)
+        self._show(conversation, newest, View())
+
+    def past(self, past: Past) -> None:
+        """One from the store, with its knobs, its breakpoints and how it was looked at; its model is loaded as soon as nothing
+        runs, if it is another one. Nothing is asked of the model before the chat goes on."""
+        state, info = self._state, past.info
+        conversation = state.recorder.reopened(past.conversation, info)
+        if conversation is state.conversation:
+            return
+        self._let_go()
+        state.tuning, state.origin, state.breakpoints = info.tuning, dict(past.origin), info.breakpoints
+        self._show(conversation, past.newest, info.view)
+        state.changed(TuningChanged(), BreakpointsChanged())
+        if past.missing:
+            goes_on = f"it goes on with {state.spec.name}" if state.spec else "choose another one among the models"
+            state.changed(Notice(f"this chat was with {past.missing}", goes_on, "warning"))
+        elif past.choice is not None and past.choice.spec.sha256 != state.loaded:
+            self._wish = past.choice
+            if not state.busy:
+                self.go_on()
+
+    def go_on(self) -> bool:
+        """Begins to load the model that the chat was with, now that nothing runs; False where nothing is to be loaded."""
+        wish, self._wish = self._wish, None
+        return wish is not None and self._loading.switch(wish)
+
+    def _let_go(self) -> None:
+        self._leave()
+        self._wish = None
+        self._loading.then_continue = False
+        self._state.give_back(*self._turns.queue)
+        self._turns.queue.clear()
+
+    def _show(self, conversation: Conversation, newest: Token | None, view: View) -> None:
+        state = self._state
+        state.conversation, state.view = conversation, view
+        state.live = Live.of(conversation, newest)
+        state.changed(PathChanged(), LiveChanged(), StatusChanged())

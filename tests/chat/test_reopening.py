@@ -1,0 +1,268 @@
+"""From chat to chat while the app runs, on a fake engine and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from termchat.chat.fetching import fetch
+from termchat.chat.recording import StoreRecorder
+from termchat.conversation.session import Breakpoint, SessionInfo, View
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Place
+from termchat.decoding.conditions import Length
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import Load, ModelSpec
+from termchat.settings import Config, load
+from tests.chat.driven import Faked
+from tests.models.made import named
+from tests.tui import fake_engine
+from tests.tui.fake_engine import FakeEngine
+
+POINT = Breakpoint(Length(tokens=500), enabled=False)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return load({}, {}, tmp_path / "none.toml")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "sessions.db")
+    yield store
+    store.close()
+
+
+class Kept(Faked):
+    """A chat that is kept in a store, and goes from chat to chat there."""
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self.store, self.config = store, config
+        super().__init__(Tuning(seed=7), recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7))))
+
+    @property
+    def session(self) -> str:
+        return self.chat.recorder.session(self.chat.conversation)
+
+    def open(self, session: str) -> None:
+        self.chat.reopen(fetch(self.store, session, self.config, self.chat.loaded))
+        self.pump()
+
+    def texts(self) -> list[str]:
+        return [text for _, text in self.chat.conversation.turns()]
+
+    def updated(self, session: str) -> float:
+        assert self.store.flush()
+        return self.store.load(session).info.updated
+
+
+def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Config) -> None:
+    it = Kept(store, config)
+    first = it.replied("one", " a", " b", " c")
+    it.chat.fork(first, 1, text=" other")
+    it.pump()
+    it.engine.end()
+    it.pump()
+    other, view = it.chat.conversation.leaf, View(Place(first.number, 1), "rank", "entropy")
+    it.chat.select(first.number)
+    it.chat.set_breakpoints([POINT])
+    it.chat.adjust("temperature", 0.25)
+    it.chat.look(view)
+    one, before = it.session, it.chat.conversation.ids()
+    it.chat.new()
+    it.chat.set_breakpoints([])
+    it.chat.adjust("temperature", 1.5)
+    it.replied("two", " d")
+    two, asked = it.session, len(it.engine.commands)
+    del first
+
+    it.open(one)
+    assert it.session == one
+    assert it.texts() == ["one", " a b c"]
+    assert it.chat.conversation.ids() == before
+    assert it.chat.conversation.leaf != other
+    assert other in it.chat.conversation.nodes
+    assert (it.chat.tuning.temperature, it.chat.breakpoints, it.chat.view) == (0.25, (POINT,), view)
+    assert it.chat.live.token is not None
+    assert len(it.engine.commands) == asked
+    it.replied("and on", " e")
+    assert it.engine.generated[-1].samplers.temperature == 0.25
+
+    it.open(two)
+    assert (it.texts(), it.chat.tuning.temperature, it.chat.breakpoints) == (["two", " d"], 1.5, ())
+    it.open(one)
+    assert it.texts() == ["one", " a b c", "and on", " e"]
+    assert [found.turns for found in store.sessions()] == [2, 1]
+
+
+def test_looking_at_a_chat_is_not_using_it(store: Store, config: Config) -> None:
+    it = Kept(store, config)
+    it.replied("one", " a")
+    one = it.session
+    it.chat.new()
+    it.replied("two", " b")
+    two = it.session
+    before = it.updated(one), it.updated(two)
+    for session in (one, two, one):
+        it.open(session)
+    it.chat.new()
+    assert (it.updated(one), it.updated(two)) == before
+
+
+def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store, config: Config) -> None:
+    it = Kept(store, config)
+    it.replied("one", " a")
+    one = it.session
+    it.chat.new()
+    reply = it.writing("two", " b")
+    two = it.session
+    it.chat.send("later")
+    it.chat.send("and later")
+    it.engine.say(" on its way")  # what the engine says before it hears of the end
+    it.chat.reopen(fetch(store, one, config, it.chat.loaded))
+    assert it.chat.conversation.title == "one"
+    assert it.chat.returned == "later\nand later"
+
+    it.chat.reopen(fetch(store, two, config, it.chat.loaded))  # back at once
+    it.pump()
+    assert it.reply is reply  # and not what the store had by then
+    assert reply.text() == " b on its way"
+    assert reply.finished is not None
+    assert reply.finished.reason == "user"
+    it.open(one)
+    assert it.texts() == ["one", " a"]
+    it.replied("goes on", " here")
+    del reply, it
+    assert store.flush()
+    assert store.load(two).interrupted == ()
+    assert [text for _, text in store.load(two).conversation.turns()] == ["two", " b on its way"]
+
+
+def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Config) -> None:
+    it = Kept(store, config)
+    it.replied("one", " a")
+    one = it.session
+    it.chat.new()
+    it.chat.send("two")
+    it.chat.send("three")
+    it.open(one)
+    assert sorted(it.chat.returned.split("\n")) == ["three", "two"]
+    assert it.texts() == ["one", " a"]
+    assert it.chat.phase == "idle"
+
+
+def test_a_title_stays_as_it_was_given(store: Store, config: Config) -> None:
+    it = Kept(store, config)
+    it.replied("one two three", " a")
+    one = it.session
+    it.chat.retitle("the first")
+    it.replied("four", " b")
+    it.chat.new()
+    it.replied("five", " c")
+    assert [found.title for found in store.sessions()] == ["five", "the first"]
+    store.rename(one, "once more")
+    it.open(one)
+    assert it.chat.conversation.title == "once more"
+    it.chat.retitle("the last")
+    assert store.load(one).conversation.title == "the last"
+
+
+# --- the model it was with -------------------------------------------------------------------------------------------
+
+
+def with_model(store: Store, config: Config, path: Path) -> str:
+    """A chat that was with the model in a file."""
+    it = Kept(store, config)
+    info = msgspec.structs.replace(fake_engine.INFO, name="Other", path=str(path), sha256="0" * 64)
+    it.chat.recorder.loaded(it.chat.conversation, info)
+    it.replied("with the other one", " a")
+    return it.session
+
+
+def loads(engine: FakeEngine) -> list[ModelSpec]:
+    return [command.spec for command in engine.asked(Load)]
+
+
+def test_the_model_it_was_with_is_loaded(store: Store, config: Config, tmp_path: Path) -> None:
+    path = named("Other-Q8_0", tmp_path / "m")
+    session = with_model(store, config, path)
+    it = Kept(store, config)
+    it.open(session)
+    assert [spec.path for spec in loads(it.engine)] == ["/tiny.gguf", str(path)]
+    assert it.chat.phase == "idle"
+
+
+def test_the_model_is_loaded_as_soon_as_the_reply_that_was_running_has_ended(
+    store: Store, config: Config, tmp_path: Path
+) -> None:
+    path = named("Other-Q8_0", tmp_path / "m")
+    session = with_model(store, config, path)
+    it = Kept(store, config)
+    it.writing("streams", " b")
+    it.chat.reopen(fetch(store, session, config, it.chat.loaded))
+    it.chat.send("goes on")
+    assert len(loads(it.engine)) == 1
+    it.pump()
+    assert [spec.path for spec in loads(it.engine)] == ["/tiny.gguf", str(path)]
+    it.engine.say(" c")
+    it.engine.end()
+    it.pump()
+    assert it.texts() == ["with the other one", " a", "goes on", " c"]
+
+
+def test_whoever_leaves_the_chat_at_once_stays_with_the_model_there_is(
+    store: Store, config: Config, tmp_path: Path
+) -> None:
+    session = with_model(store, config, named("Other-Q8_0", tmp_path / "m"))
+    it = Kept(store, config)
+    it.writing("streams", " b")
+    it.chat.reopen(fetch(store, session, config, it.chat.loaded))
+    it.chat.new()
+    it.pump()
+    assert len(loads(it.engine)) == 1
+
+
+def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
+    store: Store, config: Config, tmp_path: Path
+) -> None:
+    session = with_model(store, config, tmp_path / "gone.gguf")
+    it = Kept(store, config)
+    it.open(session)
+    assert "this chat was with Other, which is not here" in it.notices
+    assert len(loads(it.engine)) == 1
+    assert store.load(session).info.model.name == "Other"  # until another one has answered
+    it.replied("goes on", " b")
+    assert store.load(session).info.model.name == "tiny"
+    it.chat.new()
+    it.replied("new", " c")
+    assert store.load(it.session).info.model.name == "tiny"
+
+
+def test_a_damaged_model_is_told_and_the_chat_opens_all_the_same(store: Store, config: Config, tmp_path: Path) -> None:
+    path = named("Other-Q8_0", tmp_path / "m")
+    session = with_model(store, config, path)
+    path.write_bytes(b"GGUF")
+    it = Kept(store, config)
+    it.open(session)
+    assert it.texts() == ["with the other one", " a"]
+    assert any("Other, which cannot be loaded: " in notice for notice in it.notices)
+
+
+def test_what_a_flag_says_of_the_model_is_for_the_beginning(store: Store, tmp_path: Path) -> None:
+    path = named("Other-Q8_0", tmp_path / "m")
+    config = load({"model": "tiny", "top_k": 3}, {}, tmp_path / "none.toml")
+    session = with_model(store, config, path)
+    it = Kept(store, config)
+    it.open(session)
+    assert loads(it.engine)[-1].path == str(path)
+    assert it.chat.tuning.top_k == 3
