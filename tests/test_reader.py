@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from termchat.conversation import reader, transcript
+from termchat.conversation import reader
+from termchat.conversation.formats import jsonl, md
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
 from termchat.conversation.transcript import TranscriptError
 from termchat.conversation.tree import Conversation, Place
@@ -54,7 +55,7 @@ def made() -> tuple[Conversation, dict[int, list[Record]]]:
 
 
 def export(chat: Conversation, info: SessionInfo, records: dict[int, list[Record]]) -> list[str]:
-    return list(transcript.to_json_lines(chat, info, records.__getitem__))
+    return list(jsonl.lines(chat, info, records.__getitem__))
 
 
 def written(path: Path, lines: list[str] | list[dict[str, Any]]) -> Path:
@@ -64,7 +65,7 @@ def written(path: Path, lines: list[str] | list[dict[str, Any]]) -> Path:
 
 
 def again(found: reader.Transcript) -> list[str]:
-    return list(transcript.to_json_lines(found.conversation, found.info, found.records))
+    return list(jsonl.lines(found.conversation, found.info, found.records))
 
 
 def test_a_transcript_read_and_written_is_the_same(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_transcript_read_and_written_is_the_same(tmp_path: Path) -> None:
     assert [list(read.ids(node.number)) for node in read.leaves()] == [
         list(chat.ids(node.number)) for node in chat.leaves()
     ]
-    assert transcript.to_markdown(read, found.info) == transcript.to_markdown(chat, INFO)
+    assert list(md.lines(read, found.info, found.records)) == list(md.lines(chat, INFO, records.__getitem__))
 
 
 texts = st.text(max_size=8)

@@ -17,8 +17,10 @@ from typing import Any
 import markdown_it
 import pytest
 
-from termchat.conversation import stamps, transcript
+from termchat.conversation import export, stamps
+from termchat.conversation.formats import jsonl, md
 from termchat.conversation.session import ModelRef, SessionInfo
+from termchat.conversation.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished, Record, Settings, to_json
 from termchat.decoding.samplers import Tuning
@@ -28,6 +30,10 @@ from tests.made_records import MODEL, add_all, finished, reply, settings, stream
 INFO = SessionInfo(
     "20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60, ModelRef("smollm2", "/home/me/m/a.gguf", MODEL), Tuning()
 )
+
+
+def markdown(chat: Conversation, info: SessionInfo) -> str:
+    return "".join(line + "\n" for line in md.lines(chat, info, lambda _: []))
 
 
 class Recorded:
@@ -51,7 +57,7 @@ class Recorded:
         return self.records[number]
 
     def markdown(self) -> str:
-        return transcript.to_markdown(self.chat, INFO)
+        return markdown(self.chat, INFO)
 
 
 # --- what changed ----------------------------------------------------------------------------------------------------
@@ -174,7 +180,7 @@ def test_foreign_text_cannot_steer_a_terminal() -> None:
     recorded.chat.title = evil
     recorded.chat.nodes[2].add(Failed("x", evil))
     recorded.chat.nodes[2].settings[0] = settings(0, stops=(evil,))
-    text = transcript.to_markdown(recorded.chat, SessionInfo(model=ModelRef(evil)))
+    text = markdown(recorded.chat, SessionInfo(model=ModelRef(evil)))
     assert sanitize(text) == text
     assert text.count("␛]52;c;aGk=") >= 5
 
@@ -190,8 +196,8 @@ def test_a_fence_left_open_does_not_swallow_the_turns_after_it() -> None:
 
 
 def test_an_empty_and_a_raw_chat_are_written_too() -> None:
-    assert transcript.to_markdown(Conversation(), SessionInfo()).startswith("# Chat\n\n- model: unknown\n")
-    assert "raw completion" in transcript.to_markdown(Conversation(raw=True), INFO)
+    assert markdown(Conversation(), SessionInfo()).startswith("# Chat\n\n- model: unknown\n")
+    assert "raw completion" in markdown(Conversation(raw=True), INFO)
 
 
 # --- JSON Lines ------------------------------------------------------------------------------------------------------
@@ -203,7 +209,7 @@ def test_json_lines_hold_the_whole_tree_and_every_record() -> None:
     again = recorded.chat.grow("assistant", parent=1, at=3)
     recorded.records[5] = stream([1, 2, 3], [b"y"])
     add_all(again, recorded.records[5])
-    lines = list(transcript.to_json_lines(recorded.chat, INFO, recorded.of))
+    lines = list(jsonl.lines(recorded.chat, INFO, recorded.of))
     assert all(line.isascii() and line.isprintable() for line in lines)
     header, *rest = [json.loads(line) for line in lines]
     assert header["record"] == "session"
@@ -242,10 +248,10 @@ def test_json_lines_hold_the_whole_tree_and_every_record() -> None:
 
 def test_the_suffix_picks_the_format(tmp_path: Path) -> None:
     recorded = Recorded().say("hi", ["é".encode()])
-    written = transcript.write(tmp_path / "a.MD", recorded.chat, INFO, recorded.of)
+    written = export.write(tmp_path / "a.MD", recorded.chat, INFO, recorded.of)
     assert written.read_text("utf-8") == recorded.markdown()
-    written = transcript.write(tmp_path / "a.jsonl", recorded.chat, INFO, recorded.of)
-    expected = list(transcript.to_json_lines(recorded.chat, INFO, recorded.of))
+    written = export.write(tmp_path / "a.jsonl", recorded.chat, INFO, recorded.of)
+    expected = list(jsonl.lines(recorded.chat, INFO, recorded.of))
     assert written.read_text("utf-8").splitlines() == expected
     assert stat.S_IMODE(written.stat().st_mode) & 0o077 == 0
     assert sorted(found.name for found in tmp_path.iterdir()) == ["a.MD", "a.jsonl"]
@@ -253,13 +259,13 @@ def test_the_suffix_picks_the_format(tmp_path: Path) -> None:
 
 def test_home_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert transcript.write(Path("~/chat.md"), Conversation(), INFO, lambda _: []) == tmp_path / "chat.md"
+    assert export.write(Path("~/chat.md"), Conversation(), INFO, lambda _: []) == tmp_path / "chat.md"
 
 
 def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "real.md").write_text("old")
     (tmp_path / "link.md").symlink_to(tmp_path / "real.md")
-    transcript.write(tmp_path / "link.md", Conversation(), INFO, lambda _: [])
+    export.write(tmp_path / "link.md", Conversation(), INFO, lambda _: [])
     assert (tmp_path / "link.md").is_symlink()
     assert (tmp_path / "real.md").read_text().startswith("# Chat")
 
@@ -268,18 +274,18 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     ("name", "said", "hint"),
     [
         (".", "is a folder", "chat.md"),
-        ("chat.txt", "chat.txt has no suffix of a transcript", "End it with .md or .jsonl."),
-        ("chat", "chat has no suffix of a transcript", "End it with .md or .jsonl."),
+        ("chat.txt", "chat.txt does not end as a transcript does", "End it in .md, .html, .jsonl, "),
+        ("chat", "chat does not end as a transcript does", "or .csv."),
         ("no/where/chat.md", "there is no folder", "Make it first"),
         ("nul\0.md", "cannot be written: ", "Choose another place."),
         ("x" * 300 + ".md", "cannot be written: File name too long", "Choose another place."),
     ],
 )
 def test_a_place_that_will_not_do_is_told_with_what_to_do(tmp_path: Path, name: str, said: str, hint: str) -> None:
-    with pytest.raises(transcript.TranscriptError) as caught:
-        transcript.write(tmp_path / name, Conversation(), INFO, lambda _: [])
+    with pytest.raises(TranscriptError) as caught:
+        export.write(tmp_path / name, Conversation(), INFO, lambda _: [])
     assert said in caught.value.message
-    assert str(tmp_path) in caught.value.message or "suffix" in said
+    assert str(tmp_path) in caught.value.message or "end as" in said
     assert hint in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
@@ -288,12 +294,13 @@ def test_no_permission_is_told() -> None:
     code = """
 import os, sys
 from pathlib import Path
-from termchat.conversation import session, transcript, tree
+from termchat.conversation import export, session, transcript, tree
+from termchat.conversation.formats import md  # the other user may not read our code
 folder = Path(sys.argv[1])
 if os.geteuid() == 0:
     os.seteuid(65534)  # root may write anywhere
 try:
-    transcript.write(folder / "chat.md", tree.Conversation(), session.SessionInfo(), lambda _: [])
+    export.write(folder / "chat.md", tree.Conversation(), session.SessionInfo(), lambda _: [])
 except transcript.TranscriptError as error:
     print(error.message, "|", error.hint)
 """
@@ -312,6 +319,6 @@ def test_an_old_transcript_survives_a_write_that_fails(tmp_path: Path) -> None:
         yield Settings(0, settings().samplers, (), {})
         raise OSError(5, "Input/output error")
 
-    with pytest.raises(transcript.TranscriptError, match="Input/output error"):
-        transcript.write(tmp_path / "a.jsonl", recorded.chat, INFO, failing)
+    with pytest.raises(TranscriptError, match="Input/output error"):
+        export.write(tmp_path / "a.jsonl", recorded.chat, INFO, failing)
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("a.jsonl", "old")]

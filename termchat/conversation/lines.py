@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import typing
+from collections.abc import Iterable
 from types import UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -16,6 +17,7 @@ import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcript import VERSION
+from termchat.decoding.conditions import Condition, ConditionError, Every, Text, Threshold, describe, parse
 from termchat.decoding.records import FORMAT, RECORD_NAMES, Record, Settings, Start
 from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning
 
@@ -82,6 +84,8 @@ def decode(data: bytes) -> Line:
         _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
     if isinstance(line, (SessionLine, Settings)):
         _check_knobs(line.tuning if isinstance(line, SessionLine) else line.samplers)
+        met = line.conditions if isinstance(line, Settings) else [point.condition for point in line.breakpoints]
+        _check_conditions(met)
     return line
 
 
@@ -114,6 +118,16 @@ def _check_knobs(samplers: SamplerSettings) -> None:
             KNOBS[name].check(getattr(samplers, name))
     except KnobError as error:
         raise LineError(str(error)) from None
+
+
+def _check_conditions(conditions: Iterable[Condition]) -> None:
+    """So could conditions that nobody could have written."""
+    for condition in conditions:
+        if isinstance(condition, (Threshold, Every, Text)):
+            try:
+                parse(describe(condition))
+            except ConditionError as error:
+                raise LineError(f"a condition is none: {error}") from None
 
 
 def _with_numbers(value: Any, kind: Any) -> Any:

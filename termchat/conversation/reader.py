@@ -1,4 +1,4 @@
-"""Transcripts in: the JSON Lines that `transcript` writes, and the bare record stream of `termchat run --json`.
+"""Transcripts in: the JSON Lines that `formats.jsonl` writes, and the bare record stream of `termchat run --json`.
 
 A file is read line by line and its records are kept packed, so memory is for what a chat needs, whatever the file is.
 """
@@ -6,34 +6,31 @@ A file is read line by line and its records are kept packed, so memory is for wh
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from termchat.amounts import size
 from termchat.conversation import columns
 from termchat.conversation.lines import LineError, NodeLine, SessionLine, decode
 from termchat.conversation.session import ModelRef, SessionInfo
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 
-LONGEST_LINE = 1 << 26
-"""In bytes. The longest real ones are the prompts of very long chats, a tenth of that."""
+__all__ = ["Transcript", "read"]
+
+LONGEST_LINE = 1 << 24
+"""In bytes. The longest real ones are the prompts of very long chats: a million ids take half of that."""
+
+MOST_BYTES = 1 << 33
+"""Of a file: twenty times a chat of 100,000 tokens with twenty candidates each."""
+
+MOST_NODES = 100_000
+MOST_RECORDS = 2_000_000
 
 _HINT = "Give a chat that was saved as .jsonl, or what termchat run --json wrote, whole and unchanged."
-
-
-class Transcript(NamedTuple):
-    """A chat from a file: what is known of it, its tree, and the records of its replies, packed."""
-
-    info: SessionInfo
-    conversation: Conversation
-    packed: dict[int, list[bytes]]
-
-    def records(self, number: int) -> Iterator[Record]:
-        """The records of the reply in a node, in order; no such node has none."""
-        return (columns.to_record(blob) for blob in self.packed.get(number, ()))
 
 
 def read(path: Path) -> Transcript:
@@ -68,6 +65,7 @@ class _Reader:
         self._wanted: int | None = None
         self._step: int | None = None
         self._packed: dict[int, list[bytes]] = {}
+        self._size = self._records = 0
 
     def take(self, data: bytes) -> None:
         """The next line, with its line break.
@@ -78,6 +76,9 @@ class _Reader:
         self.line += 1
         if len(data) > LONGEST_LINE:
             raise LineError("it is longer than any line of a transcript")
+        self._size += len(data)
+        if self._size > MOST_BYTES:
+            raise LineError(f"the file is larger than {size(MOST_BYTES)}")
         if data.isspace():
             return
         try:
@@ -168,9 +169,14 @@ class _Reader:
             node.add(line)
         except OverflowError:
             raise LineError("a number in it is too large") from None
+        self._records += 1
+        if self._records > MOST_RECORDS:
+            raise LineError(f"there are more than {MOST_RECORDS:,} records")
         self._packed[node.number].append(columns.from_record(line))
 
     def _begin(self, node: Node, tokens: int | None) -> None:
+        if len(self._chat.nodes) >= MOST_NODES:
+            raise LineError(f"there are more than {MOST_NODES:,} nodes")
         self._chat.attach(node)
         self._node, self._wanted, self._step = node, tokens, None
         if node.role == "assistant":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import Settings
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
@@ -74,3 +75,50 @@ def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
         changed = changes(before, after)
         if changed:
             yield at, f"{', '.join(changed)} at token {before_it + at}"
+
+
+class Piece(NamedTuple):
+    """A piece of a reply as a transcript shows it: its text, and each mark with how many of the node's tokens come before."""
+
+    span: Span
+    text: str
+    marks: list[tuple[int, str]]
+
+
+def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
+    """The pieces of one reply with all that is worth a mark: another model, turned knobs, other branches (see `forks`)."""
+    drawn = 0
+    before: Settings | None = None
+    for span, text in pieces:
+        node, whole = span.node, span.count == len(span.node.ids)
+        marks = [(0, other)] if (other := model_change(node)) is not None else []
+        if before is not None and node.settings and (changed := changes(before, node.settings[0])):
+            marks.append((0, f"{', '.join(changed)} at token {drawn}"))
+        marks += (stamp for stamp in stamps(node, drawn) if whole or stamp[0] < span.count)
+        marks += ((place.at, fork) for place, fork in forks.items() if place.node == node.number)
+        yield Piece(span, text, sorted(marks, key=lambda mark: mark[0]))
+        drawn += span.count
+        reached = (s for s, at in zip(node.settings, node.settings_at, strict=True) if whole or at < span.count)
+        before = max(reached, key=lambda settings: settings.number, default=before)
+
+
+def forks(conversation: Conversation) -> dict[Place, str]:
+    """Where the chat that is shown could have gone on in another way: '2 other branches: "gentle"'."""
+    found: dict[Place, list[Node]] = {}
+    before: int | None = None
+    others: list[Node] = []
+    for node, count in ((span.node, span.count) for span in conversation.path()):
+        others += (other for other in conversation.continuations(before, node.at) if other is not node)
+        others += (child for child in conversation.children(node.number) if child.at == 0 < count)
+        if others and (count or node.text()):
+            found[Place(node.number, 0)], others = others, []
+        for child in conversation.children(node.number):
+            if 0 < child.at < count:
+                found.setdefault(Place(node.number, child.at), []).append(child)
+        before = node.number
+    return {place: _branches(nodes) for place, nodes in sorted(found.items())}
+
+
+def _branches(nodes: list[Node]) -> str:
+    names = ", ".join(f'"{one_line(node.name, _LONGEST)}"' for node in nodes if node.name)
+    return ("1 other branch" if len(nodes) == 1 else f"{len(nodes)} other branches") + (f": {names}" if names else "")

@@ -1,0 +1,80 @@
+"""Writes transcripts: a file is there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from termchat.conversation.formats import Format, of_file
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcript import Records, TranscriptError
+from termchat.conversation.tree import Conversation
+
+
+def write(
+    path: Path,
+    conversation: Conversation,
+    info: SessionInfo,
+    records: Records,
+    *,
+    form: Format | None = None,
+    replace: bool = True,
+) -> Path:
+    """Writes a transcript, in the format of the path's ending if no other is given; returns the path really written.
+
+    Only its owner can read the file. One that was there is replaced, or with `replace` False refused.
+
+    Raises:
+        TranscriptError: it cannot be written; the message says what and where, the hint what to do.
+    """
+    try:
+        path = path.expanduser().resolve()
+        if path.is_dir():
+            raise TranscriptError(f"{path} is a folder", f"Add a file name, such as {path / 'chat.md'}.")
+        form = form or of_file(path)
+        if not path.parent.is_dir():
+            raise TranscriptError(f"there is no folder {path.parent}", "Make it first, or choose another one.")
+        if path.exists() and not path.is_file():
+            raise TranscriptError(f"{path} is no regular file", "Choose another name; - is standard output.")
+        if path.exists() and not replace:
+            raise FileExistsError
+        _put(path, form.writer(conversation, info, records), replace=replace)
+    except FileExistsError as error:
+        raise TranscriptError(f"{path} exists", "Choose another name, or say that it may be replaced.") from error
+    except PermissionError as error:
+        raise TranscriptError(f"no permission to write {path}", "Choose a folder that is yours.") from error
+    except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise TranscriptError(f"{path} cannot be written: {reason}", "Choose another place.") from error
+    return path
+
+
+def _put(path: Path, lines: Iterable[str], *, replace: bool) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+            for line in lines:
+                file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if replace or not _linked(name, path):
+            os.replace(name, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def _linked(name: str, path: Path) -> bool:
+    """Gives the file its name unless that is taken, also since it was looked at; False where the file system has no links."""
+    try:
+        os.link(name, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        if path.exists():
+            raise FileExistsError from None
+        return False
+    return True
