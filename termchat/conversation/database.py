@@ -6,7 +6,6 @@ import contextlib
 import os
 import sqlite3
 import stat
-import tempfile
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -221,23 +220,32 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _back_up(path: Path, version: int) -> Path:
-    """A copy of the file beside it, whole or not there."""
+    """A copy of the file beside it, whole or not there. Whoever calls holds the file, so that one name is enough; what a
+    process that was killed here left by that name is replaced.
+    """
     kept = path.with_name(f"{path.name}.schema-{version}")
-    descriptor, name = tempfile.mkstemp(prefix=f".{kept.name}.", dir=path.parent)  # for nobody else to read
-    os.close(descriptor)
+    part = kept.with_name(f".{kept.name}.part")
+    _remove_all(part)
     try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # for nobody else to read
         with (
             contextlib.closing(connect_to_read(path)) as source,
-            contextlib.closing(sqlite3.connect(name, isolation_level=None)) as copy,
+            contextlib.closing(sqlite3.connect(part, isolation_level=None)) as copy,
         ):
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, without a log beside it
-        os.replace(name, kept)
+        os.replace(part, kept)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+        _remove_all(part)
         raise
     return kept
+
+
+def _remove_all(path: Path) -> None:
+    """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + suffix).unlink()
 
 
 def _create(db: sqlite3.Connection, path: Path) -> None:
