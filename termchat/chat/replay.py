@@ -120,7 +120,7 @@ class _Replay:
     def _load(self, node: Node, start: Start) -> None:
         """Has the recorded model there, in the recorded way, with just the cells that were kept."""
         spec = self._spec_for(start)
-        offered = _common(self._cells, start.prompt_ids)
+        offered = _common(self._cells, self._transcript.conversation.prompt(node.number))
         lost = node.prefill is not None and node.prefill.reused < offered
         if spec == self._spec and not lost:
             return
@@ -156,7 +156,8 @@ class _Replay:
         }
         if "threads" in given:
             recorded["threads_batch"] = 0
-        longest = max(len(node.start.prompt_ids) + len(node.ids) for node in self._replies if node.start)
+        chat = self._transcript.conversation
+        longest = max(len(chat.prompt(node.number)) + len(node.ids) for node in self._replies)
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)
         try:
             wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
@@ -198,7 +199,7 @@ class _Replay:
                 if missing is not None:
                     return different(missing, None, f"{event.reason} {event.detail}".strip())
                 break
-        self._cells = [*start.prompt_ids, *node.tokens.ids[:-1]]
+        self._cells = [*self._transcript.conversation.prompt(node.number), *node.tokens.ids[:-1]]
         return different(*parted) if parted is not None else None
 
     def _request(self, node: Node, start: Start, shapes: list[int] | None) -> Generate:
@@ -223,7 +224,7 @@ class _Replay:
         if first is None or done is None:
             raise ReplayError(f"node {node.number} does not say with which settings it was drawn")
         return Generate(
-            ids=start.prompt_ids,
+            ids=self._transcript.conversation.prompt(node.number),
             samplers=first.samplers,
             conditions=(Length(done + len(node.tokens)),),
             seed=start.seed,

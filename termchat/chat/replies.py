@@ -182,7 +182,7 @@ class Replies:
 
     def _record(self, running: _Running, event: Record) -> None:
         state, shown = self._state, self._is_shown(running)
-        running.node.add(event)
+        running.conversation.add(running.node, event)
         state.recorder.record(running.conversation, running.node, event)
         if shown:
             state.changed(ReplyGrew(running.node.number))

@@ -6,12 +6,10 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from termchat.conversation import columns
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Start, Token
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 
 LIST = """SELECT id, title, created, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), model
@@ -104,14 +102,12 @@ def _grow(db: sqlite3.Connection, session: str, conversation: Conversation, row:
     node.name, node.deleted = row.get("name", ""), bool(row.get("deleted", 0))
     conversation.attach(node)
     next_step: int | None = None
-    for on_path, blob in records(db, session, number):
+    for _, blob in records(db, session, number):
         record = columns.to_record(blob)
         if isinstance(record, Token):
             if next_step is not None and record.step != next_step:
                 return  # tokens before it were lost: it did not follow what is left
             next_step = record.step + 1
-        elif on_path and isinstance(record, Start):
-            record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
         node.add(record)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from termchat.conversation.texts import Texts
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 
 Role = Literal["user", "assistant"]
@@ -22,9 +23,9 @@ class TokenColumns:
 
     def __init__(self) -> None:
         self.ids = array("i")
-        self.texts: list[str] = []
+        self.texts = Texts()
         self.data = bytearray()
-        self.ends = array("Q")
+        self.ends = array("I")
         self.logits = array("f")
         self.logprobs = array("f")
         self.ranks = array("i")
@@ -130,10 +131,10 @@ class Node:
         if self.role == "user":
             return self.written
         if count is None or count >= len(self.ids):
-            return "".join(self.tokens.texts) + self.pending
+            return self.tokens.texts.joined() + self.pending
         if count >= self.kept():
-            return "".join(self.tokens.texts)
-        return "".join(self.tokens.texts[:count])
+            return self.tokens.texts.joined()
+        return self.tokens.texts.joined(count)
 
     def kept(self) -> int:
         """How many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
@@ -141,7 +142,7 @@ class Node:
             return len(self.ids)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
-        shown = len("".join(self.tokens.texts))
+        shown = self.tokens.texts.characters
         # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.
         carried = shown + len(self.finished.held) - (ends[-1] if ends else 0)
         if shown <= max(carried, 0):

@@ -37,14 +37,18 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
     if node.start is None:
         return None
     segments: list[list[int]] = []
-    ids = _cached(node)
+    ids = _cached(conversation, node)
+    shared = _shared(conversation, node)
     batch = 0
     # By numbers, which are the order of time; those of deleted branches were made too.
     for number in sorted((number for number in conversation.nodes if number <= node.number), reverse=True):
         run = conversation.nodes[number]
         if run.start is None or run.prefill is None:
             continue
-        if run.start.model != node.start.model or _cached(run)[:cells] != ids[:cells]:
+        if run.start.model != node.start.model:
+            break
+        # Along one path the ids need no comparing, which would take time with the square of the chat.
+        if shared.get(number, -1) < cells and _cached(conversation, run)[:cells] != ids[:cells]:
             break
         reused = run.prefill.reused
         if cells > reused:
@@ -64,8 +68,21 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
     return [size for segment in reversed(segments) for size in segment]
 
 
-def _cached(run: Node) -> list[int]:
-    return [*run.start.prompt_ids, *run.tokens.ids] if run.start is not None else []
+def _cached(conversation: Conversation, run: Node) -> list[int]:
+    return [*conversation.prompt(run.number), *run.tokens.ids] if run.start is not None else []
+
+
+def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
+    """For the nodes before a node on its path, how many of its ids are theirs too, counted from the first."""
+    found: dict[int, int] = {}
+    length = 0
+    for span in conversation.path(node.number):
+        if span.node.whole:
+            found, length = {}, 0
+        length += span.count
+        if span.node.start is None or not span.node.start.prompt_ids:  # else it stood on something else than its path
+            found[span.node.number] = length
+    return found if node.number in found else {}
 
 
 def _cut(sizes: list[int], total: int) -> Iterator[int]:

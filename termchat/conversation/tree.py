@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.conversation.node import Node, Role, TokenColumns
+from termchat.decoding.records import Record, Start
 
 __all__ = ["Conversation", "Node", "Place", "Role", "Span", "TokenColumns"]
 
@@ -100,6 +101,20 @@ class Conversation:
     def ids_before(self, number: int) -> list[int]:
         """All ids that stand before a node on its path."""
         return _ids(self.path(number)[:-1])
+
+    def add(self, node: Node, record: Record) -> None:
+        """Takes the next record of a reply. A Start keeps no prompt that the path has, too: `prompt` gives it.
+
+        Kept for every turn, the prompts would grow with the square of the chat.
+        """
+        if isinstance(record, Start) and record.prompt_ids == self.ids_before(node.number):
+            record = msgspec.structs.replace(record, prompt_ids=[])
+        node.add(record)
+
+    def prompt(self, number: int) -> list[int]:
+        """All ids that stood before the first token that a reply's node drew."""
+        start = self.nodes[number].start
+        return start.prompt_ids if start is not None and start.prompt_ids else self.ids_before(number)
 
     def reply(self, leaf: int | None = None) -> list[Span]:
         """The spans of the reply that the path ends in: one, or several when it was stopped and continued."""

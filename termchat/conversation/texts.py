@@ -1,0 +1,101 @@
+"""Many short texts in one piece of memory: a text takes four bytes more than its own."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import overload
+
+
+class Texts(Sequence[str]):
+    """A sequence of texts that grows at its end. `characters` is the length of all of them together."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._ends = array("I", [0])
+        self.characters = 0
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self))
+            return self._between(begin, max(begin, end)) if step == 1 else [self[at] for at in range(begin, end, step)]
+        at = index if index >= 0 else index + len(self)
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        return self._read(self._ends[at], self._ends[at + 1])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._between(0, len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def append(self, text: str) -> None:
+        """Adds a text."""
+        self._data += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._data))
+        self.characters += len(text)
+
+    def joined(self, count: int | None = None) -> str:
+        """The first `count` texts as one, or all."""
+        return self._read(0, self._ends[-1 if count is None else min(max(count, 0), len(self))])
+
+    def packed(self) -> tuple[bytes, bytes]:
+        """The texts' UTF-8, and where each ends, as 32-bit words, little endian."""
+        return bytes(self._data), words(self._ends[1:])
+
+    @classmethod
+    def unpacked(cls, data: bytes, ends: bytes) -> Texts:
+        """The inverse of `packed`. Raises ValueError where they do not fit to each other."""
+        texts = cls()
+        texts._data += data
+        from_words(texts._ends, ends)
+        if texts._ends[-1] != len(data):
+            raise ValueError("the texts end elsewhere")
+        texts.characters = len(texts.joined())
+        return texts
+
+    def _between(self, begin: int, end: int) -> list[str]:
+        ends = self._ends[begin : end + 1]
+        if not ends:
+            return []
+        first = ends[0]
+        whole = self._data[first : ends[-1]]
+        if whole.isascii():
+            text = whole.decode("ascii")
+            return [text[a - first : b - first] for a, b in pairwise(ends)]
+        return [self._read(a, b) for a, b in pairwise(ends)]
+
+    def _read(self, begin: int, end: int) -> str:
+        return self._data[begin:end].decode("utf-8", "surrogatepass")
+
+
+def words(numbers: array[int] | array[float]) -> bytes:
+    """The numbers' bytes, little endian."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def from_words(numbers: array[int] | array[float], data: bytes) -> None:
+    """Adds what `words` gave. Raises ValueError where it is no whole number of them."""
+    begin = len(numbers)
+    numbers.frombytes(data)
+    if sys.byteorder == "big":
+        added = numbers[begin:]
+        added.byteswap()
+        numbers[begin:] = added  # type: ignore[assignment]
