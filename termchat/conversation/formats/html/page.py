@@ -1,0 +1,125 @@
+"""The page as a whole: what it allows, its head, the turns, and the panel that tells of a token."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain, groupby
+from pathlib import Path
+
+from termchat.conversation import stamps
+from termchat.conversation.formats.facts import fact_line, facts, line, name_of
+from termchat.conversation.formats.html.heat import HEATS, MEASURES
+from termchat.conversation.formats.html.plots import plot, typical
+from termchat.conversation.formats.html.tokens import data, spans, text
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcript import Records
+from termchat.conversation.tree import Conversation, Node, Place, Span
+
+
+def lines(conversation: Conversation, info: SessionInfo, records: Records) -> Iterator[str]:
+    """The page, a token or a few words of it at a time."""
+    title = text(line(conversation.title) or "Chat")
+    yield from _head(title)
+    yield f"<header><h1>{title}</h1><ul>"
+    yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in facts(conversation, info))
+    yield "</ul></header>"
+    yield from _switch()
+    yield "<main>"
+    if conversation.system:
+        yield from _turn("system", "System", text(conversation.system))
+    forks = stamps.forks(conversation)
+    for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
+        if role == "user":
+            for span, said in group:
+                fork = forks.get(Place(span.node.number, 0))
+                mark = f'<span class="mark">{text(fork)}</span>\n' if fork else ""
+                yield from _turn("user", "You", mark + text(said))
+        else:
+            yield from _reply(list(group), forks, info, records)
+    yield "</main>"
+    yield '<aside id="panel" hidden aria-live="polite"></aside>'
+    yield f"<script>{_asset('page.js')}</script>"
+    yield "</body></html>"
+
+
+def _head(title: str) -> Iterator[str]:
+    script, style = _asset("page.js"), _asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
+    yield f"<title>{title}</title><style>{style}</style></head><body>"
+
+
+def _switch() -> Iterator[str]:
+    """What the heat shows: the style sheet alone obeys it."""
+    yield '<form class="switch"><fieldset><legend>Heat</legend>'
+    yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
+    for measure in MEASURES:
+        checked = " checked" if measure is MEASURES[0] else ""
+        yield f'<label><input type="radio" name="heat" id="heat-{measure.name}"{checked}>{measure.name}</label>'
+    yield "</fieldset>"
+    scale = "".join(f'<i class="h{heat}"></i>' for heat in range(HEATS))
+    for measure in MEASURES:
+        yield f'<span class="scale {measure.name}">{measure.hot}<span>{scale}</span>{measure.calm}</span>'
+    yield "</form>"
+
+
+def _turn(kind: str, heading: str, content: str) -> Iterator[str]:
+    yield f'<section class="turn {kind}"><h2>{heading}</h2><div class="text">{content}</div></section>'
+
+
+def _reply(
+    pieces: Sequence[tuple[Span, str]], forks: dict[Place, str], info: SessionInfo, records: Records
+) -> Iterator[str]:
+    nodes = [span.node for span, _ in pieces]
+    yield f'<section class="turn reply"><h2>{text(name_of(nodes[0], info))}</h2>'
+    shown = (
+        f'<span class="piece" data-node="{piece.span.node.number}">{"".join(spans(piece))}</span>'
+        for piece in stamps.marked(pieces, forks)
+    )
+    yield f'<div class="text">{"".join(shown)}</div>'  # on one line: what stands between tags would be seen
+    yield from _plots(nodes)
+    yield from (f'<p class="facts">{text(fact)}</p>' for fact in map(fact_line, nodes) if fact)
+    for node in nodes:
+        if len(node.tokens):
+            yield from data(node, iter(records(node.number)))
+    yield "</section>"
+
+
+def _plots(nodes: list[Node]) -> Iterator[str]:
+    """The pictures of a reply of two tokens and more."""
+    entropies = list(chain.from_iterable(node.tokens.entropies for node in nodes))
+    times = [
+        us / 1e3 for node in nodes for us in map(sum, zip(node.tokens.decode_us, node.tokens.sample_us, strict=True))
+    ]
+    if len(times) < 2:
+        return
+    bits, usual = max(entropies), typical(times)
+    said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
+    for finished in (node.finished for node in nodes[:1]):
+        if finished is not None and finished.ttft_ms is not None:
+            said.append(f"first token after {finished.ttft_ms:.0f} ms")
+        if finished is not None and finished.tokens_per_second is not None:
+            said.append(f"{finished.tokens_per_second:.1f} tokens/s")
+    yield '<div class="plots"><figure>'
+    yield plot("ribbon", entropies, max(bits, 1.0), f"entropy of {len(entropies)} steps, up to {bits:.1f} bit")
+    yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure><figure>"
+    yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
+    yield f"<figcaption>time a step: {', '.join(said)}</figcaption></figure></div>"
+
+
+@cache
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
+def _hash(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")
