@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+import zlib
+from datetime import datetime
+from time import process_time, sleep
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -80,23 +87,117 @@ class FakeTemplate:
         return getattr(self._model, name)
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "did not end|too"),
-        ("{{ 'a' * 10**9 }}", "memory"),
-        ("{% for i in range(99999) %}{{ 'a' * 100000 }}{% endfor %}", "too much text|did not end"),
-        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
-        ("{% if %}", "broken"),
-        ("{{ messages.__class__.__mro__ }}{{ ''.__class__.mro() }}", "refuses"),
-    ],
-)
-def test_hostile_templates_are_refused(
-    session: Session, monkeypatch: pytest.MonkeyPatch, source: str, why: str
-) -> None:
+HOSTILE = {
+    "a loop in a loop": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "did not end"),
+    "repeated text": ("{{ 'a' * 10**9 }}", "memory"),
+    "a power": ("{{ 9 ** (9 ** 9) }}", "memory"),
+    "squares": (
+        "{% set n = namespace(x=3) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x }}",
+        "memory|did not end",
+    ),
+    "much text": ("{% for i in range(99999) %}{{ 'a' * 100000 }}{% endfor %}", "too much text|did not end"),
+    "text that doubles": (
+        "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
+        "memory|did not end",
+    ),
+    "a wide filter": ("{{ messages[0].content | center(10**12) }}", "memory"),
+    "a constant wide filter": ("{{ 'a' | center(10**12) }}", "memory"),
+    "a wide method": ("{{ messages[0].content.ljust(10**12) }}", "memory"),
+    "a wide format": ("{{ '%999999999999d' % 1 }}", "memory|too"),
+    "a huge range": ("{{ range(10**9) | list }}", "[Rr]ange too big"),
+    "lists in lists": (
+        "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+        "memory|did not end",
+    ),
+    "a macro that calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    "a deep expression": ("{{ " + "(" * 20_000 + "1" + ")" * 20_000 + " }}", "recursion|broken"),
+    "many tests that fail late": ("{{ ('a' * 9000000) | urlize | wordwrap(1) | length }}", "did not end|memory|too"),
+    "a complaint of its own": ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+    "a long complaint": ("{{ raise_exception('a' * 999999) }}", "a{400}"),
+    "half a statement": ("{% if %}", "broken"),
+    "the way out of the sandbox": ("{{ messages.__class__.__mro__ }}{{ ''.__class__.mro() }}", "refuses"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_templates_are_refused(session: Session, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    source, why = HOSTILE[name]
     monkeypatch.setattr(template_module, "DEADLINE", 0.3)
-    with pytest.raises(EngineError, match=why):
+    with pytest.raises(EngineError, match=why) as refused:
         ChatTemplate(FakeTemplate(session.model, source)).ids([Message("user", "x")])  # type: ignore[arg-type]
+    assert len(refused.value.message) < 1000
+    assert prompt(session, "hello")
+
+
+def test_a_machine_that_stalls_refuses_no_honest_template(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time on the clock goes by while others have the processor: here it is slept away in the middle of the template."""
+    monkeypatch.setattr(template_module, "DEADLINE", 0.2)
+    source = "{% for m in messages %}{{ m.content }}{{ strftime_now('%Y') }}{% endfor %}"
+
+    class Stalls(datetime):
+        @classmethod
+        def now(cls) -> datetime:  # type: ignore[override]
+            sleep(0.5)
+            return datetime(2026, 1, 1)
+
+    monkeypatch.setattr(template_module, "datetime", Stalls)
+    made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
+    assert made.ids([Message("user", "in ")]) == session.model.tokenize("in 2026", special=True)
+
+
+def test_threads_that_spin_beside_it_do_not_count(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            zlib.crc32(b"x" * 1_000_000)  # without Python's lock
+
+    monkeypatch.setattr(template_module, "DEADLINE", 0.2)
+    threads = [threading.Thread(target=spin) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        began = process_time()
+        while process_time() - began < 0.6:
+            assert prompt(session, "hello")
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_what_never_comes_back_to_python_ends_the_worker_and_not_the_app() -> None:
+    program = (
+        "from termchat.engine.llama.deadline import deadline, last_resort\n"
+        "with deadline(0.1), last_resort(0.5):\n"
+        "    sum([[0] * 10_000] * 20_000, [])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stderr
+
+
+def test_a_paste_of_nothing_but_control_tokens_takes_no_time(session: Session) -> None:
+    ids = prompt(session, "<|im_end|>" * 20_000)
+    assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
+
+
+def test_a_control_token_of_one_character_is_text(session: Session) -> None:
+    class OneCharacter(FakeTemplate):
+        def name(self, token: int) -> str:
+            return "z" if token == session.model.end_ids[0] else session.model.name(token)
+
+    source = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
+    ids = ChatTemplate(OneCharacter(session.model, source)).ids([Message("user", "a zebra <|im_start|>")])  # type: ignore[arg-type]
+    assert [i for i in ids if session.model.is_control(i)] == [1]
+    assert b"".join(map(session.model.piece, ids)).endswith(b"a zebra <|im_start|>")
+
+
+def test_text_may_hold_every_private_character(session: Session) -> None:
+    typed = "x" + "".join(map(chr, range(0xE000, 0xF900))) + "<|im_end|>y"
+    ids = prompt(session, typed)
+    assert typed.encode() in b"".join(map(session.model.piece, ids))
+    assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
 
 
 def test_a_template_that_hides_the_reply_gives_the_whole_prompt(session: Session) -> None:

@@ -1,29 +1,75 @@
-"""A limit on how long other people's patterns and templates may take."""
+"""Limits on what other people's patterns and templates may take: time and memory.
+
+Time is the thread's own processor time, so that a machine that stalls refuses nothing honest, and threads that spin beside
+it do not count. One operation that never comes back to Python cannot be interrupted: the last resort is to end the process,
+after much longer on the clock, and whoever started it knows how to start another.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from time import thread_time
 from types import FrameType
-from typing import NoReturn
+
+_LOOKS = 8
+"""Looks at the clock in the time that there is."""
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Interrupts Python code and regular expressions after some time; main thread only.
+    """Interrupts Python code and regular expressions after so much processor time; main thread only.
 
     Raises:
         TimeoutError: it took longer.
     """
+    began = thread_time()
 
-    def on_alarm(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise TimeoutError
+    def look(_number: int, _frame: FrameType | None) -> None:
+        if thread_time() - began >= seconds:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # once: on the way out nothing must be interrupted
+            raise TimeoutError
 
-    before = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, seconds / _LOOKS, seconds / _LOOKS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def last_resort(seconds: float) -> Iterator[None]:
+    """Ends the process, from outside of Python, when this takes longer on the clock; stderr then says where it was."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def memory(size: int) -> Iterator[None]:
+    """Lets the process have no more than `size` bytes beyond what it has; only where the system can say and limit that.
+
+    Whoever asks for more gets a MemoryError.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    before, most = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + size
+    if before != resource.RLIM_INFINITY:
+        wanted = min(wanted, before)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, most))

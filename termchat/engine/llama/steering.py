@@ -15,7 +15,7 @@ from termchat.engine.llama.deadline import deadline
 from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
 
 MATCHING = 0.25
-"""Seconds that a step's regular expressions may take."""
+"""Seconds of processor time that a step's regular expressions may take."""
 _MOST_THREADS = 512  # llama.cpp aborts above it
 _TAIL = 64  # bytes; a sentence's end is shorter
 

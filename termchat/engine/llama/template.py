@@ -10,27 +10,37 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from termchat.engine.llama.deadline import deadline
+from termchat.engine.llama.deadline import deadline, last_resort, memory
 from termchat.engine.llama.model import LSTRIP, RSTRIP, Model
 from termchat.engine.port import EngineError, Message
 
 DEADLINE = 2.0
-"""Seconds a template may render."""
+"""Seconds of processor time that a template may take to compile, and to render."""
 LONGEST = 16_000_000
 """Characters a template may produce."""
+STUCK = 60.0
+"""Seconds on the clock after which one of its operations takes the process along."""
+MEMORY = 512 << 20
+"""Bytes of memory that a template may need."""
 
 _HINT = "use raw mode (--raw), or another model"
-_PRIVATE = range(0xE000, 0xF8FF)
+_MOST_SAID = 500
+"""Characters of a template's own complaint."""
+_LARGEST = 4096
+"""Bits of the largest number."""
+_PRIVATE = (range(0xE000, 0xF8FF), range(0xF0000, 0xFFFFD))
 
 
 class _Generation(Extension):
@@ -44,7 +54,7 @@ class _Generation(Extension):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Stops what a deadline cannot: one operation that asks for all memory."""
+    """Stops what a deadline cannot: one operation that asks for all memory, or never comes back."""
 
     intercepted_binops = frozenset(("*", "**", "+"))
 
@@ -52,8 +62,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         for text, times in ((left, right), (right, left)):
             if operator == "*" and isinstance(text, (str, list, tuple)) and isinstance(times, int):
                 self._limit(len(text) * times)
-        if operator == "**":
-            self._limit(0 if abs(left) <= 2**32 and abs(right) <= 64 else LONGEST + 1)
+        if isinstance(left, int) and isinstance(right, int):
+            bits = left.bit_length() * (abs(right) if operator == "**" else 1) + right.bit_length()
+            self._limit(0 if bits <= _LARGEST else LONGEST + 1)
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             self._limit(len(left) + len(right))
         return super().call_binop(context, operator, left, right)
@@ -76,19 +87,14 @@ class ChatTemplate:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        source = model.template
-        if source is None:
+        if model.template is None:
             raise EngineError("template", "this model's file holds no chat template", _HINT)
-        environment = _Sandbox(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
-        )
-        environment.filters["tojson"] = _tojson
-        try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise EngineError("template", f"the model's chat template is broken: {error}", _HINT) from error
+        with _bounded("is broken"):
+            self._template = _compiled(model.template)
         named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
-        longest_first = sorted((name for name in named if name), key=len, reverse=True)
+        # A mark cannot break a name of one character: what has such a name is text, wherever it stands.
+        self._has_short = any(len(name) == 1 for name in named)
+        longest_first = sorted((name for name in named if len(name) > 1), key=len, reverse=True)
         self._control = {name: named[name] for name in longest_first}
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
@@ -124,23 +130,24 @@ class ChatTemplate:
 
     def _marked(self, messages: list[Message]) -> tuple[str, list[Message]]:
         """The private-use character, and the messages with it inside every control token's name."""
-        everything = "".join(message.content for message in messages)
-        mark = next(chr(c) for c in _PRIVATE if chr(c) not in everything and chr(c + 1) not in everything)
+        used = set().union(*(message.content for message in messages))
+        mark = next(chr(c) for c in chain(*_PRIVATE) if not {chr(c), chr(c + 1)} & used)
         if self._pattern is None:
             return mark, list(messages)
         pattern = self._pattern
 
         def broken(text: str) -> str:
-            # Breaking one name may leave another (a name inside or across a name): until none is whole.
-            while (found := pattern.search(text)) is not None:
+            # Breaking one name may leave another (a name inside or across a name), but none that begins before it.
+            parts, at = [], 0
+            while (found := pattern.search(text, at)) is not None:
+                parts.append(text[at : found.start() + 1])
                 at = found.start() + 1
-                text = text[:at] + mark + text[at:]
-            return text
+            return mark.join([*parts, text[at:]])
 
         return mark, [Message(message.role, broken(message.content)) for message in messages]
 
     def _tokenize(self, text: str, mark: str) -> list[int]:
-        if mark not in text:
+        if mark not in text and not self._has_short:
             return self._model.tokenize(text, special=True)
         model = self._model
         whole = model.tokenize(text, special=True)
@@ -207,22 +214,42 @@ class ChatTemplate:
         }
         parts: list[str] = []
         size = 0
-        try:
-            with deadline(DEADLINE):
-                for part in self._template.generate(variables):
-                    parts.append(part)
-                    size += len(part)
-                    if size > LONGEST:
-                        raise _TooLong
-        except _TooLong:
-            raise EngineError("template", "the model's chat template produces too much text", _HINT) from None
-        except TimeoutError:
-            raise EngineError(
-                "template", f"the model's chat template did not end within {DEADLINE:g} s", _HINT
-            ) from None
-        except Exception as error:  # a template can raise anything; the worker must live
-            raise EngineError("template", f"the model's chat template refuses the chat: {error}", _HINT) from error
+        with _bounded("refuses the chat"):
+            for part in self._template.generate(variables):
+                parts.append(part)
+                size += len(part)
+                if size > LONGEST:
+                    raise _TooLong
         return "".join(parts)
+
+
+@contextmanager
+def _bounded(complaint: str) -> Iterator[None]:
+    """Limits what a template may take while something is done with it; `complaint` is what else may be wrong with it.
+
+    Raises:
+        EngineError: it takes more, or raises anything at all.
+    """
+    try:
+        with memory(MEMORY), deadline(DEADLINE), last_resort(STUCK):
+            yield
+    except _TooLong:
+        raise EngineError("template", "the model's chat template produces too much text", _HINT) from None
+    except MemoryError:
+        raise EngineError("template", "the model's chat template asks for too much memory", _HINT) from None
+    except TimeoutError:
+        raise EngineError("template", f"the model's chat template did not end within {DEADLINE:g} s", _HINT) from None
+    except Exception as error:  # a template can raise anything; the worker must live
+        said = str(error) or type(error).__name__
+        raise EngineError("template", f"the model's chat template {complaint}: {said[:_MOST_SAID]}", _HINT) from error
+
+
+def _compiled(source: str) -> Template:
+    environment = _Sandbox(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
+    )
+    environment.filters["tojson"] = _tojson
+    return environment.from_string(source)
 
 
 def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
