@@ -13,6 +13,7 @@ from typing import IO
 
 from termchat.decoding.records import Failed, Finished
 from termchat.engine import wire
+from termchat.engine.outbox import Outbox
 from termchat.engine.port import (
     Command,
     EngineError,
@@ -72,12 +73,7 @@ class LocalEngine:
         self._number += 1
         if not isinstance(command, Steer):
             self._open[self._number] = command
-        data = memoryview(wire.frame(wire.COMMAND_ENCODER, self._number, command))
-        try:
-            while data:
-                data = data[os.write(self._in.fileno(), data) :]
-        except BrokenPipeError:
-            pass  # it died; `receive` says so
+        self._outbox.write(wire.frame(wire.COMMAND_ENCODER, self._number, command))
         return self._number
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
@@ -107,6 +103,7 @@ class LocalEngine:
         if process is None:
             return
         self._process = None
+        self._outbox.close()
         self._in.close()
         try:
             process.wait(1.0)
@@ -142,6 +139,7 @@ class LocalEngine:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
+        self._outbox = Outbox(self._in.fileno())
         self._frames = wire.Frames(wire.EVENTS)
         self._open.clear()
         if sys.platform == "linux":
@@ -167,6 +165,7 @@ class LocalEngine:
         replies = (number for number, command in self._open.items() if isinstance(command, Generate))
         number = next(replies, min(self._open, default=0))
         self._process = None
+        self._outbox.close()
         self._in.close()
         self._out.close()
         self._open.clear()
