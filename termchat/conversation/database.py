@@ -1,4 +1,4 @@
-"""The store's file: its schema, its versions, its modes, and what to do with one that is damaged."""
+"""The store's file: how it is made, opened and brought up to date, its modes, and what to do with one that is damaged."""
 
 from __future__ import annotations
 
@@ -10,39 +10,10 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-VERSION = 2
-"""Of the schema, kept in `PRAGMA user_version`."""
+from termchat.conversation.schema import ADDED, COLUMNS, KEYS, MADE, OWNER, VERSION
 
 BUSY_S = 2.0
 """How long another process may hold the file before a write counts as failed."""
-
-COLUMNS = {
-    "sessions": (
-        "id TEXT PRIMARY KEY", "title TEXT NOT NULL", "created REAL NOT NULL", "updated REAL NOT NULL",
-        "system TEXT NOT NULL", "raw INTEGER NOT NULL", "model TEXT NOT NULL", "tuning TEXT NOT NULL", "leaf INTEGER",
-        "breakpoints TEXT NOT NULL DEFAULT '[]'", "view TEXT NOT NULL DEFAULT '{}'",
-    ),
-    "nodes": (
-        "session TEXT NOT NULL", "number INTEGER NOT NULL", "parent INTEGER", "at INTEGER NOT NULL",
-        "role TEXT NOT NULL", "text TEXT NOT NULL", "prompt_ids BLOB NOT NULL", "whole INTEGER NOT NULL",
-        "name TEXT NOT NULL DEFAULT ''", "deleted INTEGER NOT NULL DEFAULT 0",
-    ),
-    # `on_path` marks a Start whose prompt_ids were left out, because they are the ids of the path before its node.
-    "records": (
-        "seq INTEGER PRIMARY KEY", "session TEXT NOT NULL", "node INTEGER NOT NULL", "on_path INTEGER NOT NULL",
-        "record BLOB NOT NULL",
-    ),
-}  # fmt: skip
-"""The tables. What a version adds stands at the end and has a default, so that rows of an older file fit as they are."""
-
-ADDED = {2: {"sessions": ("breakpoints", "view"), "nodes": ("name", "deleted")}}
-"""The columns that a version brought, by table."""
-
-KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
-INDEXES = ("CREATE INDEX records_of_node ON records (session, node)",)
-
-OWNER = {"sessions": "id", "nodes": "session", "records": "session"}
-"""The column that says to which session a row belongs."""
 
 REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -64,8 +35,13 @@ class StoreError(Exception):
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file itself is broken, and not only out of reach."""
-    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    """Whether the file itself is broken, and not only out of reach, nor only the index of its texts."""
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) and not is_index_damage(error)
+
+
+def is_index_damage(error: sqlite3.Error) -> bool:
+    """Whether it is the full-text index that is broken; it can be made anew from the texts."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CORRUPT_VTAB
 
 
 def explain(error: Exception, path: Path) -> str:
@@ -127,13 +103,20 @@ def upgrade(path: Path) -> Path | None:
             return None  # another process was faster
         kept = _back_up(path, before)
         for version in range(before + 1, VERSION + 1):
-            for table, names in ADDED[version].items():
+            for table, names in ADDED.get(version, {}).items():
                 for column in COLUMNS[table]:
                     if column.split()[0] in names:
                         db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+            _make(db, version)
         db.execute(f"PRAGMA user_version={VERSION}")
         db.execute("COMMIT")
     return kept
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """Of the schema that the file has; a file that nobody could write yet may still have an older one."""
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    return int(found)
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -208,7 +191,7 @@ def _opened(address: str, path: Path) -> sqlite3.Connection:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    (found,) = db.execute("PRAGMA user_version").fetchone()
+    found = version_of(db)
     if found > VERSION:
         raise StoreError(
             f"{path} was written by a newer termchat (schema {found}; this one knows {VERSION})",
@@ -216,7 +199,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         )
     if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise StoreError(f"{path} is a database of another program", "Give termchat another file for its chats.")
-    return int(found)
+    return found
 
 
 def _back_up(path: Path, version: int) -> Path:
@@ -248,14 +231,19 @@ def _remove_all(path: Path) -> None:
             path.with_name(path.name + suffix).unlink()
 
 
+def _make(db: sqlite3.Connection, version: int) -> None:
+    for statement in MADE.get(version, ()):
+        db.execute(statement)
+
+
 def _create(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         if _version(db, path) == 0:
             for table, columns in COLUMNS.items():
                 db.execute(f"CREATE TABLE {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
-            for statement in INDEXES:
-                db.execute(statement)
+            for version in range(1, VERSION + 1):
+                _make(db, version)
             db.execute(f"PRAGMA user_version={VERSION}")
         db.execute("COMMIT")
     except BaseException:

@@ -1,4 +1,4 @@
-"""Reading the store's file: the list of chats, a chat as it was, the records of a reply, and one token of it."""
+"""Reading the store's file: a chat as it was, the records of a reply, and one token of it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from termchat.conversation import columns
-from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, StoredSession, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 
-LIST = """SELECT id, title, created, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), model
-    FROM sessions WHERE EXISTS (SELECT 1 FROM nodes WHERE session = id) ORDER BY updated DESC LIMIT ?"""
-
 Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 """The records of a reply from a place on, in order: place and record. Places grow, not always by one."""
-
-
-def summaries(db: sqlite3.Connection, limit: int) -> list[SessionSummary]:
-    """The chats that have a turn, the last used first."""
-    return [
-        SessionSummary(session, title, created, updated, turns, 0, columns.to_settings(model, ModelRef()).name)
-        for session, title, created, updated, turns, model in db.execute(LIST, (limit,)).fetchall()
-    ]
 
 
 def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
@@ -53,6 +42,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
         tuning=columns.to_settings(row["tuning"], Tuning()),
         breakpoints=columns.to_settings(row.get("breakpoints", ""), (), tuple[Breakpoint, ...]),
         view=columns.to_settings(row.get("view", ""), View()),
+        named=bool(row.get("named", 0)),
     )
     return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
 

@@ -35,7 +35,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """A saved chat without its turns. Times are seconds since the epoch, UTC."""
+    """A saved chat without its turns. Times are seconds since the epoch, UTC. `named`: a person gave the title."""
 
     id: str = ""
     created: float = 0.0
@@ -44,6 +44,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     tuning: Tuning = Tuning()
     breakpoints: tuple[Breakpoint, ...] = ()
     view: View = View()
+    named: bool = False
 
 
 class SessionSummary(msgspec.Struct, frozen=True):

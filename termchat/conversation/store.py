@@ -15,15 +15,25 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from termchat.conversation import columns, database, loading
+from termchat.conversation import columns, copying, database, finding, glimpse, index, loading, removal
 from termchat.conversation.database import StoreError
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
+from termchat.conversation.statements import (
+    ADD_NODE,
+    ADD_RECORD,
+    ADD_SESSION,
+    HIDE,
+    RENAME,
+    UPDATE_NODE,
+    UPDATE_SESSION,
+)
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.conversation.writer import Operation, StoreNotice, Writer
 from termchat.decoding.records import Failed, Finished, Record, Start, Token
@@ -34,27 +44,6 @@ __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "
 READ_WAIT_S = 1.0
 """How long a reader waits for what is queued to be written first."""
 
-ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw, model, tuning)
-    VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, ?7)"""
-UPDATE_SESSION = """UPDATE sessions SET updated = ?2, title = coalesce(?3, title), leaf = coalesce(?4, leaf),
-    tuning = coalesce(?5, tuning), model = coalesce(?6, model), breakpoints = coalesce(?7, breakpoints),
-    view = coalesce(?8, view) WHERE id = ?1"""
-ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole, name, deleted)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"""
-UPDATE_NODE = """UPDATE nodes SET name = coalesce(?3, name), deleted = coalesce(?4, deleted)
-    WHERE session = ?1 AND number = ?2"""
-ADD_RECORD = "INSERT INTO records (session, node, on_path, record) VALUES (?1, ?2, ?3, ?4)"
-
-BRANCH = (
-    """INSERT INTO sessions SELECT :copy, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view
-        FROM sessions WHERE id = :session""",
-    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted
-        FROM nodes WHERE session = :session AND number < :number""",
-    """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
-        FROM records WHERE session = :session AND node < :number ORDER BY seq""",
-)
-"""A copy of a chat as it was before node :number."""
-
 _T = TypeVar("_T")
 
 
@@ -64,7 +53,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
-        self._writer = Writer(path, branching=ADD_NODE, branch=_branch)
+        self._writer = Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy)
 
     @classmethod
     def open(cls, path: Path) -> Store:
@@ -82,12 +71,12 @@ class Store:
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
         """A new chat; returns its id. Its nodes come with `add_node`; until there is one it is not listed."""
         now = time.time()
-        session = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
+        session = _new_id(now)
         self._live[session] = conversation
         title, system = columns.from_text(conversation.title), columns.from_text(conversation.system)
         settings = columns.from_settings(model or ModelRef()), columns.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
-        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True))
+        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(index.begin, session, ()))
         return session
 
     def update(
@@ -106,19 +95,31 @@ class Store:
         settings = (None if s is None else columns.from_settings(s) for s in (tuning, model, breakpoints, view))
         values = (time.time(), text, leaf, *settings)
         self._writer.put(Operation(UPDATE_SESSION, session, values, urgent=True))
+        if title is not None:
+            self._writer.put(Operation(index.retitle, session, ()))
 
     def add_node(self, session: str, node: Node) -> None:
-        """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`."""
+        """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
+
+        A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
+        """
         text, ids = columns.from_text(node.written), columns.from_ids(node.prompt_ids)
         place = (node.number, node.parent, node.at, node.role)
         values = (*place, text, ids, int(node.whole), columns.from_text(node.name), int(node.deleted))
-        self._writer.put(Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number))
+        operations = [Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number)]
+        if node.parent is not None:
+            operations.append(Operation(index.add_if_missing, session, (node.parent,)))
+        if node.role == "user":
+            operations.append(Operation(index.add, session, (node.number,)))
+        self._writer.put(*operations, Operation(HIDE, session, (None,)))
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
         """Another name of a branch, or whether it is deleted; None leaves a thing as it is."""
         text = None if name is None else columns.from_text(name)
         values = (number, text, None if deleted is None else int(deleted))
         self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
+        if deleted is not None:
+            self._writer.put(Operation(index.refresh, session, ()))
 
     def add_record(self, session: str, number: int, record: Record) -> None:
         """The next record of the reply in node `number`."""
@@ -137,27 +138,30 @@ class Store:
         if not ends:
             self._writer.put(operation)
         else:
-            self._writer.put(operation, _touch(session))
+            self._writer.put(operation, _touch(session), Operation(index.add, session, (number,)))
 
     def rename(self, session: str, title: str) -> None:
-        """Another title, given by a person."""
-        self.update(session, title=title)
+        """Another title, given by a person. It does not count as use of the chat."""
+        title = columns.from_text(" ".join(title.split()))
+        self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(index.retitle, session, ()))
 
     def duplicate(self, session: str) -> str:
         """A copy of a chat as it is now; returns its id."""
-        raise NotImplementedError
+        copy, source = _new_id(time.time()), self._writer.moved.get(session, session)
+        self._writer.put(Operation(copying.copy, copy, (source,), urgent=True), _touch(copy))
+        return copy
 
     def delete(self, session: str) -> None:
-        """Hides a chat from the list; `restore` brings it back."""
-        raise NotImplementedError
+        """Hides a chat; `restore` brings it back, and so does the next turn in it. A week later it is gone for good."""
+        self._writer.put(Operation(HIDE, session, (time.time(),), urgent=True))
 
     def restore(self, session: str) -> None:
         """Brings a deleted chat back."""
-        raise NotImplementedError
+        self._writer.put(Operation(HIDE, session, (None,), urgent=True))
 
     def purge(self, session: str) -> None:
         """Removes a chat for good."""
-        raise NotImplementedError
+        self._writer.put(Operation(removal.purge, session, (), urgent=True))
 
     def problem(self) -> str | None:
         """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
@@ -186,11 +190,32 @@ class Store:
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
         """
-        return self._settled(lambda db: loading.summaries(db, limit)) or []
+        if search.strip():
+            question = partial(finding.matching, search=search, limit=limit, offset=offset, deleted=deleted)
+        else:
+            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted)
+        return self._settled(question) or []
 
     def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
         """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""
-        return list(self.load(session).conversation.turns())[-limit:]
+        session = self._writer.moved.get(session, session)
+        turns = self._settled(lambda db: glimpse.last_texts(db, session, limit))
+        return turns if turns is not None else list(self.load(session).conversation.turns())[-limit:]
+
+    def find(self, word: str) -> str:
+        """The id of the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
+
+        Raises:
+            StoreError: there is none, or more than one.
+        """
+        found = self._settled(lambda db: finding.ids(db, word)) or []
+        if word == "last":
+            found = [latest] if (latest := self.latest()) is not None else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise StoreError(f"there is no saved chat {word}", "termchat sessions list says which there are.")
+        raise StoreError(f"more than one saved chat begins with {word}", "Give more of: " + ", ".join(found[:5]))
 
     def latest(self) -> str | None:
         """The id of the chat used last."""
@@ -213,11 +238,12 @@ class Store:
         """The records of a reply, in order, those that could not be written yet among them."""
         moved = self._writer.moved.get(session, session)
         with self._writer.between_writes() as every:
-            queued = [op for op in every if op.session == session and op.values[0] == number]
+            queued = [op for op in every if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
+            queued = [op for op in queued if op.values[0] == number]
             # While the node itself is not written, a node of its number is another process's.
-            ours = not any(op.sql is ADD_NODE for op in queued)
+            ours = not any(op.does is ADD_NODE for op in queued)
             found = self._ask(lambda db: list(loading.records(db, moved, number))) if ours else None
-        found = (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.sql is ADD_RECORD]
+        found = (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD]
         for on_path, blob in found:
             record = columns.to_record(blob)
             if on_path and isinstance(record, Start):
@@ -231,10 +257,10 @@ class Store:
         It reads a few records, however many the reply has, and never waits for one that is being written.
         """
         # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
-        queue = [op for op in self._writer.queued() if op.session == session and op.sql in (ADD_NODE, ADD_RECORD)]
+        queue = [op for op in self._writer.queued() if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
         queue = [op for op in queue if op.values[0] == number]
         moved = self._writer.moved.get(session, session)
-        waiting = [op.values[2] for op in queue if op.sql is ADD_RECORD]
+        waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
 
         def queued(place: int) -> Iterator[tuple[int, bytes]]:
             return islice(enumerate(waiting), place, None)
@@ -248,12 +274,12 @@ class Store:
             tokens = (token for rows in sources if (token := loading.token_of_step(rows, step)) is not None)
             return next(tokens, None)
 
-        if any(op.sql is ADD_NODE for op in queue) or not self.path.exists():
+        if any(op.does is ADD_NODE for op in queue) or not self.path.exists():
             return find([queued])
         return self._ask(lambda db: find([loading.rows(db, moved, number), queued]))
 
     def _settled(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        self.flush(READ_WAIT_S)
+        self._writer.flush(READ_WAIT_S, tidy=True)
         return self._ask(question)
 
     def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
@@ -265,16 +291,26 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             if isinstance(error, sqlite3.Error) and database.is_damage(error):
                 self._writer.mend()
+            elif isinstance(error, sqlite3.Error) and database.is_index_damage(error):
+                self._writer.put(Operation(index.rebuild, "", (), urgent=True))
             raise StoreError(
                 f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
             ) from error
 
 
+def _new_id(now: float) -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
+
+
 def _branch(db: sqlite3.Connection, operation: Operation) -> str:
     copy = f"{operation.session}-{secrets.token_hex(2)}"
-    for statement in BRANCH:
-        db.execute(statement, {"session": operation.session, "copy": copy, "number": operation.values[0]})
+    copying.copy(db, copy, operation.session, operation.values[0])
     return copy
+
+
+def _tidy(db: sqlite3.Connection, seconds: float) -> bool:
+    removal.purge_expired(db)
+    return index.catch_up(db, seconds)
 
 
 def _touch(session: str, leaf: int | None = None) -> Operation:

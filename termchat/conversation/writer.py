@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from termchat.conversation import database
+from termchat.conversation import database, schema
 from termchat.conversation.database import StoreError
 
 PERIOD_S = 0.25
@@ -35,14 +35,24 @@ class StoreNotice(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+Work = Callable[..., None]
+"""What takes more than a statement: it is given the connection, the session and the values."""
+
+
 class Operation(NamedTuple):
     """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once."""
 
-    sql: str
+    does: str | Work
     session: str
     values: tuple[Any, ...]
     urgent: bool = False
 
+
+Tidy = Callable[[sqlite3.Connection, float], bool]
+"""Works for about so many seconds on what the file still lacks; whether there is more to do."""
+
+TIDY_S = 0.1
+"""At a time; tokens that stream meanwhile are not kept waiting for longer."""
 
 Branch = Callable[[sqlite3.Connection, Operation], str]
 """Copies a session that another process has taken further, up to this operation; returns the copy's id."""
@@ -52,21 +62,22 @@ class Writer:
     """A queue of operations and the thread that writes them, in order, in batches, each in one transaction.
 
     A batch that fails stays in memory and is tried again. `branch` is called when an operation of the kind `branching`
-    meets a row that is there already.
+    meets a row that is there already. `tidy` is called when the file was opened, and again while there is more to do.
     """
 
-    def __init__(self, path: Path, *, branching: str, branch: Branch) -> None:
+    def __init__(self, path: Path, *, branching: str, branch: Branch, tidy: Tidy) -> None:
         self._path = path
-        self._branching, self._branch = branching, branch
+        self._branching, self._branch, self._tidy = branching, branch, tidy
         self.moved: dict[str, str] = {}
         """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._written: set[str] = set()
+        self._lost: set[str] = set()
         self._notices: deque[StoreNotice] = deque()
         self._pending: deque[Operation] = deque()
         self._problem: str | None = None
-        self._urgent = self._hurry = self._damaged = self._closing = False
+        self._urgent = self._hurry = self._damaged = self._closing = self._untidy = False
         self._attempts, self._last = 0, 0.0
         self._wake = threading.Condition()
         self._commit = threading.Lock()
@@ -92,14 +103,17 @@ class Writer:
         """What there is to tell, each once."""
         return [self._notices.popleft() for _ in range(len(self._notices))]
 
-    def flush(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written."""
+    def flush(self, timeout: float, *, tidy: bool = False) -> bool:
+        """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written.
+
+        With `tidy` it waits for what the file lacked, too.
+        """
         with self._wake:
             seen = self._attempts
             if self._pending:
                 self._hurry = True
                 self._wake.notify_all()
-            self._wake.wait_for(lambda: self._settled_since(seen), timeout)
+            self._wake.wait_for(lambda: self._settled_since(seen, tidy), timeout)
             return not self._pending
 
     def close(self, timeout: float) -> bool:
@@ -134,12 +148,15 @@ class Writer:
     def _run(self) -> None:
         while self._wait():
             self._attempt()
+            self._go_on_tidying()
         self._disconnect()
 
-    def _settled_since(self, seen: int) -> bool:
+    def _settled_since(self, seen: int, tidy: bool) -> bool:
         if self._attempts == 0 or self._damaged:
             return False
-        return not self._pending or (self._problem is not None and self._attempts > seen)
+        if self._problem is not None:
+            return not self._pending or self._attempts > seen
+        return not self._pending and not (tidy and self._untidy)
 
     def _wait(self) -> bool:
         """Until it is time to write. False when there is nothing more to do, ever."""
@@ -153,6 +170,8 @@ class Writer:
                     due = self._last + pause - time.monotonic()
                     if due <= 0:
                         break
+                if self._untidy and self._problem is None:
+                    break
                 self._wake.wait(due)
             self._hurry = False
             return True
@@ -178,6 +197,19 @@ class Writer:
                 self._attempts += 1
                 self._last = time.monotonic()
                 self._wake.notify_all()
+
+    def _go_on_tidying(self) -> None:
+        """Works a moment on what the file lacks; where that fails it is left for the next time that the file is opened."""
+        if not self._untidy or self._db is None:
+            return
+        try:
+            untidy = self._tidy(self._db, TIDY_S)
+        except (sqlite3.Error, StoreError):
+            self._disconnect()
+            untidy = False
+        with self._wake:
+            self._untidy = untidy
+            self._wake.notify_all()
 
     def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:
         if self._damaged:
@@ -208,13 +240,17 @@ class Writer:
         self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
     ) -> None:
         def run() -> None:
-            db.execute(operation.sql, (moved.get(operation.session, operation.session), *operation.values))
+            session = moved.get(operation.session, operation.session)
+            if not isinstance(operation.does, str):
+                operation.does(db, session, *operation.values)
+            elif db.execute(operation.does, (session, *operation.values)).rowcount == 0:
+                self._refuse(operation, notices)
 
         try:
             try:
                 run()
             except sqlite3.IntegrityError:
-                if operation.sql is not self._branching:
+                if operation.does is not self._branching:
                     raise
                 taken = moved.get(operation.session, operation.session)
                 moved[operation.session] = self._branch(db, operation._replace(session=taken))
@@ -227,12 +263,20 @@ class Writer:
         except REFUSED as error:
             notices.append(StoreNotice(f"Part of the chat could not be saved: {error}"))
 
+    def _refuse(self, operation: Operation, notices: list[StoreNotice]) -> None:
+        """Says, once, that a turn has no chat to belong to any more."""
+        if operation.does is self._branching and operation.session not in self._lost:
+            self._lost.add(operation.session)
+            notices.append(
+                StoreNotice("The saved chat was removed; what is said from here on is not kept.", "Save it to a file.")
+            )
+
     def _connection(self) -> sqlite3.Connection:
         """The open connection, to the file that is at the path now."""
         rescued: dict[str, list[tuple[object, ...]]] = {}
         if self._db is not None and database.identity(self._path) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
-            rescued = {table: list(database.rows(self._db, table, self._written)) for table in database.COLUMNS}
+            rescued = {table: list(database.rows(self._db, table, self._written)) for table in schema.COLUMNS}
             self._disconnect()
         if self._db is None:
             self._file = database.identity(self._path)
@@ -240,6 +284,7 @@ class Writer:
             self._db = database.connect(self._path)
             self._file = database.identity(self._path)
             self._restore(self._db, rescued)
+            self._untidy = True
         return self._db
 
     def _upgrade(self) -> None:

@@ -1,0 +1,28 @@
+"""Copies of chats within the store."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from termchat.conversation import index
+
+COPY = (
+    """INSERT INTO sessions
+        (id, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view, deleted, named)
+        SELECT :copy, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view, NULL, named
+        FROM sessions WHERE id = :session""",
+    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted
+        FROM nodes WHERE session = :session AND number < :number""",
+    """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
+        FROM records WHERE session = :session AND node < :number ORDER BY seq""",
+)
+"""A copy of a chat as it was before node :number."""
+
+ALL_NODES = 2**63 - 1
+
+
+def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL_NODES) -> None:
+    """A copy of a chat, as it was before a node."""
+    for statement in COPY:
+        db.execute(statement, {"session": session, "copy": to, "number": before})
+    index.refresh(db, to)

@@ -1,0 +1,132 @@
+"""Lists of saved chats: the last used first, or those in which all words of a search stand.
+
+A word of a search stands for all that begin with it, whatever their case and accents. What stands between words means
+nothing. Chats in which one text has all the words come first, the best match before the others, then those over whose
+texts they are spread, the last used first.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+
+from termchat.conversation import columns
+from termchat.conversation.database import version_of
+from termchat.conversation.session import ModelRef, SessionSummary
+from termchat.conversation.snippet import Marker, fold
+
+RANKED = 1000
+"""How many texts are weighed against each other: the newest of those that match. A word that stands in more says little."""
+
+MOST_WORDS = 16
+"""Of a search; further ones are not looked at."""
+
+LOOKED_THROUGH = 50
+"""Texts of a chat that are looked at for a snippet."""
+
+COLUMNS = "sessions.id, title, created, updated, coalesce(turns, 0), coalesce(tokens, 0), model"
+WANTED = "(deleted IS NOT NULL) = :deleted AND EXISTS (SELECT 1 FROM nodes WHERE session = sessions.id)"
+
+NEWEST = f"""SELECT {COLUMNS} FROM sessions LEFT JOIN tallies ON session = sessions.id WHERE {WANTED}
+    ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
+
+BEST = f"""WITH
+    hits AS MATERIALIZED (
+        SELECT rowid AS text, bm25(found) AS rank FROM found WHERE found MATCH :words ORDER BY rowid DESC LIMIT :ranked),
+    best AS MATERIALIZED (SELECT text >> 32 AS chat, text, min(rank) AS rank FROM hits GROUP BY chat)
+    SELECT {COLUMNS}, chat, best.text, (SELECT count(*) FROM hits)
+    FROM best JOIN tallies ON number = chat JOIN sessions ON sessions.id = session WHERE {WANTED}
+    ORDER BY rank, updated DESC"""
+
+HAVING_A_WORD = "SELECT DISTINCT rowid >> 32 AS chat FROM found WHERE found MATCH "
+SPREAD = f"""SELECT {COLUMNS}, chat, NULL, 0
+    FROM ({{having_all}}) JOIN tallies ON number = chat JOIN sessions ON sessions.id = session
+    WHERE chat NOT IN (SELECT value FROM json_each(:listed)) AND {WANTED}
+    ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
+
+OLD = """SELECT id, title, created, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), 0, model
+    FROM sessions WHERE NOT :deleted AND EXISTS (SELECT 1 FROM nodes WHERE session = id) ORDER BY updated DESC"""
+"""The list from a file of an older schema, which nobody could bring up to date yet."""
+
+TEXTS = "SELECT text FROM texts WHERE id BETWEEN (?1 << 32) + 1 AND (?1 << 32) + 4294967295 LIMIT ?2"
+
+
+def newest(db: sqlite3.Connection, limit: int, offset: int, deleted: bool) -> list[SessionSummary]:
+    """The chats that have a turn, the last used first; `deleted` ones, or the others."""
+    if version_of(db) < 3:
+        return _from_old(db, [], limit, offset, deleted)
+    return [_summary(row) for row in db.execute(NEWEST, {"limit": limit, "offset": offset, "deleted": deleted})]
+
+
+def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, deleted: bool) -> list[SessionSummary]:
+    """The chats in which the words of a search stand, with a snippet each; none where it holds no word."""
+    words = words_of(search)
+    if not words:
+        return []
+    if version_of(db) < 3:
+        return _from_old(db, words, limit, offset, deleted)
+    queries = [f'"{word}"*' for word in words]
+    values = {"words": " AND ".join(queries), "ranked": RANKED, "deleted": deleted}
+    rows = db.execute(BEST, values).fetchall()
+    all_ranked = not rows or rows[0][-1] < RANKED
+    page = rows[offset : offset + limit]
+    if len(page) < limit and not (all_ranked and len(words) == 1):
+        having_all = " INTERSECT ".join(f"{HAVING_A_WORD} :word{at}" for at in range(len(words)))
+        more = {f"word{at}": query for at, query in enumerate(queries)} | {
+            "listed": json.dumps([row[-3] for row in rows]),
+            "limit": limit - len(page),
+            "offset": max(offset - len(rows), 0),
+            "deleted": deleted,
+        }
+        page += db.execute(SPREAD.format(having_all=having_all), more)
+    marker = Marker(words)
+    return [_summary(row[:7], _snippet(db, marker, row)) for row in page]
+
+
+def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
+    """The chat of that id, or those whose ids begin so; a few of them."""
+    statement = "SELECT id FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 6"
+    found = [str(session) for (session,) in db.execute(statement, (beginning,))] if beginning else []
+    return found[:1] if beginning in found else found
+
+
+def words_of(search: str) -> list[str]:
+    """The words of a search as the index knows them: runs of letters and digits."""
+    composed = unicodedata.normalize("NFC", search)
+    runs = ("".join(run) for is_word, run in groupby(composed, _is_of_word) if is_word)
+    return list(dict.fromkeys(runs))[:MOST_WORDS]
+
+
+@lru_cache(maxsize=1024)
+def _is_of_word(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] in "LN" or category == "Co"
+
+
+def _summary(row: Sequence[object], snippet: str = "") -> SessionSummary:
+    *known, model = row
+    return SessionSummary(*known, columns.to_settings(str(model), ModelRef()).name, snippet)  # type: ignore[arg-type]
+
+
+def _snippet(db: sqlite3.Connection, marker: Marker, row: Sequence[object]) -> str:
+    """Around the match in the text that was weighed best; rather not the title, which everybody sees anyway."""
+    title, chat, text = row[1], row[7], row[8]
+    if text is not None and int(text) & 0xFFFFFFFF:  # type: ignore[call-overload]
+        found = db.execute("SELECT text FROM texts WHERE id = ?", (text,)).fetchall()
+    else:
+        found = db.execute(TEXTS, (chat, LOOKED_THROUGH)).fetchall()
+    matches = (marked for (one,) in found if (marked := marker.snippet(one)))
+    return next(matches, "") or marker.snippet(str(title))
+
+
+def _from_old(
+    db: sqlite3.Connection, words: Sequence[str], limit: int, offset: int, deleted: bool
+) -> list[SessionSummary]:
+    wanted = [fold(word) for word in words]
+    rows = [row for row in db.execute(OLD, {"deleted": deleted}) if all(word in fold(row[1]) for word in wanted)]
+    marker = Marker(words)
+    return [_summary(row, marker.snippet(row[1]) if words else "") for row in rows[offset : offset + limit]]

@@ -1,0 +1,76 @@
+"""Chats told to the store as the app does, in this process and in others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Record
+from tests.made_records import reply, stream, user
+
+CHILD = """
+import os, resource, sys, time
+from pathlib import Path
+from termchat.conversation import writer
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
+from tests.made_records import finished, settings, start, stream, token, user, reply
+from tests.conversation.stored import eventually, say
+writer.RETRY_S = 0.2
+path = Path(sys.argv[1])
+"""
+
+
+def say(store: Store, session: str, chat: Conversation, text: str, ids: list[int], pieces: list[bytes]) -> list[Record]:
+    """A turn and its reply, told to the store as a chat does; returns the reply's records."""
+    store.add_node(session, user(chat, text, ids))
+    answer = reply(chat)
+    store.add_node(session, answer)
+    records = stream(chat.ids_before(answer.number), pieces)
+    for record in records:
+        chat.add(answer, record)
+        store.add_record(session, answer.number, record)
+    return records
+
+
+def reopened(path: Path, session: str) -> Conversation:
+    store = Store.open(path)
+    try:
+        return store.load(session).conversation
+    finally:
+        store.close()
+
+
+def same(one: Node, other: Node) -> bool:
+    def all_of(node: Node) -> object:
+        columns = dict(vars(node.tokens))
+        earlier = node.earlier.number if node.earlier is not None else None
+        return {name: value for name, value in vars(node).items() if name != "tokens"} | columns | {"earlier": earlier}
+
+    return all_of(one) == all_of(other)
+
+
+def eventually(store: Store, wanted: bool, seconds: float = 8.0) -> bool:
+    """Whether `problem` comes to be one, or none, in time."""
+    end = time.monotonic() + seconds
+    while (store.problem() is not None) != wanted and time.monotonic() < end:
+        time.sleep(0.02)
+    return (store.problem() is not None) == wanted
+
+
+def child(code: str, path: Path, **kind: object) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD + code, str(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root, **kind,  # type: ignore[call-overload]
+    )  # fmt: skip
+
+
+def output(process: subprocess.Popen[str]) -> str:
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    return out
