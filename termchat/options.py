@@ -102,6 +102,13 @@ OPTIONS: dict[str, Option] = {
             default=(),
             help=f"folders to look for models in, besides those of other programs; several with {os.pathsep} between them",
         ),
+        Option(
+            name="on_full",
+            kind="choice",
+            default="ask",
+            help="when the context is full: ask, stop, drop the oldest turns, or have them summarised",
+            choices=("ask", "stop", "drop", "summarise"),
+        ),
         Option(name="theme", kind="text", default="auto", help="a theme's name; auto follows the terminal"),
         _engine(
             "context",

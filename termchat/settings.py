@@ -61,6 +61,8 @@ class Config(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     model_folders: tuple[str, ...] = ()
     """Where to look for models besides the folders of other programs; `~` is not expanded yet."""
+    on_full: str = "ask"
+    """What is done when a context is full: "ask" or one of `termchat.chat.full.WAYS`."""
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         """What to tell an engine to load this file as configured."""
@@ -152,6 +154,7 @@ def load(
         origin={name: found.origin.get(name, DEFAULT) for name in _SETTINGS},
         problems=tuple(found.problems),
         model_folders=tuple(values["model_folders"]),  # type: ignore[arg-type]
+        on_full=str(values["on_full"]),
     )
 
 

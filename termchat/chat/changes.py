@@ -39,6 +39,10 @@ class BreakpointsChanged(msgspec.Struct, frozen=True):
     """A breakpoint was set, toggled or taken away."""
 
 
+class RoomWanted(msgspec.Struct, frozen=True):
+    """The context is full, and a person should say what is to be done: read `chat.full`, answer with `chat.make_room`."""
+
+
 class Notice(msgspec.Struct, frozen=True):
     """Something a person should read. The text may hold foreign text: sanitise it before it is shown."""
 
@@ -47,4 +51,14 @@ class Notice(msgspec.Struct, frozen=True):
     severity: Literal["information", "warning", "error"] = "information"
 
 
-Change = PathChanged | ReplyGrew | StatusChanged | LiveChanged | TuningChanged | Answered | BreakpointsChanged | Notice
+Change = (
+    PathChanged
+    | ReplyGrew
+    | StatusChanged
+    | LiveChanged
+    | TuningChanged
+    | Answered
+    | BreakpointsChanged
+    | RoomWanted
+    | Notice
+)

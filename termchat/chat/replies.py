@@ -10,6 +10,7 @@ from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, S
 from termchat.chat.state import State
 from termchat.conversation.shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 from termchat.engine.port import (
     Adjust,
@@ -38,10 +39,12 @@ class _Running(NamedTuple):
 
 
 class Replies:
-    """One reply at a time. `held` says that a person ended the last one, and wants to look before anything follows."""
+    """One reply at a time. `held` says that a person ended the last one, and wants to look before anything follows; `cut` is
+    the last one if the context ended before it did."""
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.cut: Node | None = None
         self._running: _Running | None = None
         self._longer = 0
         self._stepping = False
@@ -61,14 +64,15 @@ class Replies:
         seed: int,
         done: int,
         longer: int = 0,
+        limit: int = 0,
         ids: Sequence[int] = (),
         paused: bool = False,
     ) -> None:
         """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
 
         `done` of the ids before it are the reply's own; their cells are made again in the batches in which they were made
-        first, where those are known. It may have `longer` more tokens than the knob says. The first of them are `ids`,
-        whatever the dice say; with `paused` it waits after these.
+        first, where those are known. It may have `longer` more tokens than the knob says, but no more than `limit` (0: as
+        many as there is room for). The first of them are `ids`, whatever the dice say; with `paused` it waits after these.
         """
         state, chat = self._state, self._state.conversation
         reply = chat.grow("assistant", parent=parent.number, at=at)
@@ -83,7 +87,7 @@ class Replies:
             Generate(
                 ids=chat.ids(),
                 samplers=state.tuning.samplers(),
-                conditions=state.conditions(longer),
+                conditions=(*state.conditions(longer), *((Length(limit),) if limit else ())),
                 seed=seed,
                 origin=dict(state.origin),
                 done=done,
@@ -196,6 +200,7 @@ class Replies:
             # Whoever pressed stop wants to look first; whoever opened another chat goes on there.
             here = running.conversation is state.conversation
             self.held = here and isinstance(event, Finished) and event.reason == "user"
+            self.cut = running.node if isinstance(event, Finished) and event.reason == "context" else None
             state.enter("idle")
             state.changed(LiveChanged())
         if isinstance(event, Failed):

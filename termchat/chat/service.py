@@ -18,6 +18,7 @@ from termchat.chat.changes import (
     StatusChanged,
     TuningChanged,
 )
+from termchat.chat.full import Way
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.preview import Preview
 from termchat.chat.questions import Questions
@@ -48,6 +49,7 @@ class Chat(State):
         candidates: int = 20,
         breakpoints: tuple[Breakpoint, ...] = (),
         view: View | None = None,
+        on_full: str = "stop",
     ) -> None:
         super().__init__(
             engine,
@@ -59,6 +61,7 @@ class Chat(State):
             candidates=candidates,
             breakpoints=breakpoints,
             view=view or View(),
+            on_full=on_full,
         )
         self._replies = Replies(self)
         self._turns = Turns(self, self._replies)
@@ -137,6 +140,10 @@ class Chat(State):
             self._turns.cancel()
         elif self.busy:
             self._replies.stop()
+
+    def make_room(self, way: Way) -> None:
+        """Answers what is to be done about `full`: nothing, leave the oldest turns out, or have them summarised first."""
+        self._turns.room.make(way)
 
     def regenerate(self) -> None:
         """Another reply to the last message, beside the one that is there."""
@@ -292,7 +299,7 @@ class Chat(State):
 
     def _go_on(self) -> None:
         """Begins what waits, once nothing else is going on."""
-        if self.phase != "idle" or self._reopening.go_on():
+        if self.phase != "idle" or self._reopening.go_on() or self._turns.room.go_on():
             return
         if self._loading.then_continue:
             self._loading.then_continue = False

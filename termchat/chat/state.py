@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Change, Notice, Phase, StatusChanged
 from termchat.chat.line import Line
@@ -16,6 +17,9 @@ from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
 
+if TYPE_CHECKING:
+    from termchat.chat.full import Full
+
 BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 
 
@@ -24,7 +28,8 @@ class State:
 
     `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `failure` is what last went
     wrong, `returned` what was written and not sent. `paused` is what the running reply waits with, None while it
-    does not wait. `view` is how the screen looks at the chat, kept for it.
+    does not wait. `view` is how the screen looks at the chat, kept for it. `full` is the full context that a person is asked
+    about, `on_full` what is done about one without asking, or "ask".
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class State:
         candidates: int,
         breakpoints: tuple[Breakpoint, ...],
         view: View,
+        on_full: str,
     ) -> None:
         self.engine = engine
         self.line = Line(engine)
@@ -57,6 +63,8 @@ class State:
         self.paused: Paused | None = None
         self.failure: Failed | None = None
         self.returned = ""
+        self.full: Full | None = None
+        self.on_full = on_full
         self._changes: list[Change] = []
 
     @property

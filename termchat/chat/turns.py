@@ -7,19 +7,22 @@ from functools import partial
 from typing import NamedTuple
 
 from termchat.chat.changes import PathChanged, StatusChanged
+from termchat.chat.full import MakingRoom
 from termchat.chat.replies import Replies
+from termchat.chat.room import messages
 from termchat.chat.state import State
+from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
-from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
+from termchat.engine.port import Event, Render, Rendered, Tokenize, Tokenized
 
 
 class _Asked(NamedTuple):
-    """A turn whose prompt ids are asked for."""
+    """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it."""
 
     conversation: Conversation
     node: Node
-    foreign: bool
+    anew: bool
 
 
 class Turns:
@@ -29,6 +32,7 @@ class Turns:
         self._state, self._replies = state, replies
         self.queue: deque[str] = deque()
         self._cancelled = False
+        self.room = MakingRoom(state, replies, self.begin)
 
     def next(self) -> None:
         """Sends the first text of the queue; nothing else is going on."""
@@ -36,38 +40,40 @@ class Turns:
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
         self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
 
-    def begin(self, text: str, parent: Node | None, at: int) -> None:
-        """A new turn behind `parent`: asks for its prompt ids."""
+    def begin(self, text: str, parent: Node | None, at: int, omitted: Omission | None = None) -> Node:
+        """A new turn behind `parent`, these turns left out of its prompt: asks for its prompt ids."""
         state, chat = self._state, self._state.conversation
         chat.leaf = parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
+        turn.omitted = omitted
+        anew = foreign or omitted is not None
         self._cancelled = self._replies.held = False
         state.enter("rendering")
         state.changed(PathChanged())
-        state.line.ask(self._question(text, parent, foreign), partial(self._hear, _Asked(chat, turn, foreign)))
+        state.line.ask(self._question(text, parent, anew), partial(self._hear, _Asked(chat, turn, anew)))
+        return turn
 
     def cancel(self) -> None:
         """Takes the turn back as soon as its ids have come."""
         self._cancelled = True
 
-    def _question(self, text: str, parent: Node | None, foreign: bool) -> Render | Tokenize:
+    def _question(self, text: str, parent: Node | None, anew: bool) -> Render | Tokenize:
         chat = self._state.conversation
         if chat.raw:
-            whole = "".join(said for _, said in chat.turns())
-            return Tokenize(whole if foreign else text, begin=foreign or parent is None)
-        messages = [Message("system", chat.system)] if chat.system else []
-        messages += [Message(role, content) for role, content in chat.turns()]
+            whole = "".join(message.content for message in messages(chat) if message.role != "system")
+            return Tokenize(whole if anew else text, begin=anew or parent is None)
         finished = parent.finished if parent is not None else None
-        ended = parent.ids[-1] if parent is not None and finished and finished.reason == "end" else None
-        after_reply = parent is not None and parent.role == "assistant" and not foreign
-        return Render(messages, after_reply=after_reply, reply_ended=ended)
+        # A reply from elsewhere has its words, and no tokens.
+        ended = parent.ids[-1] if parent is not None and parent.ids and finished and finished.reason == "end" else None
+        after_reply = parent is not None and parent.role == "assistant" and not anew
+        return Render(messages(chat), after_reply=after_reply, reply_ended=ended)
 
     def _hear(self, asked: _Asked, event: Event) -> None:
         if isinstance(event, Rendered):
             self._prompted(asked, event.ids, whole=event.whole)
         elif isinstance(event, Tokenized):
-            self._prompted(asked, event.ids, whole=asked.foreign)
+            self._prompted(asked, event.ids, whole=asked.anew)
         elif isinstance(event, Failed):
             self._refuse(asked, event)
 
@@ -80,17 +86,29 @@ class Turns:
         if self._cancelled or model is None:
             self._take_back(asked)
         elif length > model.context:
-            self._refuse(
-                asked,
-                Failed(
-                    "context",
-                    f"the prompt has {length} tokens, the context {model.context}",
-                    "shorten it, start a new chat, or load the model with a larger --context",
-                ),
-            )
+            self._make_room(asked, length, model.context)
         else:
             self._state.recorder.turn(asked.conversation, turn)
-            self._replies.start(turn, len(turn.ids), seed=self._state.seed(), done=0)
+            self._replies.start(turn, len(turn.ids), seed=self._state.seed(), done=0, limit=self.room.limit(turn))
+
+    def _make_room(self, asked: _Asked, length: int, context: int) -> None:
+        failure = Failed(
+            "context",
+            f"the prompt has {length} tokens, the context {context}",
+            "shorten it, start a new chat, or load the model with a larger --context",
+        )
+        state, chat = self._state, asked.conversation
+        if chat is not state.conversation or chat.leaf != asked.node.number:
+            self._refuse(asked, failure)
+            return
+        chat.drop(asked.node)
+        state.enter("idle")
+        state.changed(PathChanged())
+        if self.room.is_request(asked.node):
+            self.room.without_summary()
+        elif not self.room.refused(asked.node, length, failure):
+            state.give_back(asked.node.written)
+            state.fail(failure)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
         self._take_back(asked)
@@ -103,6 +121,6 @@ class Turns:
         chat.drop(asked.node)
         if leaf != asked.node.number:  # another branch is shown by now
             chat.leaf = leaf
-        state.give_back(asked.node.written)
+        state.give_back(self.room.let_go(asked.node))
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())

@@ -9,7 +9,7 @@ import click
 
 from termchat.cli.flags import config, flags
 
-_MEASURED = ("theme", "system", "model", "threads", "threads_batch", "prefill_batch", "fast_prefill")
+_MEASURED = ("theme", "on_full", "system", "model", "threads", "threads_batch", "prefill_batch", "fast_prefill")
 
 
 @click.command("tune")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import Literal
 
+import msgspec
+
 from termchat.conversation.texts import Texts
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 
@@ -62,11 +64,24 @@ class TokenColumns:
         self.sample_us.append(min(token.sample_us, 2**31 - 1))
 
 
+class Omission(msgspec.Struct, frozen=True):
+    """What a prompt leaves out: so many turns of its path, the oldest. `summary` is the number of the reply, on a branch of its
+    own, that stands in their place; None where nothing does."""
+
+    turns: int
+    summary: int | None = None
+
+    def __str__(self) -> str:
+        turns = f"the oldest {self.turns} turns" if self.turns != 1 else "the oldest turn"
+        return f"{turns} {'left out' if self.summary is None else 'summarised'} from here on"
+
+
 class Node:
     """One turn, or a piece of one: what a person wrote, or a run of the loop.
 
     A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
-    the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them. A
+    the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them; so they
+    are where turns were `omitted` because the context was full. A
     reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
@@ -81,6 +96,7 @@ class Node:
         self.written = text
         self.prompt_ids = array("i")
         self.whole = False
+        self.omitted: Omission | None = None
         self.continued = False
         self.earlier: Node | None = None
         self.name = ""

@@ -54,6 +54,7 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
         newest=newest,
         breakpoints=recorder.info.breakpoints,
         view=recorder.info.view,
+        on_full=config.on_full,
     )
     return TermchatApp(
         chat,

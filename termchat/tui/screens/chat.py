@@ -10,7 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from termchat.chat.changes import Notice, PathChanged, ReplyGrew
+from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
 from termchat.tui.compositor import LineCompositor
 from termchat.tui.gathering import Models
@@ -168,6 +168,8 @@ class ChatScreen(Screen[None]):
         for change in changes:
             if isinstance(change, Notice):
                 self.tell(change)
+            elif isinstance(change, RoomWanted):
+                self._ask_for_room()
         if chat.returned:
             self._desk.query_one(Composer).give_back(chat.returned)
             chat.returned = ""
@@ -176,6 +178,14 @@ class ChatScreen(Screen[None]):
         if self._dirty_widgets:
             self._on_timer_update()  # at once: the timer that Textual would set for it is one more thing to wait for
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
+
+    def _ask_for_room(self) -> None:
+        from termchat.tui.screens.full import FullDialog  # not needed before the first frame
+
+        if self._chat.full is not None:
+            self.app.push_screen(
+                FullDialog(self._chat.full), lambda way: self._do(lambda: self._chat.make_room(way or "stop"))
+            )
 
     def _show_path(self) -> None:
         empty = self._chat.conversation.leaf is None

@@ -1,0 +1,175 @@
+"""What happens when a context is full: nothing, or the oldest turns are left out, or the model summarises them first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+
+from termchat.chat.changes import Notice, PathChanged, RoomWanted
+from termchat.chat.replies import Replies
+from termchat.chat.room import REQUEST, SUMMARY, most_kept, omission_of, sizes_of, turns_of
+from termchat.chat.state import State
+from termchat.conversation.node import Node, Omission
+from termchat.conversation.tree import Conversation
+from termchat.decoding.records import Failed
+
+Way = Literal["stop", "drop", "summarise"]
+WAYS: tuple[Way, ...] = get_args(Way)
+
+
+class Full(NamedTuple):
+    """A message that does not fit, and what can be done: `turns` is how many of the oldest would be left out, in all.
+
+    `failure` says that it could not be sent; with None it was sent, and its reply was cut off where the context ended. `leaf`
+    is the end of the path that is shown. In raw mode there is nobody to ask for a summary.
+    """
+
+    conversation: Conversation
+    text: str
+    parent: Node | None
+    at: int
+    leaf: int | None
+    turns: int
+    failure: Failed | None = None
+
+    @property
+    def can_summarise(self) -> bool:
+        """Whether the model can be asked for a summary."""
+        return not self.conversation.raw
+
+
+Begin = Callable[[str, Node | None, int, Omission | None], Node]
+"""Begins a turn behind a node's first ids, with these turns left out of its prompt."""
+
+
+class MakingRoom:
+    """One full context at a time; `state.full` is the one that a person is asked about."""
+
+    def __init__(self, state: State, replies: Replies, begin: Begin) -> None:
+        self._state, self._replies, self._begin = state, replies, begin
+        self._request: tuple[Full, Node] | None = None
+
+    def is_request(self, turn: Node) -> bool:
+        """Whether a turn is the one that asks for the summary."""
+        return self._request is not None and self._request[1] is turn
+
+    def limit(self, turn: Node) -> int:
+        """The most tokens that the reply to a turn may have; 0 is no limit of ours."""
+        context = self._state.model.context if self._state.model is not None else 0
+        return max(context // SUMMARY, 1) if self.is_request(turn) else 0
+
+    def refused(self, turn: Node, length: int, failure: Failed) -> bool:
+        """A turn, already taken out of the shown chat again, needs `length` ids, too many; False if nothing can be done."""
+        chat, parent = self._state.conversation, turn.parent
+        wanted = self._wanted(parent, turn.omitted, length)
+        if wanted is None:
+            return False
+        full = Full(
+            chat, turn.written, chat.nodes[parent] if parent is not None else None, turn.at, parent, wanted, failure
+        )
+        if turn.omitted is not None:  # more has to go than was thought
+            self._begin(full.text, full.parent, full.at, msgspec.structs.replace(turn.omitted, turns=wanted))
+        else:
+            self._ask(full)
+        return True
+
+    def make(self, way: Way) -> None:
+        """Does what a person chose."""
+        full, self._state.full = self._state.full, None
+        if full is None:
+            return
+        if full.conversation is not self._state.conversation or self._state.phase != "idle":
+            way = "stop"
+        self._do(full, way)
+
+    def go_on(self) -> bool:
+        """With nothing else going on: sends what waited for a summary, asks about a reply that was cut; whether it did."""
+        cut, self._replies.cut = self._replies.cut, None
+        if self._request is not None:
+            (full, request), self._request = self._request, None
+            return self._summarised(full, request)
+        return cut is not None and self._state.conversation.leaf == cut.number and self._cut(cut)
+
+    def let_go(self, turn: Node) -> str:
+        """A turn cannot be sent; what its person wrote."""
+        if self._request is None or self._request[1] is not turn:
+            return turn.written
+        (full, _), self._request = self._request, None
+        self._show(full)
+        return full.text if full.failure is not None else ""
+
+    def without_summary(self) -> None:
+        """There is no room to ask for a summary."""
+        assert self._request is not None
+        (full, _), self._request = self._request, None
+        self._state.changed(Notice("there is no room to ask for a summary", "the turns were left out without one"))
+        self._do(full, "drop")
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+
+    def _ask(self, full: Full) -> None:
+        way = self._state.on_full
+        if way == "ask":
+            self._replies.held = True  # what else was written waits, too
+            self._state.full = full
+            self._state.changed(RoomWanted())
+        else:
+            self._do(full, next(known for known in WAYS if known == way))
+
+    def _do(self, full: Full, way: Way) -> None:
+        if way == "summarise" and full.can_summarise and full.parent is not None:
+            last = turns_of(full.conversation.path(full.parent.number))[full.turns - 1][-1]
+            at = full.at if last.node is full.parent else last.count
+            self._request = full, self._begin(REQUEST, last.node, at, None)
+        elif way != "stop":
+            self._begin(full.text, full.parent, full.at, Omission(full.turns))
+        elif full.failure is not None:
+            self._state.give_back(full.text)
+            self._state.fail(full.failure)
+
+    def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
+        """How many turns before a message have to be left out, None if there are none to leave out."""
+        model, chat = self._state.model, self._state.conversation
+        path = chat.path(leaf) if leaf is not None else []
+        turns = turns_of(path)
+        omitted = omitted or omission_of(path)
+        gone = omitted.turns if omitted is not None else 0
+        if model is None or gone >= len(turns):
+            return None
+        sizes = sizes_of(turns)[gone:]
+        needed = max(length - sum(sizes), 1)
+        return max(len(turns) - most_kept(sizes, needed, model.context), gone + 1)
+
+    def _cut(self, reply: Node) -> bool:
+        """A reply ended because the context did: it can be made again with more room."""
+        state, chat = self._state, self._state.conversation
+        head = turns_of(chat.path(reply.number))[-1][0].node
+        if head.omitted is not None and state.on_full != "ask":
+            return False  # room was made for it already
+        wanted = self._wanted(head.parent, None, len(chat.ids_before(reply.number)))
+        if wanted is None:
+            return False
+        parent = chat.nodes[head.parent] if head.parent is not None else None
+        self._ask(Full(chat, head.written, parent, head.at, reply.number, wanted))
+        return True
+
+    def _summarised(self, full: Full, request: Node) -> bool:
+        chat = full.conversation
+        reply = next(iter(chat.children(request.number)), None)
+        ended = reply is not None and reply.finished is not None and reply.finished.reason != "user"
+        if reply is not None and ended and reply.text().strip() and chat is self._state.conversation:
+            self._begin(full.text, full.parent, full.at, Omission(full.turns, reply.number))
+            return True
+        if full.failure is not None:
+            self._state.give_back(full.text)
+        self._show(full)
+        return False
+
+    def _show(self, full: Full) -> None:
+        """Shows the chat as it was before."""
+        if full.conversation is self._state.conversation:
+            full.conversation.leaf = full.leaf
+            self._state.recorder.selected(full.conversation)
+            self._state.changed(PathChanged())
