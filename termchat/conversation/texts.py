@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
+_AT_ONCE = 256
+"""Texts that are decoded together where all of them are ASCII."""
+
 
 class Texts(Sequence[str]):
     """A sequence of texts that grows at its end. `characters` is the length of all of them together."""
@@ -69,15 +72,17 @@ class Texts(Sequence[str]):
         return texts
 
     def _between(self, begin: int, end: int) -> list[str]:
-        ends = self._ends[begin : end + 1]
-        if not ends:
-            return []
-        first = ends[0]
-        whole = self._data[first : ends[-1]]
-        if whole.isascii():
-            text = whole.decode("ascii")
-            return [text[a - first : b - first] for a, b in pairwise(ends)]
-        return [self._read(a, b) for a, b in pairwise(ends)]
+        found: list[str] = []
+        for start in range(begin, end, _AT_ONCE):
+            ends = self._ends[start : min(start + _AT_ONCE, end) + 1]
+            first = ends[0]
+            whole = self._data[first : ends[-1]]
+            if whole.isascii():
+                text = whole.decode("ascii")
+                found += [text[a - first : b - first] for a, b in pairwise(ends)]
+            else:
+                found += [self._read(a, b) for a, b in pairwise(ends)]
+        return found
 
     def _read(self, begin: int, end: int) -> str:
         return self._data[begin:end].decode("utf-8", "surrogatepass")

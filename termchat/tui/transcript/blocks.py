@@ -1,6 +1,7 @@
 """The blocks of a turn: each knows its part of the turn's text, and lays itself out once for a width.
 
-A block's height is an estimate until it has been laid out.
+A block's height is an estimate until it has been laid out, or has been told its height by who laid it out before: `known` is
+a width, and the lines that it takes then.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Block:
         self.caret = False
         self.lines: list[Line] = []
         self.width = 0
+        self.known: tuple[int, int] | None = None
         self._offsets: list[int] | None = None
         self._stamped: list[tuple[int, int]] = []
         self._strips: list[Strip | None] = []
@@ -48,8 +50,14 @@ class Block:
         return max((self.end - self.start) // max(width, 1), 1) + self.gap + len(self.marks)
 
     def height(self, width: int) -> int:
-        """Its lines, if it is laid out for this width, or an estimate."""
-        return len(self.lines) if self.width == width else self.estimate(width)
+        """Its lines, if it is or was laid out for this width, or an estimate."""
+        if self.width == width:
+            return len(self.lines)
+        return self.known[1] if self.known is not None and self.known[0] == width else self.estimate(width)
+
+    def is_sure(self, width: int) -> bool:
+        """Whether its height is no estimate."""
+        return self.width == width or (self.known is not None and self.known[0] == width)
 
     def lay(self, width: int) -> None:
         """Lays it out for that width, unless it is."""

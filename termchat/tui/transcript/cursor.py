@@ -44,6 +44,7 @@ class Cursor:
 
     def find(self) -> None:
         """Finds its token again after something was laid out anew."""
+        self._document.pointed = self.track.stretch(self.ref.node).turn if self.ref is not None else None
         self.spots = self.pointer.spots(self.ref) if self.ref is not None else []
 
     def move(self, how: Move) -> None:

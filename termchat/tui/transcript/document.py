@@ -1,6 +1,7 @@
 """All turns of a chat, stacked: which line is what, and what of it is laid out.
 
-Only what is looked at is laid out at once; the rest has estimated heights until `work_on` gets to it. Whenever heights
+Only what is looked at is laid out at once; the rest has estimated heights until `work_on` gets to it. What is far from where
+somebody looks is let go again: only its height is kept. Whenever heights
 change, a method says where the line that it was asked about stands now, so that what is read does not move.
 """
 
@@ -21,6 +22,9 @@ from termchat.tui.transcript.source import Part, parts_of
 from termchat.tui.transcript.tokens import Track
 from termchat.tui.transcript.turn import Turn
 
+NEAR = 300
+"""Lines above and below the view whose turns are kept as they are laid out."""
+
 
 class Anchor(NamedTuple):
     """A character: the number of its turn, and how far into the turn's text; -1 is the title."""
@@ -40,6 +44,9 @@ class Document:
         self.heights = Heights()
         self.track = Track(())
         self._waiting: list[int] = []
+        self._built: set[int] = set()
+        self.pointed: int | None = None
+        """The turn that the cursor is in."""
 
     @property
     def height(self) -> int:
@@ -60,6 +67,7 @@ class Document:
             Turn(part, self.look, body_width(self.width), first=index == 0)
             for index, part in enumerate(parts[same:], same)
         ]
+        self._built = {index for index in self._built if index < same}
         self.track = Track(parts)
         if same and self.turns[same - 1].built:  # it may have been the last one until now, and running
             self.turns[same - 1].update(paint, running=self._is_running(same - 1))
@@ -76,6 +84,7 @@ class Document:
         """Another look: everything is made anew."""
         self.look = look
         self.turns = [Turn(turn.parts, look, body_width(self.width), first=turn.first) for turn in self.turns]
+        self._built.clear()
         self._wait()
 
     def update(self, number: int, paint: Paint) -> int | None:
@@ -109,6 +118,8 @@ class Document:
         index = self.heights.at(y)
         if not self.turns:
             return Anchor(0, -1)
+        if self.turns[index].is_sure:
+            self.build(index)
         return Anchor(index, self.turns[index].offset_at(y - self.heights.top(index)))
 
     def reach(self, anchor: Anchor, rows: int) -> int:
@@ -148,22 +159,25 @@ class Document:
         index = self.heights.at(y)
         if not self.turns:
             return 0, True
+        self.build(index)
         block, line = self.turns[index].find(y - self.heights.top(index))
         while self._waiting:
             self.build(self._waiting[-1])
             if self.turns[self._waiting[-1]].lay_some(enough):
                 self._waiting.pop()
+                self.stack(0)
+                self.tidy(self._top(index, block) + line, 0)
             if enough():
                 break
         self.stack(0)
-        turn = self.turns[index]
-        return self.heights.top(index) + turn.heights.top(turn.blocks.index(block)) + line, not self._waiting
+        return self._top(index, block) + line, not self._waiting
 
     def find(self, y: int) -> tuple[Block, int] | None:
         """The block on a line, and which of its lines that is; None where nothing is laid out."""
         index = self.heights.at(y)
-        if not 0 <= y < self.height or not self.turns[index].built:
+        if not 0 <= y < self.height or not (self.turns[index].built or self.turns[index].is_sure):
             return None
+        self.build(index)
         block, line = self.turns[index].find(y - self.heights.top(index))
         return (block, line) if line < len(block.lines) else None
 
@@ -172,7 +186,21 @@ class Document:
 
     def build(self, index: int) -> None:
         """Makes the blocks of a turn."""
+        self._built.add(index)
         self.turns[index].build(running=self._is_running(index))
+
+    def tidy(self, y: int, rows: int) -> None:
+        """Lets go of what is far from these lines, but for the last turn and the one that is pointed at."""
+        kept = {len(self.turns) - 1, self.pointed}
+        for index in self._built - kept:
+            turn, top = self.turns[index], self.heights.top(index)
+            if (top > y + rows + NEAR or top + turn.height < y - NEAR) and turn.is_sure:
+                turn.release()
+                self._built.discard(index)
+
+    def _top(self, index: int, block: Block) -> int:
+        turn = self.turns[index]
+        return self.heights.top(index) + turn.heights.top(turn.blocks.index(block))
 
     def _lay(self, top: int, bottom: int) -> None:
         index = self.heights.at(top)
@@ -193,7 +221,7 @@ class Document:
         )
 
     def _wait(self) -> None:
-        self._waiting = list(range(len(self.turns)))
+        self._waiting = [index for index, turn in enumerate(self.turns) if not turn.is_sure]
         self.stack(0)
 
     def stack(self, since: int) -> None:

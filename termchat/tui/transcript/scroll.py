@@ -128,6 +128,7 @@ class DocumentView(ScrollView, can_focus=True):
         settled = self._document.settle(y, self._rows)
         if settled != y or self._document.height != self.virtual_size.height:
             self._move_to(settled)
+        self._document.tidy(settled, self._rows)
         self.following = self._cursor.ref is None and self._is_at_end
 
     def watch_following(self, following: bool) -> None:
@@ -169,6 +170,7 @@ class DocumentView(ScrollView, can_focus=True):
                 self.scroll_target_y = self.scroll_y = y
         finally:
             self._moving = False
+        self._document.tidy(y, self._rows)
 
     def _show_cursor(self, anchor: Anchor | None) -> None:
         """Brings the cursor into view: by as few lines as it takes if it is near, else into the middle.

@@ -81,7 +81,7 @@ class Source:
     @property
     def size(self) -> int:
         """Characters of the whole turn, read or not."""
-        return sum(len(node.written) + sum(map(len, node.tokens.texts[:taken])) for node, taken, _ in self.parts)
+        return sum(len(node.written) + _shown(node, taken) for node, taken, _ in self.parts)
 
     def read(self) -> Iterator[tuple[str, int]]:
         """The text that came since the last time, by token, with the token's heat; -1 where there is none."""
@@ -93,12 +93,11 @@ class Source:
                 yield node.written, -1
             tokens = node.tokens
             hot = heats(tokens, self._look) if self._look != "reading" else None
-            for index in range(self._taken, len(tokens) if taken is None else min(taken, len(tokens))):
+            for index, text in enumerate(tokens.texts[self._taken : taken], self._taken):
                 self._read_settings(node, index)
                 self._drawn_with = self._newest
                 self._taken += 1
                 self.tokens += 1
-                text = tokens.texts[index]
                 self.length += len(text)
                 yield text, -1 if hot is None else hot[index]
             self._read_settings(node, self._taken)
@@ -113,7 +112,8 @@ class Source:
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""
         if self.role == "user":
-            return "you", ""
+            omitted = self.parts[0].node.omitted
+            return "you", str(omitted) if omitted is not None else ""
         start = self.parts[0].node.start
         return (start.model.name, f"seed {start.seed}") if start is not None else ("model", "")
 
@@ -147,3 +147,9 @@ class Source:
             if changed:
                 text = f"{', '.join(changed)} at token {self.tokens}"
                 self.marks.append(Mark(self.length, self.tokens, text))
+
+
+def _shown(node: Node, taken: int | None) -> int:
+    """Characters of a node's first `taken` tokens."""
+    texts = node.tokens.texts
+    return texts.characters if taken is None or taken >= len(texts) else len(texts.joined(taken))

@@ -21,7 +21,8 @@ TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 
 
 class Turn:
-    """A turn, laid out for one width and look. Until `build` it is nothing but an estimated height.
+    """A turn, laid out for one width and look. Until `build` it is nothing but a height: an estimate, or after `release` what
+    it was.
 
     Blocks before `_settled` never change again; whatever stands after them is looked at anew by `update`.
     """
@@ -37,11 +38,12 @@ class Turn:
         self._source = Source(parts, look)
         self._body: Body = PlainBody()
         self._settled = 0
+        self._kept: tuple[int, ...] = ()
         self._estimate = self._guess()
 
     @property
     def height(self) -> int:
-        """Its lines; an estimate as far as it is not laid out."""
+        """Its lines; an estimate as far as it never was laid out."""
         return self.heights.total if self.built else self._estimate
 
     def build(self, *, running: bool) -> None:
@@ -54,11 +56,30 @@ class Turn:
         self._body = ReadingBody() if self._look == "reading" and not user else PlainBody(ground=ground)
         self.blocks, self._settled = [self._title()], 1
         self._read(running)
+        for block, height in zip(self.blocks, self._kept, strict=False):
+            block.known = self._width, height
+        self._kept = ()
         self._stack(0)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether its height is no estimate."""
+        return all(block.is_sure(self._width) for block in self.blocks) if self.built else bool(self._kept)
+
+    def release(self) -> None:
+        """Lets go of all but its height, which must be sure, and those of its blocks."""
+        if not self.built:
+            return
+        self._kept = tuple(block.height(self._width) for block in self.blocks)
+        self._estimate = self.heights.total
+        self.built, self.blocks, self.heights, self._settled = False, [], Heights(), 0
+        self.places = TurnPlaces(self.parts)
+        self._source = Source(self.parts, self._look)
+        self._body = PlainBody()
 
     def resize(self, width: int) -> None:
         """Another width: all heights are estimates again."""
-        self._width = width
+        self._width, self._kept = width, ()
         if self.built:
             self._stack(0)
         else:
@@ -114,14 +135,19 @@ class Turn:
         return all(block.width == self._width for block in self.blocks)
 
     def is_laid(self, top: int, bottom: int) -> bool:
-        """Whether all that stands on these lines is laid out."""
+        """Whether it is sure what stands on these lines: it is laid out, or was and can be again without moving anything."""
+        if not self.built:
+            return bool(self._kept)
         first, last = self.heights.at(max(top, 0)), self.heights.at(bottom - 1)
-        return self.built and all(block.width == self._width for block in self.blocks[first : last + 1])
+        return all(block.is_sure(self._width) for block in self.blocks[first : last + 1])
 
     def find(self, y: int) -> tuple[Block, int]:
         """The block on a line, and which of its lines that is."""
         index = self.heights.at(y)
-        return self.blocks[index], y - self.heights.top(index)
+        block = self.blocks[index]
+        if block.is_sure(self._width):
+            block.lay(self._width)
+        return block, y - self.heights.top(index)
 
     def spots(self, part: int, index: int) -> list[Spot]:
         """Where a token of a part is painted, in a token look; those blocks get laid out."""
