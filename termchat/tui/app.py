@@ -21,6 +21,7 @@ from termchat.engine.port import EngineError, ModelSpec
 from termchat.tui.gathering import Models
 from termchat.tui.keys import APP, CHAT, MODEL, TOKENS, Key
 from termchat.tui.screens.chat import ChatScreen
+from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import LoadedTheme, Palette, load_themes
 
 if sys.platform != "win32":
@@ -42,6 +43,7 @@ class TermchatApp(App[None]):
         spec: the model to load; None where there is none.
         missing: why there is none; the list of models then opens with it.
         models: those that there are; None looks for them as the user configured.
+        sessions: the saved chats; None where none are kept.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
         notices: what a person should read at the start.
         save: writes a transcript to a path; raises OSError or ValueError.
@@ -63,6 +65,7 @@ class TermchatApp(App[None]):
         *,
         missing: str = "",
         models: Models | None = None,
+        sessions: SessionList | None = None,
         theme: str = "auto",
         notices: Iterable[Notice] = (),
         save: Callable[[Path], None] = _cannot_save,
@@ -81,7 +84,13 @@ class TermchatApp(App[None]):
         self.theme = self._find_theme(theme)
         keys = dict(keymap or {})
         self._chat_screen = ChatScreen(
-            chat, self.palette, models=self._models, keymap=keys, save=save, leave=self.leave
+            chat,
+            self.palette,
+            models=self._models,
+            sessions=sessions,
+            keymap=keys,
+            save=save,
+            leave=self.leave,
         )
         self.set_keymap(keys)
 

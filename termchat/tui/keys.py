@@ -105,6 +105,7 @@ CHAT: tuple[Key, ...] = (
     Key("regenerate", "ctrl+r", "regenerate", "Another reply to the last message", {"idle": "again"}, "Regenerate"),
     Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
     Key("save", "ctrl+s", "save", "Save a transcript as Markdown or JSON Lines", _resting("save"), "Save transcript"),
+    Key("sessions", "f4", "sessions", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
     Key(
         "models", "f3", "models", "All models: switch, download, let go", {"empty": "models", "failed": "models"}, "Models",
     ),
@@ -173,6 +174,15 @@ MODEL: tuple[Key, ...] = (
 )
 """What has no key of its own: the palette has it, and the list of models."""
 
+SESSIONS: tuple[Key, ...] = (
+    Key("session-rename", "ctrl+r", "rename", "Give the highlighted chat another title", {}),
+    Key("session-duplicate", "ctrl+d", "duplicate", "Copy the highlighted chat", {}),
+    Key("session-delete", "delete", "drop", "Delete the highlighted chat", {}),
+    Key("session-undelete", "ctrl+y", "undo", "Bring back the chat that was deleted last", {}),
+    Key("session-new", "ctrl+n", "new", "An empty chat", {}),
+)
+"""What works in the list of saved chats, beside the arrows, Enter and Esc; all else is typed into the search."""
+
 APP: tuple[Key, ...] = (
     Key("palette", "ctrl+p", "command_palette", "All there is to do", _everywhere("all") | _in_tokens("all")),
     Key("quit", "ctrl+q", "quit", "End the reply, save and leave", _everywhere("quit") | _in_tokens("quit"), "Quit"),
@@ -181,7 +191,7 @@ APP: tuple[Key, ...] = (
 _ALWAYS_IN_TOKENS = ("keys", "back")
 """The way to all other keys, and the way out."""
 
-_NAMED = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
+_NAMED = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "delete": "Del"}
 
 
 def shown(key: str) -> str:

@@ -21,6 +21,7 @@ from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
+from termchat.tui.sessionlist import SessionList
 
 
 def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
@@ -34,6 +35,7 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
     """The app, not running yet; its engine starts after the first frame."""
     notices: list[Notice] = []
     store = _open_store(notices)
+    sessions = SessionList(store, config)
     conversation, newest = Conversation(config.system, raw=raw), None
     recorder: StoreRecorder | None = None
     if resume:
@@ -62,6 +64,7 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
         missing=missing,
         models=Models(config),
         theme=config.theme,
+        sessions=sessions,
         notices=notices,
         save=lambda path: _save(recorder, path, chat.conversation),
         close=lambda: _close(store),

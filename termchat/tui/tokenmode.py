@@ -15,6 +15,7 @@ from termchat.tui.tokenpanel import At, TokenPanel, View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.ink import Line
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.tune import Tune
 from termchat.tui.views.record import Shown
@@ -38,7 +39,7 @@ class TokenMode:
         self._branch: int | None = None
         self._at: TokenRef | None = None
         self._panel = TokenPanel(chat)
-        self._found: tuple[int | None, Place | None] | None = (chat.conversation.leaf, chat.view.cursor)
+        self._found: tuple[int | None, Place | None] | None = None
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
@@ -76,6 +77,13 @@ class TokenMode:
         cursor = self._transcript.cursor
         place = Place(*cursor) if cursor is not None else self._chat.view.cursor
         self._chat.look(Kept(place, *self._transcript.looks))
+
+    def find(self) -> None:
+        """Another chat is shown, in the looks that were kept with it; the cursor will be where it was."""
+        view = self._chat.view
+        self._found = (self._chat.conversation.leaf, view.cursor)
+        if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
+            self._transcript.looks = view.look, view.token_look
 
     def _put_cursor(self) -> None:
         """The first time, and if nothing has happened since, where it was when the chat was last open; else on the newest token

@@ -17,14 +17,14 @@ from termchat.tui.gathering import Models
 from termchat.tui.keys import CHAT, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
 from termchat.tui.screens.choosing import Choosing, Heard
+from termchat.tui.screens.conversations import Conversations
 from termchat.tui.screens.drawer import BESIDE, Drawer
-from termchat.tui.screens.save import SaveDialog, default_path
-from termchat.tui.screens.setup import Setup, SetupDialog
 from termchat.tui.screens.tokens import Tokens
+from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
+from termchat.tui.transcript.looks import LOOKS
 from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.widgets.composer import Composer
@@ -46,8 +46,8 @@ Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 class ChatScreen(Screen[None]):
     """One chat: brings what a person does to it, and what it says to the widgets.
 
-    `models` are those that there are; `save` writes a transcript to a path and raises OSError or ValueError; `leave` ends the
-    app; `keymap` is id to keys where they were remapped.
+    `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` writes a transcript to a
+    path and raises OSError or ValueError; `leave` ends the app; `keymap` is id to keys where they were remapped.
     """
 
     DEFAULT_CSS = """
@@ -71,6 +71,7 @@ class ChatScreen(Screen[None]):
         palette: Palette,
         *,
         models: Models,
+        sessions: SessionList | None,
         keymap: Mapping[str, str],
         save: Callable[[Path], None],
         leave: Callable[[], None],
@@ -89,6 +90,7 @@ class ChatScreen(Screen[None]):
         self._interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self._pulse: Pulse | None = None
         self._choosing = Choosing(self, chat, models, self._do, self.tell)
+        self._conversations = Conversations(self, chat, self.tokens, sessions, keymap, self._do, self.tell)
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -111,9 +113,7 @@ class ChatScreen(Screen[None]):
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
-        view = self._chat.view
-        if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
-            self._transcript.looks = view.look, view.token_look
+        self.tokens.mode.find()
         self._show_path()
         self._desk.query_one(Composer).focus()
 
@@ -335,7 +335,7 @@ class ChatScreen(Screen[None]):
 
     def action_new(self) -> None:
         """An empty chat."""
-        self._do(self._chat.new)
+        self._conversations.new()
 
     def action_models(self, problem: str = "") -> None:
         """All models; `problem` is why one has to be chosen."""
@@ -359,22 +359,15 @@ class ChatScreen(Screen[None]):
 
     def action_setup(self) -> None:
         """A new chat that begins another way."""
-        old = self._chat.conversation
+        self._conversations.set_up()
 
-        def begin(setup: Setup | None) -> None:
-            if setup is not None:
-                self._do(lambda: self._chat.new(setup.system, raw=setup.raw))
-
-        self.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
+    def action_sessions(self) -> None:
+        """All saved chats."""
+        self._conversations.browse(self._palette)
 
     def action_save(self) -> None:
         """Asks where to save the transcript."""
-
-        def saved(path: Path | None) -> None:
-            if path is not None:
-                self.tell(Notice(f"saved {path}"))
-
-        self.app.push_screen(SaveDialog(default_path(self._chat.conversation.title), self._save), saved)
+        self._conversations.save(self._save)
 
     def action_interrupt(self) -> None:
         """Copies the selection, else stops the reply, else asks, and then quits."""

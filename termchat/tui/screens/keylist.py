@@ -11,12 +11,16 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import BLANK, Line
 from termchat.tui.views.marks import ACCENT, TEXT, TITLE, column
 
-_TABLES = (("TOKEN MODE", keys.TOKENS), ("CHAT", (*keys.COMPOSER, *keys.CHAT, *keys.APP)))
+_TABLES = (
+    ("TOKEN MODE", keys.TOKENS),
+    ("CHAT", (*keys.COMPOSER, *keys.CHAT, *keys.APP)),
+    ("SAVED CHATS", keys.SESSIONS),
+)
 _KEY = 14
 
 
 class KeyList(ReadListing):
-    """The keys of token mode, then those of the chat."""
+    """The keys of token mode, then those of the chat and of the list of saved ones."""
 
     TITLE = "Keys"
 

@@ -61,6 +61,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     for key, does in (
         (_KEY["tune"], "turn the knobs of the decoding chain, also while a reply streams"),
         (_KEY["look"], "colour every token by its probability"),
+        (_KEY["sessions"], "saved chats: search them, go on with one"),
         (_KEY["models"], "models: change it in mid-chat, download more"),
         (_KEY["setup"], "system prompt, or raw completion without a template"),
         ("Ctrl+P", "everything else"),

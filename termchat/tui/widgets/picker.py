@@ -37,6 +37,11 @@ class Picker(LinesView):
         self.chosen = 0
         self._arranged = Size()
 
+    @property
+    def line(self) -> int:
+        """Where the chosen row stands, counted from the first in view."""
+        return self.chosen - self._top
+
     def show(self, count: int, chosen: int | None = None) -> None:
         """Other rows; the chosen one stays in view."""
         self.show_lines(self._arrange(count, chosen))

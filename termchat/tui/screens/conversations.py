@@ -1,0 +1,91 @@
+"""From the chat that is open to others: a new one, one that begins another way, a saved one; and its transcript on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice
+from termchat.chat.reopening import Past
+from termchat.chat.service import Chat
+from termchat.tui.screens.save import SaveDialog, default_path
+from termchat.tui.screens.setup import Setup, SetupDialog
+from termchat.tui.screens.tokens import Tokens
+from termchat.tui.sessionlist import SessionList
+from termchat.tui.themes import Palette
+
+if TYPE_CHECKING:
+    from termchat.tui.screens.sessions import SessionsDialog
+
+
+class Conversations:
+    """Stands between the chat's screen and other chats. How a chat is looked at is kept with it, and found with the next one.
+
+    Args:
+        sessions: the saved chats; None where none are kept.
+        do: does something to the chat and has the screen take in what came of it.
+        tell: shows a notice.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        chat: Chat,
+        tokens: Tokens,
+        sessions: SessionList | None,
+        keymap: Mapping[str, str],
+        do: Callable[[Callable[[], object]], None],
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._screen, self._chat, self._tokens, self._sessions = screen, chat, tokens, sessions
+        self._keymap, self._do, self._tell = keymap, do, tell
+        self._dialog: SessionsDialog | None = None
+
+    def new(self) -> None:
+        """An empty chat."""
+        self._go(self._chat.new)
+
+    def set_up(self) -> None:
+        """A new chat that begins another way."""
+        old = self._chat.conversation
+
+        def begin(setup: Setup | None) -> None:
+            if setup is not None:
+                self._go(lambda: self._chat.new(setup.system, raw=setup.raw))
+
+        self._screen.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
+
+    def browse(self, palette: Palette) -> None:
+        """All saved chats; the one that is chosen goes on."""
+        from termchat.tui.screens.sessions import SessionsDialog  # not needed before the first frame
+
+        def closed(chosen: Past | Literal["new"] | None) -> None:
+            self._dialog = None
+            if chosen == "new":
+                self.new()
+            elif chosen is not None:
+                self._go(lambda: self._chat.reopen(chosen))
+
+        if self._sessions is None:
+            self._tell(Notice("chats are not kept here"))
+        elif self._dialog is None:  # else asked for twice in the same burst
+            self._dialog = SessionsDialog(self._chat, self._sessions, palette, self._keymap, new=self.new, do=self._do)
+            self._screen.app.push_screen(self._dialog, closed)
+
+    def save(self, save: Callable[[Path], None]) -> None:
+        """Asks where to save the transcript."""
+
+        def saved(path: Path | None) -> None:
+            if path is not None:
+                self._tell(Notice(f"saved {path}"))
+
+        self._screen.app.push_screen(SaveDialog(default_path(self._chat.conversation.title), save), saved)
+
+    def _go(self, to: Callable[[], object]) -> None:
+        if self._tokens.mode.open:
+            self._tokens.leave()
+        self._do(to)
+        self._tokens.mode.find()

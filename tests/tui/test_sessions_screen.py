@@ -1,0 +1,534 @@
+"""The list of saved chats: what it shows and what a person does with it, on a fake engine, and on a real store to open one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+from textual.widgets import Input
+
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.service import Chat
+from termchat.conversation.database import StoreError
+from termchat.conversation.session import SessionInfo, SessionSummary
+from termchat.conversation.store import Store
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import Load
+from termchat.settings import load
+from termchat.tui.inturn import InTurn
+from termchat.tui.screens.sessions import SessionsDialog
+from termchat.tui.sessionlist import SessionList
+from termchat.tui.transcript import Transcript
+from termchat.tui.views.sessions import heading, matched, preview_lines, session_line, when
+from tests.models.made import named
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import Desktop, desktop
+
+NOON = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
+DAY = 86_400
+TITLES = (
+    "A fox and a bear", "How do I bake bread?", "Regular expressions in Python", "Plan a week in Lisbon",
+    "Explain the keyed dice", "Words that rhyme with orange", "What is a KV cache?",
+)  # fmt: skip
+
+
+def summary(number: int, title: str = "", **more: object) -> SessionSummary:
+    moment = NOON - number * 3 * 3600
+    given = {
+        "id": f"s{number}", "title": title or f"Chat number {number}", "created": moment - DAY, "updated": moment,
+        "turns": number % 9 + 1, "tokens": 317 * number % 20_000, "model": "SmolLM2-135M-Instruct",
+    }  # fmt: skip
+    return SessionSummary(**given | more)  # type: ignore[arg-type]
+
+
+class FakeStore:
+    """Saved chats in memory, the newest first; while `closed` nothing is answered. `asked` are all questions."""
+
+    def __init__(self, number: int = len(TITLES)) -> None:
+        self.kept = [summary(at, TITLES[at] if at < len(TITLES) else "") for at in range(number)]
+        self.removed: dict[str, tuple[int, SessionSummary]] = {}
+        self.asked: list[tuple[object, ...]] = []
+        self.closed = threading.Event()
+        self.closed.set()
+        self.broken = ""
+
+    def sessions(
+        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
+    ) -> list[SessionSummary]:
+        self._ask("sessions", limit, search, offset)
+        words = search.lower().split()
+        found = [row for row in self.kept if all(word in row.title.lower() for word in words)]
+        if words:
+            found = [
+                msgspec.structs.replace(row, snippet=row.title.lower().replace(words[0], f"\x02{words[0]}\x03"))
+                for row in found
+            ]
+        return found[offset : offset + limit]
+
+    def preview(self, session: str, limit: int = 40) -> list[tuple[str, str]]:
+        self._ask("preview", session)
+        (row,) = [row for row in self.kept if row.id == session]
+        return [("user", row.title), ("assistant", f"This is the reply to {session}. " * 3)]
+
+    def rename(self, session: str, title: str) -> None:
+        self._ask("rename", session, title)
+        self.kept = [msgspec.structs.replace(row, title=title) if row.id == session else row for row in self.kept]
+
+    def duplicate(self, session: str) -> str:
+        self._ask("duplicate", session)
+        (row,) = [row for row in self.kept if row.id == session]
+        self.kept = [msgspec.structs.replace(row, id="copy"), *self.kept]
+        return "copy"
+
+    def delete(self, session: str) -> None:
+        self._ask("delete", session)
+        at = [row.id for row in self.kept].index(session)
+        self.removed[session] = at, self.kept.pop(at)
+
+    def restore(self, session: str) -> None:
+        self._ask("restore", session)
+        at, row = self.removed.pop(session)
+        self.kept.insert(at, row)
+
+    def _ask(self, *what: object) -> None:
+        assert threading.current_thread() is not threading.main_thread()  # the event loop's
+        self.asked.append(what)
+        self.closed.wait(30)
+        if self.broken:
+            raise StoreError(self.broken)
+
+
+class Library(Desktop):
+    """An app with the list of saved chats."""
+
+    async def until(self, condition: Callable[[], object], limit: float = 20.0) -> None:
+        """Waits until something is true."""
+        for _ in range(round(limit / 0.03)):
+            await self.settle()
+            if condition():
+                return
+            await asyncio.sleep(0.03)
+        raise AssertionError(self.text)
+
+    async def shows(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    @property
+    def open(self) -> bool:
+        return isinstance(self.app.screen, SessionsDialog)
+
+    @property
+    def list(self) -> SessionList:
+        assert isinstance(self.app.screen, SessionsDialog)
+        return self.app.screen._list
+
+    @property
+    def header(self) -> str:
+        return self.app.screen_stack[0].query_one("#header")._lines[0].text  # type: ignore[attr-defined]
+
+    async def at_rest(self) -> None:
+        """Until nothing is asked any more."""
+        await self.until(lambda: not self.list.looking)
+
+
+@asynccontextmanager
+async def library(
+    store: FakeStore | Store,
+    *folders: Path,
+    size: tuple[int, int] = (120, 40),
+    opened: bool = True,
+    chat: Callable[[FakeEngine], Chat] = lambda engine: Chat(engine, Tuning(seed=1)),
+) -> AsyncIterator[Library]:
+    config = load({"model_folders": ":".join(map(str, folders))} if folders else {}, {}, Path("/none"))
+    async with desktop(size, chat=chat, sessions=SessionList(store, config)) as desk:  # type: ignore[arg-type]
+        made = Library(desk.app, desk.engine, desk.pilot)
+        if opened:
+            await made.type("", "f4")
+            await made.at_rest()
+        yield made
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [26, 36, 58, 64, 74, 100, 140])
+@pytest.mark.parametrize("searching", [False, True])
+def test_every_line_takes_the_room_there_is_and_no_more(width: int, searching: bool) -> None:
+    rows = [
+        summary(1, "A very long title that goes on and on " * 4, snippet="and \x02goes\x03 on " * 20),
+        summary(2, "模型" * 40, model="モ" * 60, snippet="模\x02型\x03" * 40),
+        summary(3, "", turns=100_000, tokens=123_456_789, snippet=""),
+    ]
+    lines = [session_line(row, width, NOON, searching=searching, opened=True, chosen=True) for row in rows]
+    assert {cell_len(line.text) for line in lines} == {width}
+    assert cell_len(heading(width, searching=searching).text) == width
+    for height in (1, 2, 3, 8, 30):
+        for said in (None, [], [("user", "模型" * 500), ("assistant", "word " * 5000)]):
+            shown = preview_lines(rows[1], said, width, height)  # type: ignore[arg-type]
+            assert len(shown) <= height
+            assert all(cell_len(line.text) <= width for line in shown)
+
+
+def test_a_moment_is_told_as_people_say_it() -> None:
+    assert when(NOON - 60, NOON) == "11:59"
+    assert when(NOON - 2 * DAY, NOON) == "Wed 12:00"
+    assert when(NOON - 30 * DAY, NOON) == "21 Oct"
+    assert when(NOON - 400 * DAY, NOON) == "2025-10-16"
+
+
+def test_the_word_that_was_found_is_always_in_sight_and_stands_out() -> None:
+    runs = matched("many words that come before the \x02fox\x03 and many that come after it", 24)
+    assert [text for text, ink in runs if ink.bold] == ["fox"]
+    assert sum(cell_len(text) for text, _ in runs) <= 24
+
+
+def test_titles_and_texts_from_elsewhere_steer_no_terminal() -> None:
+    attack = "a\x1b]0;owned\x07\u202eb\n\x02c\x03\x9b31m"
+    row = summary(1, attack, model=attack, snippet=attack)
+    lines = [session_line(row, 90, NOON, searching=searching) for searching in (False, True)]
+    lines += preview_lines(row, [("user", attack), ("assistant", attack)], 60, 30)
+    for line in lines:
+        assert line.text.isprintable() or line.text == ""
+        assert "\u202e" not in line.text
+
+
+# --- in turn ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_the_questions_that_wait_only_the_newest_is_asked_and_changes_go_first() -> None:
+    begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    asked: list[str] = []
+    heard: list[object] = []
+    work = InTurn(lambda what: what())
+    work.ask("list", lambda: begun.set() or go_on.wait(30), lambda _: heard.append("stale"))
+    assert begun.wait(30)
+    for word in ("f", "fo", "fox"):
+        work.ask("list", lambda word=word: asked.append(word) or word, heard.append)  # type: ignore[misc]
+    work.ask("preview", lambda: asked.append("preview"), lambda _: over.set())
+    for change in ("first", "second"):
+        work.change(lambda change=change: asked.append(change), lambda _: None)  # type: ignore[misc]
+    go_on.set()
+    assert over.wait(30)
+    assert asked == ["first", "second", "fox", "preview"]
+    assert heard == ["fox"]
+    assert not work.waits("list")
+
+
+# --- the list fills --------------------------------------------------------------------------------------------------
+
+
+async def test_it_opens_at_once_and_fills_as_it_finds() -> None:
+    store = FakeStore()
+    store.closed.clear()
+    async with library(store, opened=False) as desk:
+        await desk.type("half a message", "f4")
+        assert desk.open
+        assert "looking …" in desk.text
+        await desk.type("fox", "down")  # nobody waits for the disk
+        store.closed.set()
+        await desk.shows("A fox and a bear", "1 found")
+        await desk.type("", "escape")
+        assert desk.composer.text == "half a message"
+        store.closed.clear()
+        await desk.type("", "f4")
+        assert "A fox and a bear" in desk.text  # known from before
+        store.closed.set()
+        await desk.shows("7 saved")
+
+
+async def test_title_model_when_turns_tokens_and_the_end_of_the_highlighted_one() -> None:
+    async with library(FakeStore()) as desk:
+        await desk.type("", "down", "down")
+        await desk.shows("This is the reply to s2.", "3 turns · 634 tokens · SmolLM2")
+        line = next(line for line in desk.text.splitlines() if "  Regular expr" in line and "634" in line)
+        assert "SmolLM2-13" in line
+
+
+async def test_an_empty_store_says_so() -> None:
+    async with library(FakeStore(0)) as desk:
+        await desk.shows("no chat was saved yet")
+        await desk.type("", "enter", "ctrl+r", "ctrl+d", "delete", "ctrl+y")
+        await desk.shows("nothing was deleted")
+        assert desk.open
+
+
+async def test_what_cannot_be_read_is_told() -> None:
+    store = FakeStore()
+    async with library(store) as desk:
+        store.broken = "saved chats cannot be read: the disk is full of \x1b[31m"
+        await desk.type("fox")
+        await desk.shows("saved chats cannot be read: the disk is full of ␛[31m")
+        store.broken = ""
+        await desk.type("", "backspace")
+        await desk.shows("A fox and a bear")
+        assert "cannot be read" not in desk.text
+
+
+async def test_without_a_store_it_says_so() -> None:
+    async with desktop() as desk:
+        await desk.type("", "f4")
+        assert "chats are not kept here" in desk.text
+
+
+async def test_ten_thousand_chats_are_read_a_page_at_a_time() -> None:
+    store = FakeStore(10_000)
+    async with library(store) as desk:
+        assert "100 and more saved" in desk.text
+        assert store.asked == [("sessions", 100, "", 0)]
+        for _ in range(8):
+            await desk.type("", "pagedown")
+            await desk.at_rest()
+        await desk.until(lambda: len(desk.list.rows) > desk.list.at + 50)
+        assert all(limit <= 100 for what, limit, *_ in store.asked if what == "sessions")  # type: ignore[operator]
+        assert len({row.id for row in desk.list.rows}) == len(desk.list.rows) < 1000
+        await desk.type("number 9876")
+        await desk.shows("Chat number 9876", "1 found")
+
+
+async def test_a_chat_that_moves_up_meanwhile_is_listed_once() -> None:
+    store = FakeStore(150)
+    async with library(store) as desk:
+        store.kept.insert(0, store.kept.pop(120))
+        for _ in range(4):
+            await desk.type("", "pagedown")
+        await desk.until(lambda: len(desk.list.rows) == 149)
+        assert len({row.id for row in desk.list.rows}) == 149
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+
+
+async def test_search_shows_where_it_stands() -> None:
+    async with library(FakeStore(), size=(80, 24)) as desk:
+        await desk.type("kv")
+        await desk.shows("1 found", "MATCH", "what is a kv cache?")
+        await desk.type("zzz")
+        await desk.shows("no chat has all these words in it")
+        desk.app.screen.query_one("#search", Input).value = ""
+        await desk.shows("7 saved", "TURNS")
+
+
+async def test_enter_waits_for_what_was_typed_and_opens_that() -> None:
+    store = FakeStore()
+    opened: list[str] = []
+    async with library(store) as desk:
+        desk.list.open = lambda session, *_: opened.append(session)  # type: ignore[method-assign, assignment]
+        store.closed.clear()
+        await desk.type("bread", "enter")
+        assert not opened
+        store.closed.set()
+        await desk.until(lambda: opened)
+        assert opened == ["s1"]
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+
+async def test_rename_in_place() -> None:
+    store = FakeStore()
+    async with library(store) as desk:
+        await desk.type("", "down", "ctrl+r")
+        assert "Esc leaves the title as it is" in desk.text
+        field = desk.app.screen.query_one("#name", Input)
+        assert field.value == "How do I bake bread?"
+        row = next(y for y, line in enumerate(desk.text.splitlines()) if "A fox and a bear" in line)
+        assert field.region.y == row + 1
+        field.value = "  Sour\x1bdough \n bread "
+        await desk.type("", "delete", "enter")
+        await desk.until(lambda: store.kept[1].title != "How do I bake bread?")
+        assert store.kept[1].title == "Sour\x1bdough bread"
+        assert "Sour␛dough bread" in desk.text
+        await desk.type("", "ctrl+r", "x", "escape")
+        assert desk.open
+        await desk.at_rest()
+        assert [what for what, *_ in store.asked].count("rename") == 1
+        await desk.type("fox")
+        await desk.shows("1 found")
+
+
+async def test_duplicate_highlights_the_copy() -> None:
+    store = FakeStore()
+    async with library(store) as desk:
+        await desk.type("", "down", "down", "ctrl+d")
+        await desk.until(lambda: desk.list.row is not None and desk.list.row.id == "copy")
+        assert desk.text.count("Regular expre") >= 2
+
+
+async def test_delete_and_bring_back() -> None:
+    store = FakeStore()
+    async with library(store) as desk:
+        await desk.type("", "down", "delete")
+        assert '"How do I bake bread?" is deleted: Ctrl+Y brings it back' in desk.text
+        await desk.type("", "delete")
+        await desk.until(lambda: [row.id for row in desk.list.rows] == ["s0", "s3", "s4", "s5", "s6"])
+        await desk.type("", "escape", "f4", "ctrl+y")
+        await desk.until(lambda: desk.list.row is not None and desk.list.row.id == "s2")
+        await desk.type("", "ctrl+y")
+        await desk.until(lambda: [row.id for row in desk.list.rows] == [f"s{at}" for at in range(7)])
+        assert desk.list.row is not None
+        assert desk.list.row.id == "s1"
+        await desk.type("", "ctrl+y")
+        assert "nothing was deleted" in desk.text
+
+
+async def test_del_is_for_the_search_where_there_is_something_to_erase() -> None:
+    store = FakeStore()
+    async with library(store) as desk:
+        await desk.type("fox", "home", "delete")
+        assert desk.app.screen.query_one("#search", Input).value == "ox"
+        assert len(store.kept) == 7
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 16), (80, 24), (120, 40), (200, 60)])
+async def test_it_can_be_used_in_any_terminal(size: tuple[int, int]) -> None:
+    store = FakeStore()
+    async with library(store, size=size) as desk:
+        await desk.shows("A fox and")
+        assert "Esc closes" in desk.text
+        await desk.type("", "down", "ctrl+r", "!", "enter")
+        await desk.until(lambda: store.kept[1].title == "How do I bake bread?!")
+        await desk.type("", "escape")
+        assert not desk.open
+
+
+# --- from chat to chat, on a real store ------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for kind in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "sessions.db")
+    yield store
+    store.close()
+
+
+def kept(store: Store) -> Callable[[FakeEngine], Chat]:
+    """A chat that is kept there."""
+    return lambda engine: Chat(engine, Tuning(seed=1), recorder=StoreRecorder(store, SessionInfo()))
+
+
+async def replied(desk: Library, text: str, *pieces: str) -> None:
+    await desk.sent(text, *pieces)
+    desk.engine.end()
+    await desk.settle()
+
+
+async def go(desk: Library, words: str) -> None:
+    """Opens the chat with these words in it."""
+    await desk.type("", "f4")
+    desk.app.screen.query_one("#search", Input).value = words
+    await desk.settle()
+    await desk.at_rest()
+    await desk.type("", "enter")
+    await desk.until(lambda: not desk.open)
+
+
+async def test_enter_goes_on_with_a_chat_as_it_was_looked_at(store: Store) -> None:
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await replied(desk, "about a fox", "Once", " upon", " a", " time")
+        await desk.type("", "ctrl+l", "ctrl+g", "h")
+        await desk.type("", "ctrl+n")
+        assert desk.app.query_one(Transcript).cursor is None
+        await replied(desk, "about bread", "Flour")
+        await desk.type("half a message", "f4")
+        await desk.at_rest()
+        assert "● about bread" in desk.text
+        assert "  about a fox" in desk.text
+        await desk.type("", "escape")
+        asked = len(desk.engine.commands)
+        await go(desk, "fox")
+        assert "Once upon a time" in desk.text
+        assert "about a fox" in desk.header
+        assert desk.composer.text == "half a message"
+        assert desk.app.query_one(Transcript).look == "probability"
+        assert len(desk.engine.commands) == asked
+        await desk.type("", "ctrl+g")
+        assert desk.app.query_one(Transcript).cursor is not None
+        assert desk.app.query_one(Transcript).cursor.index == 2  # type: ignore[union-attr]
+        await desk.type("", "escape", "enter")
+        desk.engine.say("There", " was")
+        await desk.settle()
+        assert "There was" in desk.text
+
+
+async def test_while_a_reply_streams_nothing_is_lost(store: Store) -> None:
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await replied(desk, "about a fox", "Once")
+        await desk.type("", "ctrl+n")
+        await desk.sent("about bread", "Flour", " and")
+        await desk.type("queued", "enter")
+        await go(desk, "fox")
+        assert "Once" in desk.text
+        assert desk.composer.text == "queued"
+        await go(desk, "bread")
+        assert "Flour and" in desk.text
+        assert "stopped" in desk.text or desk.chat.conversation.reply()[-1].node.finished.reason == "user"  # type: ignore[union-attr]
+
+
+async def test_a_new_title_is_in_the_header_at_once_and_stays(store: Store) -> None:
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await replied(desk, "about a fox", "Once")
+        await desk.type("", "f4")
+        await desk.at_rest()
+        await desk.type("", "ctrl+r", "!", "enter")
+        assert "about a fox!" in desk.header
+        await desk.until(lambda: "about a fox!" in desk.text)
+        await desk.type("", "escape")
+        await replied(desk, "and on", "more")
+        assert "about a fox!" in desk.header
+        await desk.type("", "ctrl+n")
+        await go(desk, "fox")
+        assert "about a fox!" in desk.header
+
+
+async def test_the_open_chat_can_be_deleted_and_is_found_again(store: Store) -> None:
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await desk.sent("about a fox", "Once", " upon")
+        await desk.type("", "f4")
+        await desk.at_rest()
+        await desk.type("", "delete")
+        assert "an empty chat is open in its place" in " ".join(desk.text.split())
+        assert desk.chat.conversation.leaf is None
+        await desk.type("", "ctrl+y")
+        await desk.until(lambda: desk.list.rows)
+        await desk.at_rest()
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        assert "Once upon" in desk.text
+
+
+async def test_a_new_chat_from_the_list(store: Store) -> None:
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await replied(desk, "about a fox", "Once")
+        await desk.type("", "f4", "ctrl+n")
+        assert not desk.open
+        assert "A new chat" in desk.text
+
+
+async def test_the_model_it_was_with_is_loaded(store: Store, tmp_path: Path) -> None:
+    path = named("Other-Q8_0", tmp_path / "m")
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await replied(desk, "about a fox", "Once")
+        info = msgspec.structs.replace(desk.chat.model, name="Other", path=str(path), sha256="0" * 64)  # type: ignore[type-var]
+        desk.chat.recorder.loaded(desk.chat.conversation, info)
+        await desk.type("", "ctrl+n")
+        await go(desk, "fox")
+        await desk.until(lambda: len(desk.engine.asked(Load)) == 2)
+        assert desk.engine.asked(Load)[-1].spec.path == str(path)
+        path.unlink()
+        await desk.type("", "ctrl+n")
+        await go(desk, "fox")
+        await desk.shows("Once")
