@@ -75,6 +75,9 @@ def _engine(report: Report, engine: Engine) -> None:
     for name, features in answer.backends.items():
         on = [feature if value == "1" else f"{feature}={value}" for feature, value in features.items() if value != "0"]
         section.rows.append((f"backend {name}", " ".join(on)))
+    section.rows.append(("own code", "compiled" if answer.compiled else "not compiled"))
+    if not answer.compiled:
+        report.advise("Install termchat again with a C compiler at hand: its steps are observed faster then.")
     for device in answer.devices:
         memory = f", {size(device.free)} of {size(device.total)} free" if device.total else ""
         section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{memory})"))

@@ -295,12 +295,14 @@ class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`library` is the version, `system` llama.cpp's own line of what it was built with, `backends` name their features."""
+    """`library` is the version, `system` llama.cpp's own line of what it was built with, `backends` name their features.
+    `compiled` says whether termchat's own native code is there."""
 
     library: str
     system: str
     backends: dict[str, dict[str, str]]
     devices: list[Device]
+    compiled: bool = True
 
 
 class Rendered(msgspec.Struct, frozen=True, tag=True, array_like=True):

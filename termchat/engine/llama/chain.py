@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.llama import observe
+from termchat.engine.llama.drawn import Drawn
 from termchat.engine.llama.native import LIB
+from termchat.engine.llama.observe import Stages
 from termchat.engine.llama.softmax import Exponentials
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step
@@ -43,6 +46,8 @@ _BUILDERS: tuple[tuple[str, Callable[[SamplerSettings, int], Any]], ...] = (
     ("temperature", lambda s, _: LIB.llama_sampler_init_temp(s.temperature)),
 )
 """The stages in order: name, and how llama.cpp makes one."""
+
+STAGES = tuple(name for name, _ in _BUILDERS)
 
 
 class Survivors(NamedTuple):
@@ -92,6 +97,14 @@ class Chain:
         self.n_vocab = n_vocab
         self._stages = [(name, build(settings, n_vocab)) for name, build in _BUILDERS]
         self._penalties = self._stages[0][1]
+        self.native = Stages(
+            names=STAGES,
+            samplers=(ctypes.c_void_p * len(self._stages))(
+                *(ctypes.cast(s, ctypes.c_void_p).value for _, s in self._stages)
+            ),
+            masking=STAGES.index("temperature") if settings.temperature <= 0 else -1,
+            hiding=STAGES.index("top_k"),
+        )
         self._array = LIB.llama_token_data_array()
         self._reference = ctypes.byref(self._array)
         self._data = np.empty(0, _CANDIDATE)
@@ -99,7 +112,7 @@ class Chain:
         self._pointer: Any = None
         penalised = settings.repeat_penalty != 1 or settings.frequency_penalty != 0 or settings.presence_penalty != 0
         self._last_n = settings.repeat_last_n if penalised else 0
-        self._recent: list[int] = []
+        self.recent: list[int] = []  # what the penalties look at
         for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 
@@ -113,12 +126,12 @@ class Chain:
         """The token joins what the penalties look at."""
         if self._last_n:
             LIB.llama_sampler_accept(self._penalties, token)
-            self._recent.append(token)
-            del self._recent[: -self._last_n]
+            self.recent.append(token)
+            del self.recent[: -self._last_n]
 
     def needs(self) -> int | None:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
-        count = self.settings.top_k + len(set(self._recent))
+        count = self.settings.top_k + len(set(self.recent))
         return count if self.settings.top_k and count * _PRESELECT_LIMIT <= self.n_vocab else None
 
     def apply(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None, watched: Sequence[int]) -> Survivors:
@@ -126,8 +139,8 @@ class Chain:
 
         `near` are ids that hold at least the `needs()` highest logits; None is the whole vocabulary.
         """
-        if near is not None and self._recent:
-            near = np.union1d(near, np.array(self._recent, np.int32))
+        if near is not None and self.recent:
+            near = np.union1d(near, np.array(self.recent, np.int32))
         data, array = self._filled(logits, near), self._array
         array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
         stages: list[Stage] = []
@@ -178,20 +191,6 @@ class Chain:
                 removed[i] = name
 
 
-class Drawn(NamedTuple):
-    """One step: the chosen id and every number of its record."""
-
-    id: int
-    logit: float
-    logprob: float
-    rank: int
-    probability: float
-    entropy: float
-    p_end: float
-    stages: list[Stage]
-    candidates: list[Candidate]
-
-
 class Observer:
     """Says what a row of logits means: the model's own softmax, the chain's effect, the draw.
 
@@ -199,12 +198,20 @@ class Observer:
     float64 softmax.
     """
 
-    def __init__(self, n_vocab: int, end_ids: Sequence[int], name: Callable[[int], str], candidates: int) -> None:
+    def __init__(
+        self, n_vocab: int, end_ids: Sequence[int], names: Mapping[int, str], candidates: int, *, native: bool = True
+    ) -> None:
         self._count = min(candidates, n_vocab)
         self._end_ids = list(end_ids)
-        self._name = name
+        self._names = names
         self._shifted = np.empty(n_vocab, np.float32)
         self._exponentials = Exponentials(n_vocab)
+        library = observe.load() if native else None
+        self._native = (
+            observe.NativeStep(library, n_vocab, end_ids, names, self._count, LIB.llama_sampler_apply)
+            if library
+            else None
+        )
 
     def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int, forced: int | None = None) -> Drawn:
         """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,).
@@ -212,6 +219,10 @@ class Observer:
         With a `forced` id, that one is chosen, whatever the dice and the chain say.
         """
         needs = chain.needs()
+        if self._native is not None and needs is not None:
+            drawn = self._native.draw(logits, chain.native, needs, chain.recent, seed, step, forced)
+            if drawn is not None:
+                return drawn
         near = top(logits, max(self._count, needs or 1))
         values = logits[near]
         order = (-values).argsort(kind="stable")
@@ -230,7 +241,7 @@ class Observer:
         listed = logits[watched].tolist()
         base = highest + log_mass
         candidates = [
-            Candidate(i, self._name(i), logit, logit - base, probability[i], noise[i], removed.get(i))
+            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i))
             for i, logit in zip(watched, listed, strict=True)
         ]
         place = watched.index(chosen)

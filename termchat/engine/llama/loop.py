@@ -25,7 +25,8 @@ from termchat.decoding.records import (
 )
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
-from termchat.engine.llama.chain import Drawn, Observer
+from termchat.engine.llama.chain import Observer
+from termchat.engine.llama.drawn import Drawn
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
@@ -91,7 +92,7 @@ class _Reply:
         self.decode_us = 0
         self.drawn_at: list[float] = []
         model = cache.model
-        self.observer = Observer(model.n_vocab, model.end_ids, model.name, request.candidates)
+        self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
 
     def close(self) -> None:
         """Frees the chain; threads that a script named are given up."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from termchat.engine.llama.native import LIB, last_errors, placements
@@ -25,6 +25,17 @@ _LOAD_MODES = {
     ("off", True): "LLAMA_LOAD_MODE_MLOCK",
 }
 """llama.cpp's name for how to load, by `mmap` and `mlock`."""
+
+
+class _Names(dict[int, str]):
+    """Labels by token id, made when they are first asked for; a plain lookup after that, for a step asks for twenty."""
+
+    def __init__(self, make: Callable[[int], str]) -> None:
+        self._make = make
+
+    def __missing__(self, token: int) -> str:
+        found = self[token] = self._make(token)
+        return found
 
 
 class Model:
@@ -74,7 +85,9 @@ class Model:
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
-        self._names: dict[int, str] = {}
+        self.names: Mapping[int, str] = _Names(
+            lambda token: self._to_piece(token, special=True).decode("utf-8", "replace")
+        )
 
     def close(self) -> None:
         """Frees the model; its contexts must be gone."""
@@ -124,11 +137,7 @@ class Model:
 
     def name(self, token: int) -> str:
         """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
-        found = self._names.get(token)
-        if found is None:
-            data = self._to_piece(token, special=True)
-            found = self._names[token] = data.decode("utf-8", "replace")
-        return found
+        return self.names[token]
 
     def _to_piece(self, token: int, *, special: bool) -> bytes:
         while True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
+from math import inf
 from statistics import fmean, median
 from time import perf_counter
 
@@ -32,6 +33,7 @@ class Pace:
         self._recent: deque[int] = deque(maxlen=self.MEMORY)
         self._window: list[int] = []
         self._quiet_us = 0.0
+        self._best: float = inf
         self._stalls = 0
         self._before: tuple[int, float] | None = None
         self._patience = self.PATIENCE
@@ -43,11 +45,15 @@ class Pace:
             return 1
         self._window.append(decode_us)
         self._recent.append(decode_us)
+        self._best = min(self._best, decode_us)
         expected = self._before[1] if self._before is not None else self._best_us()
         self._stalls = self._stalls + 1 if decode_us > self.STALL * expected else 0
         stalled = self._stalls >= self.STALLS and self.threads > 1
         if len(self._window) < self.WINDOW and not stalled:
             return self.threads
+        self._best = min(
+            self._recent
+        )  # once a window: what is older is forgotten, and a step is too short to look at all
         typical = float(decode_us) if stalled else median(self._window)
         self._stalls = 0
         self._window.clear()
@@ -61,7 +67,7 @@ class Pace:
                 self._patience = self.PATIENCE
         elif self.threads > 1 and (typical > self.FACTOR * self._best_us() or self._is_slower_than_half()):
             if self.threads == self.most:
-                self._quiet_us = min(self._recent)
+                self._quiet_us = self._best
             self._use(self.threads // 2)
         elif self.threads < self.most and perf_counter() - self._since > self._patience:
             self._before = (self.threads, typical)
@@ -70,10 +76,9 @@ class Pace:
 
     def _best_us(self) -> float:
         """What a step needs with these threads and no other program: the best of late, or less if all together did it well."""
-        best = min(self._recent)
         if self.threads == self.most:
-            return best
-        return min(best, self._quiet_us * self.most / self.threads)
+            return self._best
+        return min(self._best, self._quiet_us * self.most / self.threads)
 
     def _is_slower_than_half(self) -> bool:
         if len(self._recent) < self.LONG:
@@ -85,3 +90,4 @@ class Pace:
     def _use(self, threads: int) -> None:
         self.threads, self._since = threads, perf_counter()
         self._recent.clear()
+        self._best = inf

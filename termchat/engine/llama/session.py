@@ -171,7 +171,7 @@ class Session:
         ids, model = command.ids, self.model
         chain = Chain(command.samplers, model.n_vocab, ids)
         try:
-            observer = Observer(model.n_vocab, model.end_ids, model.name, command.candidates)
+            observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             drawn = observer.draw(logits, chain, command.seed, command.done)
         finally:
             chain.close()

@@ -194,10 +194,11 @@ class Worker:
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
     def _probe(self) -> Probed:
-        from termchat.engine.llama import devices, native
+        from termchat.engine.llama import devices, native, observe
 
         native.start()
-        return Probed(native.version(), devices.system(), devices.backends(), devices.devices())
+        compiled = observe.load() is not None
+        return Probed(native.version(), devices.system(), devices.backends(), devices.devices(), compiled)
 
     def _load(self, number: int, command: Load) -> Loaded:
         from termchat.engine.llama.session import Session

@@ -1,0 +1,47 @@
+"""Compiles the one piece of native code that termchat has; where that cannot be done it runs without, and slower."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCE = Path("termchat/engine/llama/observe.c")
+LIBRARY = SOURCE.with_name("libobserve.so")
+FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-Wno-psabi")
+
+
+class CustomBuildHook(BuildHookInterface):
+    """Puts the library beside its source; a wheel that holds it is one for this platform."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatchling before it builds, for an editable install too."""
+        if not self._compiled(Path(self.root, SOURCE), Path(self.root, LIBRARY)):
+            return
+        build_data["artifacts"].append(f"/{LIBRARY}")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{_platform()}"
+
+    def _compiled(self, source: Path, library: Path) -> bool:
+        found = next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")
+        compiler = shlex.split(os.environ.get("CC") or found)
+        building = library.with_suffix(f".{os.getpid()}")  # never a half-written library under its own name
+        try:
+            subprocess.run([*compiler, *FLAGS, "-o", str(building), str(source), "-lm"], check=True)
+            building.replace(library)
+        except (OSError, subprocess.CalledProcessError) as error:
+            building.unlink(missing_ok=True)
+            library.unlink(missing_ok=True)  # it may be of an older source
+            self.app.display_warning(f"{SOURCE} was not compiled ({error}): termchat will run without it, slower")
+            return False
+        return True
+
+
+def _platform() -> str:
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -1,0 +1,327 @@
+/* One step of the loop, observed: what takes numpy and Python most of a millisecond between two decodes, whose weights have
+ * pushed their code and data out of the processor's caches, takes this a tenth of one. The numbers are those of `chain.py`
+ * and `decoding/draw.py`, which are used where this was not built, and which say what they mean.
+ *
+ * Plain C11 without dependencies, called through ctypes; llama.cpp's samplers come in as function pointers.
+ */
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ABI 1
+#define GROUP 64
+#define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
+#define MAX_NEAR 1024
+#define MAX_LEFT 256
+#define LANES 8
+#define BLOCK 512
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+/* llama_token_data and llama_token_data_array */
+typedef struct {
+    int32_t id;
+    float logit;
+    float p;
+} token;
+
+typedef struct {
+    token *data;
+    size_t size;
+    int64_t selected;
+    bool sorted;
+} tokens;
+
+typedef void (*apply_sampler)(void *sampler, tokens *left);
+
+int termchat_abi(void) { return ABI; }
+
+/* --- the model's own softmax ------------------------------------------------------------------------------------------ */
+
+typedef float floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* Lane by lane the larger one. */
+INLINE floats larger(floats a, floats b) {
+    ints first = a > b;
+    return (floats)((first & (ints)a) | (~first & (ints)b));
+}
+
+/* e^x for x in [-87, 0], within 2e-7 of it: 2^n times a polynomial in what is left of x log2 e. */
+INLINE floats exp_of(floats x) {
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    floats n = x * 1.44269504f + shift;
+    ints exponent = ((ints)n + 127) << 23;
+    n -= shift;
+    floats r = x - n * 0.693145752f - n * 1.42860677e-6f;
+    floats e = 1.0f + r * (1.0f + r * (0.5f + r * (0.166666672f + r * (0.0416664854f + r * (0.00833336823f +
+               r * (0.00139300420f + r * 1.99e-4f))))));
+    return e * (floats)exponent;
+}
+
+/* Sums of exp(logit - highest) and of exp(logit - highest) * (logit - highest), in doubles over float32 sums of few. */
+WIDE static void masses(const float *logits, int n, float highest, double *mass, double *weighted) {
+    double total = 0, moment = 0;
+    const floats lowest = {0};
+    for (int begin = 0; begin < n; begin += BLOCK) {
+        int count = n - begin < BLOCK ? n - begin : BLOCK;
+        floats sum = {0}, product = {0};
+        for (int i = 0; i < count; i += LANES) {
+            floats x;
+            if (count - i >= LANES) {
+                x = *(const floats *)(logits + begin + i) - highest;
+            } else {
+                x = lowest - INFINITY;
+                for (int j = 0; j < count - i; j++) x[j] = logits[begin + i + j] - highest;
+            }
+            x = larger(x, lowest - 87.0f); /* what is masked with -inf, too: e^-87 is nothing in these sums */
+            floats e = exp_of(x);
+            sum += e;
+            product += e * x;
+        }
+        for (int j = 0; j < LANES; j++) {
+            total += sum[j];
+            moment += product[j];
+        }
+    }
+    *mass = total;
+    *weighted = moment;
+}
+
+/* The highest logit of each group of `GROUP`. */
+WIDE static void group_maxima(const float *logits, int groups, float *maxima) {
+    for (int g = 0; g < groups; g++) {
+        const floats *row = (const floats *)(logits + (size_t)g * GROUP);
+        floats high = row[0];
+        for (int i = 1; i < GROUP / LANES; i++) high = larger(row[i], high);
+        float highest = high[0];
+        for (int j = 1; j < LANES; j++) highest = high[j] > highest ? high[j] : highest;
+        maxima[g] = highest;
+    }
+}
+
+/* The count-th largest of n values, 1 <= count <= n, which are put into another order (Hoare's selection). */
+static float nth_largest(float *values, int n, int count) {
+    int left = 0, right = n - 1, place = count - 1;
+    while (left < right) {
+        float pivot = values[(left + right) / 2];
+        int i = left, j = right;
+        while (i <= j) {
+            while (values[i] > pivot) i++;
+            while (values[j] < pivot) j--;
+            if (i <= j) {
+                float swapped = values[i];
+                values[i++] = values[j];
+                values[j--] = swapped;
+            }
+        }
+        if (place <= j) right = j;
+        else if (place >= i) left = i;
+        else break;
+    }
+    return values[place];
+}
+
+static int by_logit(const void *a, const void *b) { /* highest first, of equals the lowest id */
+    const token *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int by_id(const void *a, const void *b) {
+    const token *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* --- one step --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    /* What is asked. */
+    const float *logits;   /* n_vocab of them; they stay as they are */
+    const int32_t *ends;   /* the end tokens */
+    const int32_t *recent; /* what the penalties look at; an id may stand there several times */
+    void *const *samplers; /* the stages */
+    apply_sampler apply;
+    uint64_t seed, step;
+    int32_t n_vocab, n_ends, n_recent, n_stages;
+    int32_t needs;      /* so many of the highest logits hold all that can be left */
+    int32_t candidates; /* so many of the highest are watched */
+    int32_t forced;     /* this id is chosen, whatever the dice say; -1: none */
+    int32_t masking;    /* the stage that masks with -inf instead of cutting; -1: none */
+    int32_t hiding;     /* the stage until which what is not near is only hidden */
+    /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
+    int32_t n_watched;
+    int32_t chosen; /* which of the watched was drawn or forced */
+    int32_t rank;   /* how many raw logits are higher than its */
+    double entropy; /* bits */
+    double p_end;
+    int32_t *ids;
+    double *logits_of, *logprobs, *probabilities, *noise;
+    int32_t *removed_by; /* the number of a stage, -1 for none */
+    int32_t *survivors;
+} step;
+
+/* The tokens that hold at least the `count` highest logits, highest first; how many there are, 0 where they do not fit. */
+static int look(const float *logits, int n, int count, token *near) {
+    float maxima[MAX_GROUPS], ordered[MAX_GROUPS];
+    int groups = n / GROUP, have = 0;
+    if (groups < count || groups > MAX_GROUPS || count < 1) return 0;
+    group_maxima(logits, groups, maxima);
+    memcpy(ordered, maxima, sizeof(float) * (size_t)groups);
+    float bound = nth_largest(ordered, groups, count); /* not above the count-th highest logit */
+    for (int g = 0; g <= groups; g++) {
+        int begin = g * GROUP, end = g < groups ? begin + GROUP : n;
+        if (g < groups && !(maxima[g] >= bound)) continue;
+        for (int i = begin; i < end; i++)
+            if (logits[i] >= bound) {
+                if (have == MAX_NEAR) return 0;
+                near[have++] = (token){i, logits[i], 0};
+            }
+    }
+    qsort(near, (size_t)have, sizeof *near, by_logit);
+    return have < count || !isfinite(near[0].logit) ? 0 : have;
+}
+
+/* What is near and what is recent, each once, by id: llama.cpp's samplers leave ties as they find them. */
+static size_t gather(const step *s, const token *near, int n_near, token *room) {
+    int all = n_near + s->n_recent;
+    size_t size = 0;
+    memcpy(room, near, sizeof *room * (size_t)n_near);
+    for (int i = 0; i < s->n_recent; i++) room[n_near + i] = (token){s->recent[i], s->logits[s->recent[i]], 0};
+    qsort(room, (size_t)all, sizeof *room, by_id);
+    for (int i = 0; i < all; i++)
+        if (!size || room[size - 1].id != room[i].id) room[size++] = room[i];
+    return size;
+}
+
+/* Which of the watched it is, from now on. */
+static int watch(step *s, int32_t id) {
+    int at = 0;
+    while (at < s->n_watched && s->ids[at] != id) at++;
+    if (at == s->n_watched) {
+        s->ids[at] = id;
+        s->logits_of[at] = s->logits[id];
+        s->removed_by[at] = -1;
+        s->n_watched++;
+    }
+    return at;
+}
+
+static bool is_left(const tokens *left, int32_t id) {
+    for (size_t i = 0; i < left->size; i++)
+        if (left->data[i].id == id) return isfinite(left->data[i].logit);
+    return false;
+}
+
+static void apply_stages(step *s, tokens *left) {
+    size_t alive = left->size;
+    bool seen = false;
+    for (int number = 0; number < s->n_stages; number++) {
+        s->apply(s->samplers[number], left);
+        size_t now = left->size;
+        if (number == s->masking) {
+            now = 0;
+            for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
+        }
+        if (now < alive || (number == s->hiding && !seen)) {
+            for (int w = 0; w < s->n_watched; w++)
+                if (s->removed_by[w] < 0 && !is_left(left, s->ids[w])) s->removed_by[w] = number;
+            alive = now;
+            seen = true;
+        }
+        s->survivors[number] = seen ? (int32_t)alive : s->n_vocab;
+    }
+}
+
+static uint64_t mixed(uint64_t x) {
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+static double noise_of(uint64_t key, int32_t id) {
+    return -log(-log(((double)(mixed((uint64_t)id ^ key) >> 12) + 0.5) * 0x1p-52));
+}
+
+/* Throws the dice for what is left; false where that is more than is drawn from here. */
+static bool draw(step *s, const tokens *left) {
+    int32_t ids[MAX_LEFT], won = -1;
+    double noise[MAX_LEFT], weights[MAX_LEFT], mass = 0, best = -INFINITY;
+    uint64_t key = mixed(mixed(s->seed) ^ s->step);
+    float highest = -INFINITY;
+    int count = 0;
+    for (size_t i = 0; i < left->size; i++) highest = left->data[i].logit > highest ? left->data[i].logit : highest;
+    for (size_t i = 0; i < left->size; i++) {
+        const token *one = &left->data[i];
+        if (!isfinite(one->logit)) continue;
+        if (count == MAX_LEFT) return false;
+        double score = (double)one->logit - highest;
+        ids[count] = one->id;
+        noise[count] = noise_of(key, one->id);
+        weights[count] = exp(score);
+        mass += weights[count];
+        if (score + noise[count] > best) {
+            best = score + noise[count];
+            won = count;
+        }
+        count++;
+    }
+    if (won < 0) return false;
+    s->chosen = watch(s, s->forced >= 0 ? s->forced : ids[won]);
+    for (int w = 0; w < s->n_watched; w++) {
+        int i = 0;
+        while (i < count && ids[i] != s->ids[w]) i++;
+        s->probabilities[w] = i < count ? weights[i] / mass : 0.0;
+        s->noise[w] = i < count ? noise[i] : noise_of(key, s->ids[w]);
+    }
+    return true;
+}
+
+/* How many raw logits are higher; all of them are near if the token itself is. */
+static int rank_of(const step *s, float logit, const token *near, int n_near) {
+    int rank = 0;
+    if (logit >= near[n_near - 1].logit)
+        while (rank < n_near && near[rank].logit > logit) rank++;
+    else
+        for (int i = 0; i < s->n_vocab; i++) rank += s->logits[i] > logit;
+    return rank;
+}
+
+/* What the model says by itself, before any sampler; false where that is no distribution. */
+static bool measure(step *s, float highest) {
+    double mass, weighted, ends = 0;
+    masses(s->logits, s->n_vocab, highest, &mass, &weighted);
+    if (!isfinite(mass) || !isfinite(weighted)) return false;
+    double log_mass = log(mass), entropy = (log_mass - weighted / mass) / log(2);
+    for (int i = 0; i < s->n_ends; i++) ends += exp((double)s->logits[s->ends[i]] - highest);
+    for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log_mass);
+    s->entropy = entropy > 0 ? entropy : 0;
+    s->p_end = ends / mass;
+    return true;
+}
+
+/* Observes and draws. False where the step is not of the kind that is done here (hardly anything is finite, many tie, many
+ * are left to draw from); nothing has changed then but the answers. */
+bool termchat_observe(step *s) {
+    token near[MAX_NEAR], room[MAX_NEAR];
+    int n_near = look(s->logits, s->n_vocab, s->needs > s->candidates ? s->needs : s->candidates, near);
+    if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
+    s->n_watched = 0;
+    for (int i = 0; i < s->candidates; i++) watch(s, near[i].id);
+    if (s->forced >= 0) watch(s, s->forced);
+    tokens left = {room, gather(s, near, n_near, room), -1, false};
+    apply_stages(s, &left);
+    if (!draw(s, &left)) return false;
+    s->rank = rank_of(s, (float)s->logits_of[s->chosen], near, n_near);
+    return measure(s, near[0].logit);
+}

@@ -1,0 +1,171 @@
+"""The observed step in one call of native code, where it was built: `observe.c`, which is compiled when termchat is installed.
+
+Python and numpy do the same in `chain.py` and `decoding.draw`, slower; this is for the steps that are usual.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from termchat.decoding.records import Candidate, Stage
+from termchat.engine.llama.drawn import Drawn
+from termchat.engine.llama.softmax import Row
+
+ABI = 1
+"""Of the calls; a library that was built from another version of the source is left alone."""
+
+LIBRARY = Path(__file__).with_name("libobserve.so")
+
+_Ids, _Numbers = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_double)
+
+
+class Stages(NamedTuple):
+    """A chain as native code sees it: the names and addresses of its samplers, which of them masks instead of cutting (-1:
+    none), and which is the one until which what was left out of the array is only hidden."""
+
+    names: tuple[str, ...]
+    samplers: Any
+    masking: int
+    hiding: int
+
+
+class _Step(ctypes.Structure):
+    """`step` of the source."""
+
+    _fields_ = (
+        ("logits", ctypes.c_void_p),
+        ("ends", _Ids),
+        ("recent", ctypes.c_void_p),
+        ("samplers", ctypes.c_void_p),
+        ("apply", ctypes.c_void_p),
+        ("seed", ctypes.c_uint64),
+        ("step", ctypes.c_uint64),
+        ("n_vocab", ctypes.c_int32),
+        ("n_ends", ctypes.c_int32),
+        ("n_recent", ctypes.c_int32),
+        ("n_stages", ctypes.c_int32),
+        ("needs", ctypes.c_int32),
+        ("candidates", ctypes.c_int32),
+        ("forced", ctypes.c_int32),
+        ("masking", ctypes.c_int32),
+        ("hiding", ctypes.c_int32),
+        ("n_watched", ctypes.c_int32),
+        ("chosen", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("entropy", ctypes.c_double),
+        ("p_end", ctypes.c_double),
+        ("ids", _Ids),
+        ("logits_of", _Numbers),
+        ("logprobs", _Numbers),
+        ("probabilities", _Numbers),
+        ("noise", _Numbers),
+        ("removed_by", _Ids),
+        ("survivors", _Ids),
+    )
+
+
+_MOST_STAGES = 16
+_DICE = Stage("dice", 1)
+
+
+class NativeStep:
+    """Observes steps over `n_vocab` logits, the `candidates` highest of which are watched.
+
+    `names` gives a token's label by its id; `apply` is `llama_sampler_apply`.
+    """
+
+    def __init__(
+        self,
+        library: Any,
+        n_vocab: int,
+        end_ids: Sequence[int],
+        names: Mapping[int, str],
+        candidates: int,
+        apply: Any,
+    ) -> None:
+        self._function, self._name = library.termchat_observe, names.__getitem__
+        room = candidates + 2
+        self._ids, self._removed_by = (ctypes.c_int32 * room)(), (ctypes.c_int32 * room)()
+        numbers = ctypes.c_double * room
+        self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
+        self._survivors = (ctypes.c_int32 * _MOST_STAGES)()
+        self._stages: Stages | None = None
+        self._removers: tuple[str | None, ...] = ()
+        self._step = _Step(
+            ends=(ctypes.c_int32 * len(end_ids))(*end_ids),
+            apply=ctypes.cast(apply, ctypes.c_void_p).value,
+            n_vocab=n_vocab,
+            n_ends=len(end_ids),
+            candidates=candidates,
+            ids=self._ids,
+            logits_of=self._logits,
+            logprobs=self._logprobs,
+            probabilities=self._probabilities,
+            noise=self._noise,
+            removed_by=self._removed_by,
+            survivors=self._survivors,
+        )
+        self._reference = ctypes.byref(self._step)
+
+    def draw(
+        self, logits: Row, stages: Stages, needs: int, recent: Sequence[int], seed: int, number: int, forced: int | None
+    ) -> Drawn | None:
+        """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
+        or much is left to draw from.
+
+        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at.
+        """
+        step = self._step
+        if stages is not self._stages:
+            self._use(stages)
+        step.logits = logits.__array_interface__["data"][0]
+        step.seed, step.step, step.needs = seed, number, needs
+        step.forced = -1 if forced is None else forced
+        step.n_recent = len(recent)
+        if recent:
+            ids = np.array(recent, np.int32)
+            step.recent = ids.ctypes.data
+        if not self._function(self._reference):
+            return None
+        count, chosen = step.n_watched, step.chosen
+        watched = self._ids[:count]
+        removed_by = map(self._removers.__getitem__, self._removed_by[:count])
+        columns = (self._logits[:count], self._logprobs[:count], self._probabilities[:count], self._noise[:count])
+        candidates = list(map(Candidate, watched, map(self._name, watched), *columns, removed_by))
+        one = candidates[chosen]
+        survivors = map(Stage, stages.names, self._survivors)
+        return Drawn(
+            one.id,
+            one.logit,
+            one.logprob,
+            step.rank,
+            one.probability,
+            step.entropy,
+            step.p_end,
+            [*survivors, _DICE],
+            candidates,
+        )
+
+    def _use(self, stages: Stages) -> None:
+        """Steps are drawn through another chain from now on."""
+        step = self._step
+        step.samplers, step.n_stages = ctypes.addressof(stages.samplers), len(stages.names)
+        step.masking, step.hiding = stages.masking, stages.hiding
+        self._removers = (*stages.names, None)  # -1 is none
+        self._stages = stages
+
+
+def load(path: Path = LIBRARY) -> Any:
+    """The library, or None where it was not built, or from another version of its source."""
+    try:
+        library = ctypes.PyDLL(str(path))  # the calls are short: to let other threads in costs more than it gives
+        current = library.termchat_abi() == ABI
+    except (OSError, AttributeError):
+        return None
+    library.termchat_observe.restype = ctypes.c_bool
+    return library if current else None

@@ -1,0 +1,109 @@
+"""The compiled step: that it is there, that it says what numpy says, and what it leaves to numpy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.llama import observe
+from termchat.engine.llama.chain import Chain, Observer
+from termchat.engine.llama.drawn import Drawn
+from termchat.engine.llama.native import LIB
+
+N_VOCAB = 49_153  # no multiple of anything
+ENDS = (0, 2)
+
+ROWS = {
+    "a bell": lambda rng: rng.normal(size=N_VOCAB) * 4,
+    "ties": lambda rng: np.round(rng.normal(size=N_VOCAB) * 4, 1),
+    "one far above": lambda rng: np.where(np.arange(N_VOCAB) == 49_152, 60.0, rng.normal(size=N_VOCAB)),
+    "masked": lambda rng: np.where(rng.random(N_VOCAB) < 0.9, -np.inf, rng.normal(size=N_VOCAB)),
+    "huge": lambda rng: rng.normal(size=N_VOCAB) * 1e6,
+    "rising": lambda rng: np.sort(rng.normal(size=N_VOCAB)),
+}
+SETTINGS = {
+    "as they are": SamplerSettings(),
+    "greedy": SamplerSettings(temperature=0.0),
+    "penalties": SamplerSettings(repeat_penalty=1.3, frequency_penalty=0.2, presence_penalty=-0.4, repeat_last_n=64),
+    "much is left": SamplerSettings(top_k=200, top_p=1.0, min_p=0.0, temperature=1.7),
+    "one is left": SamplerSettings(top_k=1),
+}
+
+
+class _Names(dict[int, str]):
+    def __missing__(self, token: int) -> str:
+        return f"<{token}>"
+
+
+def both(logits: NDArray[np.float32], settings: SamplerSettings, past: list[int], forced: int | None) -> list[Drawn]:
+    chain = Chain(settings, len(logits), past)
+    drawn = [
+        Observer(len(logits), ENDS, _Names(), 20, native=native).draw(logits, chain, 99, 7, forced)
+        for native in (True, False)
+    ]
+    chain.close()
+    return drawn
+
+
+def test_it_was_built_with_the_package() -> None:
+    assert observe.load() is not None, "install termchat again (pip install -e .) with a C compiler at hand"
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("made", ROWS.values(), ids=ROWS)
+def test_it_says_what_numpy_says(made: object, settings: SamplerSettings) -> None:
+    rng = np.random.default_rng(5)
+    for trial in range(12):
+        logits = made(rng).astype(np.float32)  # type: ignore[operator]
+        past = rng.integers(0, 5000, 90).tolist()
+        forced = [None, None, int(logits.argmax()), 17][trial % 4]
+        native, plain = both(logits, settings, past, forced)
+        assert (native.id, native.rank, native.stages) == (plain.id, plain.rank, plain.stages)
+        assert native.logprob == pytest.approx(plain.logprob, abs=1e-5)
+        assert native.entropy == pytest.approx(plain.entropy, abs=1e-5)
+        assert native.p_end == pytest.approx(plain.p_end, rel=1e-5, abs=1e-9)
+        assert [(c.id, c.text, c.logit, c.removed_by) for c in native.candidates] == [
+            (c.id, c.text, c.logit, c.removed_by) for c in plain.candidates
+        ]
+        for one, other in zip(native.candidates, plain.candidates, strict=True):
+            assert one.noise == pytest.approx(other.noise, rel=1e-13)
+            assert one.probability == pytest.approx(other.probability, rel=1e-9)
+            assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
+
+
+def unusual() -> dict[str, NDArray[np.float32]]:
+    rng = np.random.default_rng(6)
+    alone = np.full(N_VOCAB, -np.inf)
+    alone[5] = 1.0
+    return {
+        "all tie": np.zeros(N_VOCAB, np.float32),
+        "all masked but one": alone.astype(np.float32),
+        "few tokens": rng.normal(size=300).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("name", ["all tie", "all masked but one", "few tokens"])
+def test_what_is_unusual_is_left_to_numpy(name: str) -> None:
+    logits = unusual()[name]
+    chain = Chain(SamplerSettings(), len(logits), [])
+    native = observe.NativeStep(observe.load(), len(logits), ENDS, _Names(), 20, LIB.llama_sampler_apply)
+    assert native.draw(logits, chain.native, 40, [], 1, 0, None) is None
+    chain.close()
+    one, other = both(logits, SamplerSettings(), [], None)
+    assert one == other
+
+
+def test_a_library_of_another_source_is_left_alone(tmp_path: Path) -> None:
+    source = tmp_path / "other.c"
+    source.write_text("int termchat_abi(void) { return 0; } void termchat_observe(void) {}")
+    compiler = next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    assert compiler is not None
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "other.so", source], check=True)
+    assert observe.load(tmp_path / "other.so") is None
+    assert observe.load(tmp_path / "none.so") is None
