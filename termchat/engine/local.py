@@ -152,10 +152,10 @@ class LocalEngine:
         if self._log is None:
             return None
         try:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._log.exists() and self._log.stat().st_size > _LONGEST_LOG:
                 self._log.replace(self._log.with_name(self._log.name + ".old"))
-            return self._log.open("ab")
+            return open(self._log, "ab", opener=lambda path, how: os.open(path, how, 0o600))  # for nobody else to read
         except OSError:
             return None  # a chat without a log is better than none
 
