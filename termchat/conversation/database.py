@@ -130,6 +130,17 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return _opened(f"{address}&immutable=1", path)
 
 
+def drop_log(path: Path, log: tuple[int, int] | None) -> None:
+    """Removes the write-ahead log at the path if it is the one with this identity, left by a file that is gone.
+
+    SQLite takes it for the log of whatever file is there by then, and would write the old pages over the new ones.
+    """
+    if log is not None and identity(path.with_name(path.name + "-wal")) == log:
+        for suffix in ("-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                path.with_name(path.name + suffix).unlink()
+
+
 def set_aside(path: Path) -> Path:
     """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -139,6 +150,8 @@ def set_aside(path: Path) -> Path:
         count += 1
         aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
     path.rename(aside)
+    with contextlib.suppress(OSError):
+        aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
     for suffix in ("-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
@@ -146,34 +159,52 @@ def set_aside(path: Path) -> Path:
 
 
 def rows(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = None) -> Iterator[tuple[object, ...]]:
-    """The rows of a table, of some sessions or of all, as far as they can be read."""
+    """The rows of a table, of some sessions or of all; what is damaged is passed over."""
     wanted, values = "", tuple(sessions or ())
     if sessions is not None:
-        wanted = f"WHERE {OWNER[table]} IN ({','.join('?' * len(values))})"
-    with contextlib.suppress(sqlite3.DatabaseError):
-        yield from db.execute(f"SELECT * FROM {table} {wanted} ORDER BY rowid", values)
+        wanted = f"AND {OWNER[table]} IN ({','.join('?' * len(values))})"
+    place: int | None = 0
+    while place is not None:
+        found = db.cursor()
+        try:
+            found.execute(f"SELECT rowid, * FROM {table} WHERE rowid >= ? {wanted} ORDER BY rowid", (place, *values))
+            for rowid, *row in found:
+                if rowid < place:
+                    raise sqlite3.DatabaseError("the pages lead in a circle")
+                place = rowid + 1
+                yield tuple(row)
+            return
+        except sqlite3.DatabaseError:
+            place = _readable_from(db, table, place)
+
+
+def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None:
+    """The first row id found behind `place`, where nothing can be read, from which on there is something to read again."""
+
+    def reads(rowid: int) -> bool:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            found = db.execute(
+                f"SELECT rowid, * FROM {table} WHERE rowid >= ? ORDER BY rowid LIMIT 1", (rowid,)
+            ).fetchone()
+            return found is None or found[0] >= rowid
+        return False
+
+    step = 1
+    while not reads(place + step):
+        step *= 2
+        if place + step >= 1 << 62:
+            return None
+    low, high = place + step // 2, place + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reads(middle) else (middle, high)
+    return high
 
 
 def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
     """Adds a row that `rows` gave, perhaps of an older file, unless it is there."""
     names = ",".join(column.split()[0] for column in COLUMNS[table][: len(row)])
     db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({','.join('?' * len(row))})", row)
-
-
-def rescue(damaged: Path, db: sqlite3.Connection) -> int:
-    """Copies into `db` what a damaged file still gives; the number of chats among it."""
-    try:
-        with contextlib.closing(connect_to_read(damaged)) as source:
-            db.execute("BEGIN IMMEDIATE")
-            for table in COLUMNS:
-                for row in rows(source, table):
-                    insert(db, table, row)
-            db.execute("COMMIT")
-    except (sqlite3.Error, StoreError):
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-    (count,) = db.execute("SELECT count(*) FROM sessions").fetchone()
-    return int(count)
 
 
 def _code(error: sqlite3.Error) -> int:

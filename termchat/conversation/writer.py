@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from termchat.conversation import database, schema
+from termchat.conversation import database, salvage, schema
 from termchat.conversation.database import StoreError
 
 PERIOD_S = 0.25
@@ -72,6 +72,7 @@ class Writer:
         """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
         self._written: set[str] = set()
         self._lost: set[str] = set()
         self._notices: deque[StoreNotice] = deque()
@@ -232,6 +233,7 @@ class Writer:
         for operation in batch:
             self._apply(db, operation, moved, notices)
         db.execute("COMMIT")
+        self._log = database.identity(self._path.with_name(self._path.name + "-wal"))
         self.moved = moved
         self._written |= {moved.get(operation.session, operation.session) for operation in batch}
         self._notices.extend(notices)
@@ -311,7 +313,7 @@ class Writer:
             return  # another process has done so already
         aside = database.set_aside(self._path)
         db = self._connection()
-        count = database.rescue(aside, db)
+        count = salvage.rescue(aside, db)
         kept = f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
         self._notices.append(
             StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
@@ -322,3 +324,5 @@ class Writer:
         if db is not None:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
+            if database.identity(self._path) != self._file:
+                database.drop_log(self._path, self._log)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.conversation import database, writer
+from termchat.conversation import database, salvage, writer
 from termchat.conversation.schema import COLUMNS, VERSION
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
@@ -130,7 +130,7 @@ def test_a_damaged_older_file_is_rescued(path: Path, version: int) -> None:
     session, chat, _ = old_file(path, version)
     damaged = path.rename(path.with_name("damaged.db"))
     db = database.connect(path)
-    assert database.rescue(damaged, db) == 1
+    assert salvage.rescue(damaged, db) == 1
     db.close()
     assert list(reopened(path, session).turns()) == list(chat.turns())
     store = Store.open(path)

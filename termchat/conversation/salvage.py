@@ -1,0 +1,48 @@
+"""What a damaged store still gives: every row that can be read and makes sense is taken along, wherever the damage is."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from termchat.conversation import columns, database
+from termchat.conversation.database import StoreError
+from termchat.conversation.schema import COLUMNS
+
+_TYPES: dict[str, type | tuple[type, ...]] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
+
+
+def rescue(damaged: Path, db: sqlite3.Connection) -> int:
+    """Copies into `db` what a damaged file still gives, all of it or nothing; the number of chats among it."""
+    address = f"{damaged.absolute().as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as source:
+            source.execute("PRAGMA writable_schema=ON")  # else SQLite gives nothing of a file that was cut off
+            db.execute("BEGIN IMMEDIATE")
+            for table in COLUMNS:
+                for row in database.rows(source, table):
+                    if _makes_sense(table, row):
+                        database.insert(db, table, row)
+            db.execute("COMMIT")
+    except sqlite3.Error:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    (count,) = db.execute("SELECT count(*) FROM sessions").fetchone()
+    return int(count)
+
+
+def _makes_sense(table: str, row: tuple[object, ...]) -> bool:
+    """Whether a row holds what its columns may hold; a page that was written over can give anything."""
+    if len(row) > len(COLUMNS[table]):
+        return False
+    for column, value in zip(COLUMNS[table], row, strict=False):
+        kind = _TYPES[column.split()[1]]
+        if not isinstance(value, kind) and (value is not None or "NOT NULL" in column):
+            return False
+    if table == "records":
+        try:
+            columns.to_record(row[-1])  # type: ignore[arg-type]
+        except StoreError:
+            return False
+    return table != "nodes" or len(row[6]) % 4 == 0  # type: ignore[arg-type]
