@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from termchat.conversation.database import StoreError
+from termchat.conversation.node import Node, Omission, TokenColumns
 from termchat.decoding.records import Record
 
 _decode_record = msgspec.msgpack.Decoder(Record).decode
@@ -54,6 +55,49 @@ def to_settings(text: str, otherwise: _T, kind: type[_T] | None = None) -> _T:
     with contextlib.suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text, type=kind or type(otherwise))
     return otherwise
+
+
+def from_omission(omitted: Omission | None) -> str:
+    """What a prompt leaves out as JSON, "" where it is nothing."""
+    return "" if omitted is None else from_settings(omitted)
+
+
+def to_omission(text: str) -> Omission | None:
+    """The inverse of `from_omission`; None where it is damaged."""
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text, type=Omission) if text else None
+    return None
+
+
+class _Reply(msgspec.Struct, array_like=True):
+    """A reply as it is held in memory: all its records but the tokens, and these as columns."""
+
+    records: list[Record]
+    settings_at: list[int]
+    columns: list[bytes]
+
+
+def from_reply(node: Node) -> bytes | None:
+    """A reply that has ended, packed; None if one of its texts cannot be."""
+    others = (node.start, *node.settings, node.prefill, node.finished, node.failed)
+    records: list[Record] = [record for record in others if record is not None]
+    try:
+        return msgspec.msgpack.encode(_Reply(records, node.settings_at, node.tokens.packed()))
+    except UnicodeEncodeError:
+        return None
+
+
+def to_reply(node: Node, packed: bytes) -> bool:
+    """Fills a new node with what `from_reply` made of one; False, and it stays as it is, where that is damaged."""
+    try:
+        reply = msgspec.msgpack.decode(packed, type=_Reply)
+        tokens = TokenColumns.unpacked(reply.columns)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    for record in reply.records:
+        node.add(record)
+    node.tokens, node.settings_at = tokens, reply.settings_at
+    return True
 
 
 def from_ids(ids: array[int]) -> bytes:

@@ -11,10 +11,12 @@ COPY = (
         (id, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view, deleted, named)
         SELECT :copy, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view, NULL, named
         FROM sessions WHERE id = :session""",
-    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted
+    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted, omitted
         FROM nodes WHERE session = :session AND number < :number""",
     """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
         FROM records WHERE session = :session AND node < :number ORDER BY seq""",
+    """INSERT INTO replies SELECT :copy, node, records, packed
+        FROM replies WHERE session = :session AND node < :number""",
 )
 """A copy of a chat as it was before node :number."""
 

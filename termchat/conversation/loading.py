@@ -27,8 +27,9 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
         return None
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"]
+    packed = _packed(db, session)
     for found in list(_named(db, "SELECT * FROM nodes WHERE session = ? ORDER BY number", session)):
-        _grow(db, session, conversation, found)
+        _grow(db, session, conversation, found, packed)
     leaf, nodes = row["leaf"], conversation.nodes
     if leaf not in nodes or conversation.is_hidden(leaf):
         leaf = max((node.number for node in conversation.leaves()), default=None)
@@ -81,8 +82,19 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
     return found[1] if found is not None and found[1].step == step else None
 
 
-def _grow(db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any]) -> None:
-    """Puts a node in its place, with its records."""
+def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
+    """The replies that are there as they are held in memory, made from just the records that are there now."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'replies'").fetchone():
+        return {}  # a file that nobody could write yet, of an older schema
+    counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
+    found = db.execute("SELECT node, records, packed FROM replies WHERE session = ?", (session,))
+    return {node: packed for node, records, packed in found if counts.get(node) == records}
+
+
+def _grow(
+    db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any], packed: dict[int, bytes]
+) -> None:
+    """Puts a node in its place, with what its records say."""
     number, parent, at = row["number"], row["parent"], row["at"]
     nodes = conversation.nodes
     if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
@@ -90,7 +102,10 @@ def _grow(db: sqlite3.Connection, session: str, conversation: Conversation, row:
     node = Node(number, parent, at, row["role"], text=row["text"])
     node.prompt_ids, node.whole = columns.to_ids(row["prompt_ids"]), bool(row["whole"])
     node.name, node.deleted = row.get("name", ""), bool(row.get("deleted", 0))
+    node.omitted = columns.to_omission(row.get("omitted", ""))
     conversation.attach(node)
+    if number in packed and columns.to_reply(node, packed[number]):
+        return
     next_step: int | None = None
     for _, blob in records(db, session, number):
         record = columns.to_record(blob)

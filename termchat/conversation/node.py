@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import codecs
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Literal
 
 import msgspec
 
-from termchat.conversation.texts import Texts
+from termchat.conversation.texts import Texts, from_words, words
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 
 Role = Literal["user", "assistant"]
+
+
+_ARRAYS = (
+    "ids", "ends", "logits", "logprobs", "ranks", "probabilities", "entropies", "p_ends", "settings", "forced",
+    "decode_us", "sample_us",
+)  # fmt: skip
 
 
 class TokenColumns:
@@ -41,6 +47,24 @@ class TokenColumns:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def packed(self) -> list[bytes]:
+        """All columns as bytes, little endian."""
+        arrays = (words(getattr(self, name)) for name in _ARRAYS)
+        return [*self.texts.packed(), bytes(self.data), *arrays]
+
+    @classmethod
+    def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
+        """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
+        columns = cls()
+        texts, ends, data, *arrays = packed
+        columns.texts = Texts.unpacked(texts, ends)
+        columns.data += data
+        for name, content in zip(_ARRAYS, arrays, strict=True):
+            from_words(getattr(columns, name), content)
+        if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
+            raise ValueError("the columns have different lengths")
+        return columns
 
     def pieces(self) -> Iterator[bytes]:
         """The bytes of each token."""

@@ -2,12 +2,12 @@
 
 Chats are in `sessions`, `nodes` and `records`; nothing else is ever needed to read one. The other tables are derived from
 these (see `index`) and are made anew wherever they are missing: `tallies` counts, `texts` has what is searched, `found` is
-its full-text index.
+its full-text index; `replies` has what a chat needs in memory, so that opening a long one reads no record.
 """
 
 from __future__ import annotations
 
-VERSION = 3
+VERSION = 4
 """Of the schema, kept in `PRAGMA user_version`."""
 
 COLUMNS = {
@@ -21,7 +21,7 @@ COLUMNS = {
     "nodes": (
         "session TEXT NOT NULL", "number INTEGER NOT NULL", "parent INTEGER", "at INTEGER NOT NULL",
         "role TEXT NOT NULL", "text TEXT NOT NULL", "prompt_ids BLOB NOT NULL", "whole INTEGER NOT NULL",
-        "name TEXT NOT NULL DEFAULT ''", "deleted INTEGER NOT NULL DEFAULT 0",
+        "name TEXT NOT NULL DEFAULT ''", "deleted INTEGER NOT NULL DEFAULT 0", "omitted TEXT NOT NULL DEFAULT ''",
     ),
     # `on_path` marks a Start whose prompt_ids were left out, because they are the ids of the path before its node.
     "records": (
@@ -33,12 +33,13 @@ COLUMNS = {
 
 KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
 
-OWNER = {"sessions": "id", "nodes": "session", "records": "session"}
+OWNER = {"sessions": "id", "nodes": "session", "records": "session", "replies": "session"}
 """The column that says to which session a row belongs."""
 
-ADDED = {
+ADDED: dict[int, dict[str, tuple[str, ...]]] = {
     2: {"sessions": ("breakpoints", "view"), "nodes": ("name", "deleted")},
     3: {"sessions": ("deleted", "named")},
+    4: {"nodes": ("omitted",)},
 }
 """The columns that a version brought, by table."""
 
@@ -64,6 +65,12 @@ MADE = {
             INSERT INTO found (found, rowid, text) VALUES ('delete', old.id, old.text);
             UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
         END""",
+    ),
+    # A reply that has ended, as it is held in memory, and how many records it was made from.
+    4: (
+        """CREATE TABLE replies (
+            session TEXT NOT NULL, node INTEGER NOT NULL, records INTEGER NOT NULL, packed BLOB NOT NULL,
+            PRIMARY KEY (session, node)) WITHOUT ROWID""",
     ),
 }
 """What else a version brought, in order."""

@@ -30,6 +30,7 @@ from termchat.conversation.statements import (
     ADD_RECORD,
     ADD_SESSION,
     HIDE,
+    PACK_REPLY,
     RENAME,
     UPDATE_NODE,
     UPDATE_SESSION,
@@ -105,7 +106,8 @@ class Store:
         """
         text, ids = columns.from_text(node.written), columns.from_ids(node.prompt_ids)
         place = (node.number, node.parent, node.at, node.role)
-        values = (*place, text, ids, int(node.whole), columns.from_text(node.name), int(node.deleted))
+        named = columns.from_text(node.name), int(node.deleted), columns.from_omission(node.omitted)
+        values = (*place, text, ids, int(node.whole), *named)
         operations = [Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number)]
         if node.parent is not None:
             operations.append(Operation(index.add_if_missing, session, (node.parent,)))
@@ -139,6 +141,15 @@ class Store:
             self._writer.put(operation)
         else:
             self._writer.put(operation, _touch(session), Operation(index.add, session, (number,)))
+            self._pack(session, number)
+
+    def _pack(self, session: str, number: int) -> None:
+        """Keeps a reply that has ended as it is in memory, too."""
+        conversation = self._live.get(session)
+        node = conversation.nodes.get(number) if conversation is not None else None
+        packed = columns.from_reply(node) if node is not None and node.done else None
+        if packed is not None:
+            self._writer.put(Operation(PACK_REPLY, session, (number, packed)))
 
     def rename(self, session: str, title: str) -> None:
         """Another title, given by a person. It does not count as use of the chat."""

@@ -28,6 +28,35 @@ TABLES = {
             on_path INTEGER NOT NULL, record BLOB NOT NULL);
         CREATE INDEX records_of_node ON records (session, node);
     """,
+    3: """
+        CREATE TABLE sessions (id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
+            system TEXT NOT NULL, raw INTEGER NOT NULL, model TEXT NOT NULL, tuning TEXT NOT NULL, leaf INTEGER,
+            breakpoints TEXT NOT NULL DEFAULT '[]', view TEXT NOT NULL DEFAULT '{}',
+            deleted REAL, named INTEGER NOT NULL DEFAULT 0);
+        CREATE TABLE nodes (session TEXT NOT NULL, number INTEGER NOT NULL, parent INTEGER, at INTEGER NOT NULL,
+            role TEXT NOT NULL, text TEXT NOT NULL, prompt_ids BLOB NOT NULL, whole INTEGER NOT NULL,
+            name TEXT NOT NULL DEFAULT '', deleted INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (session, number));
+        CREATE TABLE records (seq INTEGER PRIMARY KEY, session TEXT NOT NULL, node INTEGER NOT NULL,
+            on_path INTEGER NOT NULL, record BLOB NOT NULL);
+        CREATE INDEX records_of_node ON records (session, node);
+        CREATE INDEX sessions_by_use ON sessions (updated);
+        CREATE TABLE tallies (
+            number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE,
+            turns INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0);
+        CREATE TABLE texts (
+            id INTEGER PRIMARY KEY, text TEXT NOT NULL, turns INTEGER NOT NULL, tokens INTEGER NOT NULL,
+            whole INTEGER NOT NULL);
+        CREATE VIRTUAL TABLE found USING fts5 (
+            text, content='texts', content_rowid='id', prefix='1 2 3', tokenize='unicode61 remove_diacritics 2');
+        CREATE TRIGGER text_added AFTER INSERT ON texts BEGIN
+            INSERT INTO found (rowid, text) VALUES (new.id, new.text);
+            UPDATE tallies SET turns = turns + new.turns, tokens = tokens + new.tokens WHERE number = new.id >> 32;
+        END;
+        CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
+            INSERT INTO found (found, rowid, text) VALUES ('delete', old.id, old.text);
+            UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
+        END;
+    """,
 }
 
 

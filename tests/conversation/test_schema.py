@@ -121,7 +121,7 @@ def test_an_upgrade_that_fails_leaves_the_old_file_and_is_tried_again(
     kept.rmdir()
     assert eventually(store, False)
     assert store.close()
-    assert columns_of(path, "nodes") == 10
+    assert columns_of(path, "nodes") == 11
     assert list(reopened(path, session).turns()) == list(chat.turns())
 
 

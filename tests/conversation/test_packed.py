@@ -1,0 +1,109 @@
+"""A reply that has ended is kept as it is held in memory, too: opening it says the same, whatever is there of that."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from termchat.conversation import columns, loading
+from termchat.conversation.node import Node, Omission
+from termchat.conversation.store import Store
+from termchat.conversation.texts import Texts
+from termchat.conversation.tree import Conversation
+from tests.conversation.stored import same, say
+from tests.made_records import settings, stream, user
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), max_size=600), st.data())
+def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None:
+    texts = Texts()
+    for text in said:
+        texts.append(text)
+    begin, end = (data.draw(st.none() | st.integers(-700, 700)) for _ in range(2))
+    assert texts == said
+    assert texts[begin:end] == said[begin:end]
+    assert [texts[at] for at in range(-len(said), len(said))] == said + said
+    assert texts.joined(begin) == "".join(said if begin is None else said[: max(begin, 0)])
+    assert texts.characters == sum(map(len, said))
+    assert Texts.unpacked(*texts.packed()) == said
+    with pytest.raises(IndexError):
+        texts[len(said)]
+
+
+def made(path: Path) -> tuple[str, Conversation]:
+    """A file with a chat of a reply that has ended, and one that has not."""
+    store = Store.open(path)
+    chat = Conversation()
+    session = store.begin(chat)
+    say(store, session, chat, "hello", [1, 2], [b"Once", b" \xe2\x82", b"\xac", b" upon"])
+    turn = user(chat, "and?", [3])
+    turn.whole, turn.omitted = True, Omission(1, 2)
+    store.add_node(session, turn)
+    node = chat.grow("assistant", parent=turn.number, at=1)
+    store.add_node(session, node)
+    for record in stream(chat.ids_before(node.number), [b"a", b"b"], reason=None, turned={1: settings(1, top_k=7)}):
+        chat.add(node, record)
+        store.add_record(session, node.number, record)
+    assert store.close()
+    return session, chat
+
+
+def reads_records(path: Path, session: str, monkeypatch: pytest.MonkeyPatch, chat: Conversation) -> list[int]:
+    """Opens the chat, which must be as it was; the nodes whose records were read for that."""
+    read: list[int] = []
+    records = loading.records
+
+    def watched(db: sqlite3.Connection, session: str, number: int) -> object:
+        read.append(number)
+        return records(db, session, number)
+
+    monkeypatch.setattr(loading, "records", watched)
+    store = Store.open(path)
+    stored = store.load(session).conversation
+    store.close()
+    monkeypatch.setattr(loading, "records", records)
+    assert all(same(stored.nodes[number], chat.nodes[number]) for number in chat.nodes)
+    return [number for number in read if stored.nodes[number].role == "assistant"]
+
+
+def test_only_a_reply_without_an_end_is_read_record_by_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, chat = made(path)
+    assert reads_records(path, session, monkeypatch, chat) == [4]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM replies",
+        "UPDATE replies SET packed = x'93'",
+        "UPDATE replies SET packed = substr(packed, 1, 300)",
+        "UPDATE replies SET records = records + 1",
+    ],
+)
+def test_where_it_cannot_be_used_the_records_count(path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    session, chat = made(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(damage)
+    assert reads_records(path, session, monkeypatch, chat) == [2, 4]
+
+
+def test_a_copy_needs_no_records_either(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, chat = made(path)
+    store = Store.open(path)
+    copy = store.duplicate(session)
+    assert store.close()
+    assert reads_records(path, copy, monkeypatch, chat) == [4]
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    node = Node(2, 1, 0, "assistant")
+    for record in stream([], [b"a", b"b"]):
+        node.add(record)
+    packed = columns.from_reply(node)
+    assert packed is not None
+    assert not columns.to_reply(Node(2, 1, 0, "assistant"), packed.replace(bytes(node.tokens.forced), b"\0", 1))
