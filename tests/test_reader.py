@@ -179,6 +179,12 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         (changed(0, format=9, tuning="new"), "line 1: its format is 9; this termchat reads 1"),
         (changed(0, leaf=17), "line 25: the chat should end in node 17, which is missing"),
         (changed(0, created="noon"), "line 1: its time is none: "),
+        (changed(0, title="x" * 10_001), "line 1: Expected `str` of length <= 10000 - at `$.title`"),
+        (
+            changed(0, breakpoints=[{"condition": {"condition": "text", "pattern": "(", "regex": True}}]),
+            "line 1: a condition is none: /(/ is no regular expression",
+        ),
+        (changed(4, conditions=[{"condition": "every", "tokens": 0}]), "line 5: a condition is none: every takes a whole"),
         (changed(1, ids=[1, "2", 3]), "line 2: Expected `int`, got `str` - at `$.ids[1]`"),
         (changed(1, ids=[2**31]), "line 2: Expected `int` <= 2147483647 - at `$.ids[0]`"),
         (changed(1, role="system"), "line 2: Invalid enum value 'system' - at `$.role`"),
@@ -223,10 +229,11 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, lines: list[Any], s
         (b"# Chat\n\n- model: smollm2\n", "line 1: it is not one JSON object"),
         (b'\xff\xfe{"record"', "line 1: it is torn, its end is missing"),
         (b"[" * 100_000 + b"\n", "line 1: it is not one JSON object"),
+        (b'{"record":"session","id":"\xff"}\n', "line 1: it is not one JSON object"),
         (b"7\n", "line 1: it is no line of a transcript"),
         (b'{"record":["start"]}\n', "line 1: it is no line of a transcript"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_what_is_no_transcript_is_told(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "chat.jsonl").write_bytes(data)
@@ -278,3 +285,18 @@ def test_a_long_reply_is_read_at_a_good_pace(tmp_path: Path) -> None:
     assert len(found.conversation.nodes[2].ids) == 2000
     assert isinstance(list(found.records(2))[-1], Finished)
     assert kept < 2000 * 2000  # bytes a token, candidates and all
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("MOST_BYTES", "line 1: the file is larger than 1 kB"),
+        ("MOST_NODES", "line 19: there are more than 4 nodes"),
+        ("MOST_RECORDS", "line 8: there are more than 4 records"),
+    ],
+)
+def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, said: str) -> None:
+    monkeypatch.setattr(reader, limit, 1000 if limit == "MOST_BYTES" else 4)
+    with pytest.raises(TranscriptError) as caught:
+        reader.read(written(tmp_path / "a.jsonl", changed(0)))
+    assert said in caught.value.message

@@ -26,13 +26,17 @@ class LineError(ValueError):
     """A line is not what it should be; the message says what is wrong with it."""
 
 
+Name = Annotated[str, msgspec.Meta(max_length=10_000)]
+"""What a list shows on a line."""
+
+
 class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
     """The first line of a transcript: all that is known of the chat beside its nodes."""
 
     version: int
     format: int
     id: str
-    title: str
+    title: Name
     system: str
     raw: bool
     leaf: int | None
@@ -54,7 +58,7 @@ class NodeLine(msgspec.Struct, tag_field="record", tag="node"):
     text: str
     ids: list[Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]]
     whole: bool
-    name: str = ""
+    name: Name = ""
     deleted: bool = False
 
 
@@ -77,7 +81,7 @@ def decode(data: bytes) -> Line:
     """
     try:
         twin = _decode(data)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         twin = _decode_patiently(data)
     line: Line = msgspec.convert(twin, _KINDS[twin.__struct_config__.tag], from_attributes=True)
     if isinstance(line, (SessionLine, Start)):
@@ -161,7 +165,7 @@ def _twin(kind: Any) -> Any:
     if not (kind.__struct_config__.array_like or kind in _HOLD_ARRAYS):
         return kind
     if kind not in _twins:
-        hints = typing.get_type_hints(kind)
+        hints = typing.get_type_hints(kind, include_extras=True)
         fields: list[Any] = [
             (field.name, _twin(hints[field.name]), *(() if field.default is msgspec.NODEFAULT else (field.default,)))
             for field in msgspec.structs.fields(kind)

@@ -1,19 +1,75 @@
-"""The messages of a chat as ShareGPT has them: `{"conversations": [{"from": "human", "value": …}, …]}`."""
+"""The messages of a chat as ShareGPT has them: `{"conversations": [{"from": "human", "value": …}, …]}`.
+
+A file may hold one such object, several, a list of them, or a bare list of messages.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
 
-from termchat.conversation.formats.messages import said
+import msgspec
+
+from termchat.conversation.formats.messages import MOST_MESSAGES, Found, Message, Speaker, read, said
+from termchat.conversation.lines import LineError
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.transcript import Records
+from termchat.conversation.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
 
-_NAMES = {"system": "system", "user": "human", "assistant": "gpt"}
+_HINT = 'Give {"conversations": [{"from": "human", "value": "…"}, …]}: texts by system, human and gpt.'
+
+_NAMES: dict[Speaker, str] = {"system": "system", "user": "human", "assistant": "gpt"}
+_SPEAKERS: dict[str, Speaker] = {
+    **{name: speaker for speaker, name in _NAMES.items()},
+    **dict.fromkeys(("user",), "user"),
+    **dict.fromkeys(("assistant", "chatgpt", "bing", "bard", "model"), "assistant"),
+}
+"""Ours, and those that collections of such chats have."""
+
+
+class _Message(msgspec.Struct):
+    speaker: str = msgspec.field(name="from")
+    value: str
+
+
+class _Object(msgspec.Struct):
+    """A chat, or one message of it."""
+
+    conversations: Annotated[list[_Message], msgspec.Meta(max_length=MOST_MESSAGES)] | None = None
+    model: str | None = None
+    speaker: str | None = msgspec.field(name="from", default=None)
+    value: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Object).decode
 
 
 def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    turns = [{"from": _NAMES[role], "value": text} for role, text in said(conversation)]
+    turns = [{"from": _NAMES[speaker], "value": text} for speaker, text in said(conversation)]
     yield json.dumps({"id": info.id, "conversations": turns})
+
+
+def chats(path: Path) -> Iterator[Transcript]:
+    """The chats in a file."""
+    return read(path, _find, _HINT)
+
+
+def _find(data: bytes) -> Found:
+    try:
+        found = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LineError(str(error)) from None
+    if found.conversations is not None:
+        return Found([_message(each.speaker, each.value) for each in found.conversations], found.model or "")
+    if found.speaker is None or found.value is None:
+        raise LineError("it has neither conversations nor somebody who says something")
+    return Found([_message(found.speaker, found.value)], whole=False)
+
+
+def _message(speaker: str, text: str) -> Message:
+    if speaker not in _SPEAKERS:
+        raise LineError(f"a message from {speaker!r:.40}, for whom there is no place in a chat")
+    return Message(_SPEAKERS[speaker], text)

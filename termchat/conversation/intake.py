@@ -1,0 +1,87 @@
+"""Takes transcripts in: finds out what a file is, reads its chats, and keeps them.
+
+What is in a file is foreign. It is bounded while it is read, and of its paths none is ever used: the chat gets an id of its
+own, and the model's file is known by name only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from termchat.conversation.formats import FORMATS, Format
+from termchat.conversation.formats.facts import file_name
+from termchat.conversation.session import ModelRef
+from termchat.conversation.store import Store, StoreError
+from termchat.conversation.transcript import Transcript, TranscriptError
+
+_HEAD = 1 << 16
+_AT_ONCE = 2000
+"""Records that wait in memory to be written."""
+
+_PATIENCE = 60.0
+
+
+def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
+    """The chats in a file, one by one; without a format it is found out from the file's beginning.
+
+    Raises:
+        TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
+    """
+    form = form or recognised(path)
+    if form.reader is None:
+        known = ", ".join(each.name for each in FORMATS.values() if each.signs)
+        raise TranscriptError(f"{form.name} is not taken in", f"These are: {known}.")
+    return form.reader(path)
+
+
+def recognised(path: Path) -> Format:
+    """The format of a file, by the first key in it that tells.
+
+    Raises:
+        TranscriptError: it cannot be read, or none does.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
+    signs = {sign: form for form in FORMATS.values() for sign in form.signs}
+    found = re.search(rf'"({"|".join(signs)})"\s*:'.encode(), head)
+    if found is None:
+        known = ", ".join(dict.fromkeys(form.name for form in signs.values()))
+        raise TranscriptError(f"{path.name} is no transcript that is known here", f"These are taken in: {known}.")
+    return signs[found[1].decode()]
+
+
+def keep(store: Store, transcript: Transcript) -> str:
+    """Puts a chat into the store, as one of its own; returns its id.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    chat, info = transcript.conversation, transcript.info
+    identity = info.model.identity
+    if identity is not None:
+        identity = msgspec.structs.replace(identity, path=file_name(identity.path))
+    session = store.begin(chat, tuning=info.tuning, model=ModelRef(info.model.name, "", identity))
+    waiting = 0
+    for number in sorted(chat.nodes):
+        store.add_node(session, chat.nodes[number])
+        for record in transcript.records(number):
+            store.add_record(session, number, record)
+            waiting += 1
+            if waiting == _AT_ONCE:
+                _written(store)
+                waiting = 0
+    store.update(session, leaf=chat.leaf, breakpoints=info.breakpoints, view=info.view)
+    _written(store)
+    return session
+
+
+def _written(store: Store) -> None:
+    if not store.flush(_PATIENCE):
+        raise StoreError(f"the chat cannot be kept: {store.problem() or 'the disk is too slow'}", "Try again.")

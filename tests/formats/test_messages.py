@@ -1,0 +1,205 @@
+"""Chats as lists of messages: out, in again, and what is refused with its line."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from termchat.conversation import intake
+from termchat.conversation.formats import FORMATS, messages, values
+from termchat.conversation.transcript import Transcript, TranscriptError
+from tests.formats import made
+
+SAID = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Write a story"},
+    {"role": "assistant", "content": "Once upon a time 🦊\nmet a <bear> and slept"},
+    {"role": "user", "content": "and then?"},
+    {"role": "assistant", "content": "The end"},
+]
+NAMES = {"system": "system", "user": "human", "assistant": "gpt"}
+
+
+def as_sharegpt(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"from": NAMES[each["role"]], "value": each["content"]} for each in said]
+
+
+def read(path: Path, data: str | bytes, form: str | None = None) -> list[Transcript]:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return list(intake.chats(path, FORMATS[form] if form else None))
+
+
+def said(transcript: Transcript) -> list[dict[str, str]]:
+    return [{"role": each.speaker, "content": each.text} for each in messages.said(transcript.conversation)]
+
+
+def test_the_messages_of_the_chat_that_is_shown_are_written() -> None:
+    assert [json.loads(line) for line in made.whole().lines("openai")] == [{"messages": SAID}]
+    assert [json.loads(line) for line in made.whole().lines("sharegpt")] == [
+        {"id": made.INFO.id, "conversations": as_sharegpt(SAID)}
+    ]
+
+
+@pytest.mark.parametrize("form", ["openai", "sharegpt"])
+def test_what_was_written_comes_back(tmp_path: Path, form: str) -> None:
+    page = made.whole()
+    path = page.write(tmp_path / "chat.json", form)
+    assert intake.recognised(path).name == form
+    (found,) = intake.chats(path)
+    assert said(found) == SAID
+    assert (found.conversation.title, found.info.model.path, found.info.id) == ("Write a story", "", "")
+    again = list(FORMATS[form].writer(found.conversation, page.info, found.records))
+    assert again == page.lines(form)
+
+
+ONE = {"messages": SAID, "model": "gpt-5"}
+OTHER = {"messages": SAID[1:3]}
+
+
+@pytest.mark.parametrize(
+    ("data", "chats"),
+    [
+        (json.dumps(ONE), [SAID]),
+        (json.dumps(ONE, indent=4), [SAID]),
+        (json.dumps([ONE, OTHER], indent=1), [SAID, SAID[1:3]]),
+        (json.dumps(ONE) + "\n\n" + json.dumps(OTHER) + "\r\n", [SAID, SAID[1:3]]),
+        (json.dumps(SAID), [SAID]),
+        ("\ufeff" + json.dumps(SAID, ensure_ascii=False), [SAID]),
+        (json.dumps([]).replace("[]", "[" + json.dumps({**ONE, "metadata": {"deep": [[[{}]]]}}) + "]"), [SAID]),
+    ],
+    ids=range(7),
+)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+def test_every_way_to_put_chats_into_a_file_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, chats: list[Any], chunk: int
+) -> None:
+    monkeypatch.setattr(values, "_CHUNK", max(chunk, 3) if data.startswith("\ufeff") else chunk)
+    assert [said(found) for found in read(tmp_path / "a.json", data)] == chats
+
+
+def test_texts_with_marks_of_json_in_them_come_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "_CHUNK", 5)
+    text = 'a "quoted\\" {[ \\\\" ]} \n\u2028 \x00 é 🦊'
+    (found,) = read(
+        tmp_path / "a.json", json.dumps([{"role": "user", "content": text}, {"role": "assistant", "content": text}])
+    )
+    assert [each.text for each in messages.said(found.conversation)] == [text, text]
+
+
+def test_parts_of_text_and_other_names_are_understood(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    (found,) = read(
+        tmp_path / "a.json",
+        json.dumps({"messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": parts}]}),
+    )
+    assert said(found) == [{"role": "system", "content": "x"}, {"role": "user", "content": "ab"}]
+    turns = [{"from": "user", "value": "q"}, {"from": "bing", "value": "one"}, {"from": "gpt", "value": "two"}]
+    (found,) = read(tmp_path / "b.json", json.dumps([{"id": "x", "conversations": turns}]))
+    assert said(found) == [{"role": "user", "content": "q"}, {"role": "assistant", "content": "one\n\ntwo"}]
+
+
+def test_nobody_takes_a_reply_from_elsewhere_for_one_of_a_model_here(tmp_path: Path) -> None:
+    (found,) = read(tmp_path / "a.json", json.dumps(ONE))
+    starts = [node.start for node in found.conversation.nodes.values() if node.role == "assistant"]
+    assert [(start.model.name, start.model.sha256, start.prompt_ids) for start in starts if start] == [
+        ("gpt-5", "", [])
+    ] * 2
+    assert found.conversation.ids() == []
+    assert all(node.done for node in found.conversation.nodes.values())
+
+
+def test_a_message_without_a_reply_says_so(tmp_path: Path) -> None:
+    (found,) = read(tmp_path / "a.json", json.dumps({"messages": SAID[:2]}))
+    assert said(found) == SAID[:2]
+    last = found.conversation.nodes[found.conversation.leaf or 0]
+    assert last.failed is not None
+    assert "no reply" in last.failed.message
+
+
+def message(role: str, content: object) -> str:
+    return json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": role, "content": content}]})
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "says"),
+    [
+        ("openai", '{"messages": [\n', "line 2: it is torn"),
+        ("openai", "[\n" + json.dumps(OTHER), "line 2: it is torn"),
+        ("openai", json.dumps(OTHER) + '\n{"role" 5}', "line 2: JSON is malformed"),
+        ("openai", json.dumps(OTHER) + "\n\n7\n", "line 3: it is no JSON object"),
+        ("openai", "[[]]", "line 1: it is no JSON object"),
+        ("openai", "{}]", "line 1: it has neither"),
+        ("openai", "\0" * 50, "line 1: it is no JSON object"),
+        ("openai", message("tool", "x"), "line 1: a message of the role 'tool'"),
+        ("openai", message("assistant", None), "line 1: a message of the role 'assistant' without a text"),
+        ("openai", message("user", [{"type": "image_url"}]), "line 1: a message with a part 'image_url'"),
+        ("openai", message("user", 5), "line 1: Expected `str | array | null`, got `int`"),
+        ("openai", message("system", "late"), "line 1: a system message stands in the middle"),
+        ("openai", '\n{"messages": []}', "line 2: a chat has no message"),
+        ("openai", '{"messages": ' + "[" * 50 + "]" * 50 + "}", "line 1: it is more than 32 lists and objects deep"),
+        ("openai", json.dumps({"messages": SAID[1:2] * 10_001}), "line 1: Expected `array` of length <= 10000"),
+        ("openai", json.dumps(SAID[1:2] * 10_001), "line 1: there are more than 10,000 messages"),
+        ("openai", b'{"messages": [{"role": "user", "content": "\xff"}]}', "line 1: 'utf-8' codec can't decode byte 0xff"),
+        ("openai", "", "holds no chat"),
+        ("sharegpt", '{"conversations": [{"from": "human"}]}', "line 1: Object missing required field `value`"),
+        ("sharegpt", '{"conversations": [{"from": "tool", "value": ""}]}', "line 1: a message from 'tool'"),
+        ("md", "# Chat", "md is not taken in"),
+    ],
+)  # fmt: skip
+def test_what_is_not_taken_in_is_told_with_its_line(tmp_path: Path, form: str, data: str | bytes, says: str) -> None:
+    with pytest.raises(TranscriptError) as caught:
+        read(tmp_path / "a.json", data, form)
+    assert says in caught.value.message
+    assert caught.value.hint
+
+
+def test_nothing_is_taken_of_a_file_with_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(OTHER) + "\n{}\n")
+    with pytest.raises(TranscriptError, match="line 2"):
+        next(intake.chats(tmp_path / "a.json"))
+
+
+def test_what_is_none_of_them_is_not_taken_for_one(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"roles": {"x": 1}}')
+    with pytest.raises(TranscriptError, match=r"a\.json is no transcript that is known here"):
+        intake.chats(tmp_path / "a.json")
+
+
+def without_end(part: bytes) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        with path.open("wb") as file:
+            file.write(b'{"messages": [{"role": "user", "content": "')
+            for _ in range(20):
+                file.write(part)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("part", [b"x" * (1 << 20), b"\\u0000" * 100_000], ids=["text", "escapes"])
+def test_an_object_without_end_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
+) -> None:
+    monkeypatch.setattr(values, "LONGEST", 1 << 18)
+    path = without_end(part)(tmp_path / "a.json")
+    tracemalloc.start()
+    with pytest.raises(TranscriptError, match="line 1: a chat is larger than 262 kB"):
+        list(intake.chats(path))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2 << 20
+
+
+def test_a_file_of_many_chats_is_read_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("[" + ",\n".join([json.dumps(ONE)] * 3000) + "]")
+    tracemalloc.start()
+    assert sum(1 for _ in intake.chats(path)) == 3000
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 << 20
