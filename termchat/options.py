@@ -24,7 +24,8 @@ class OptionError(ValueError):
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting: what it is called, what it takes, and in which table of the config file it stands."""
+    """One setting: what it is called, what it takes, and in which table of the config file it stands; `step` is the move of
+    one key press."""
 
     name: str
     kind: Literal["text", "texts", "choice", "int", "bool"]
@@ -33,6 +34,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     table: str = ""
     low: int = 0
     high: int = 0
+    step: int = 1
     choices: tuple[str, ...] = ()
 
     def check(self, value: object) -> OptionValue:
@@ -75,6 +77,31 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:
             raise OptionError(f"{self.name} must be {self._wanted()}, not {text!r}") from None
 
+    def show(self, value: OptionValue) -> str:
+        """A value as `parse` takes it."""
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return os.pathsep.join(value) if isinstance(value, tuple) else str(value)
+
+    def moved(self, value: OptionValue, steps: int) -> OptionValue:
+        """The value after some key presses: numbers stay in range, choices go round; texts do not move."""
+        if self.kind == "bool":
+            return not value
+        if self.kind == "choice":
+            return self.choices[(self.choices.index(str(value)) + steps) % len(self.choices)]
+        return min(max(value + steps * self.step, self.low), self.high) if isinstance(value, int) else value
+
+    @property
+    def range(self) -> str:
+        """What it takes, in short."""
+        return {
+            "text": "a text",
+            "texts": "texts",
+            "choice": " ".join(self.choices),
+            "int": f"{self.low} to {self.high}",
+            "bool": "on off",
+        }[self.kind]
+
     def _wanted(self) -> str:
         return {
             "text": "a text",
@@ -115,6 +142,7 @@ OPTIONS: dict[str, Option] = {
             "int",
             f"tokens of context; 0 is what the model was trained on, up to {MOST_CONTEXT}",
             high=10_000_000,
+            step=1024,
         ),
         _engine("threads", "int", "threads that decode; 0 chooses", high=1024),
         _engine("threads_batch", "int", "threads that read the prompt; 0 chooses", high=1024),

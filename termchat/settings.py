@@ -1,8 +1,9 @@
 """What a user configured, and where each value came from.
 
-Flags go before `TERMCHAT_*` variables, these before `config.toml`, this before what `termchat tune` measured and what the
-model's file recommends, and these before the defaults. A mistake in a variable or in the file never stops the program: the
-value falls back, and `problems` says where the mistake is. A mistake in a flag is an error.
+Flags go before what was set for one model in the list of models, this before `TERMCHAT_*` variables, these before
+`config.toml`, this before what `termchat tune` measured and what the model's file recommends, and these before the defaults.
+A mistake in a variable or in the file never stops the program: the value falls back, and `problems` says where the mistake
+is. A mistake in a flag is an error.
 
 Read with tomllib and plain code: pydantic-settings ignores misspelled variables, wants lists as JSON, cannot say where a
 value came from, and costs more time than the rest of the way to the first frame.
@@ -14,7 +15,7 @@ import contextlib
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from termchat.tomlfile import TomlError, TomlFile
 PREFIX = "TERMCHAT_"
 _NO_SETTINGS = frozenset({"TERMCHAT_OFFLINE"})
 """Variables that speak to another part of termchat."""
-DEFAULT, TUNED, MODEL, FLAG = "default", "tuned", "model", "flag"
+DEFAULT, TUNED, MODEL, PICKER, FLAG = "default", "tuned", "model", "picker", "flag"
 
 _SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
 _TABLES = {**{name: option.table for name, option in OPTIONS.items()}, **dict.fromkeys(KNOBS, "sampling")}
@@ -47,8 +48,8 @@ class FlagError(ValueError):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """All settings. `origin` says of each where its value came from: "flag", a variable's name, "config.toml", "tuned",
-    "model" or "default". `problems` are one line each, and may hold foreign text."""
+    """All settings. `origin` says of each where its value came from: "flag", "picker", a variable's name, "config.toml",
+    "tuned", "model" or "default". `problems` are one line each, and may hold foreign text."""
 
     model: str | None
     """A catalogue name or a path; None if none was chosen."""
@@ -89,6 +90,19 @@ class Config(msgspec.Struct, frozen=True):
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
         problems = list(dict.fromkeys([*self.problems, *problems]))
         return msgspec.structs.replace(self, tuning=tuning, origin=self.origin | origin, problems=tuple(problems))
+
+    def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Config:
+        """A copy in which the engine runs a model as a person set it for that model. What an option refuses is left out, and
+        what a flag says, unless it is among the `newer`.
+        """
+        taken = {}
+        for name, value in picked.items():
+            if name in self.engine and (name in newer or self.origin[name] != FLAG):
+                with contextlib.suppress(OptionError):
+                    taken[name] = OPTIONS[name].check(value)
+        return msgspec.structs.replace(
+            self, engine=self.engine | taken, origin=self.origin | dict.fromkeys(taken, PICKER)
+        )
 
     def with_tuned(self, measured: Mapping[str, int]) -> Config:
         """A copy in which what nobody set about the engine is as it was measured to be best for a model, and no longer as

@@ -1,7 +1,7 @@
-"""What `termchat tune` found: the best settings of a model on a machine, in a file of their own.
+"""How a model is best run on a machine, in a file of its own: what `termchat tune` found, and what a person set for it.
 
-They go before the defaults and after everything that a person set. A file that cannot be read counts as empty: measuring
-again makes a new one.
+What was found goes before the defaults and after everything that a person set; what was set for this model goes before
+variables and config.toml, which are for all. A file that cannot be read counts as empty: measuring again makes a new one.
 """
 
 from __future__ import annotations
@@ -36,18 +36,33 @@ class Tuned(msgspec.Struct, frozen=True):
     measured: float
 
 
+class Pick(msgspec.Struct, frozen=True):
+    """What a person set for one model on one machine, whatever build of llama.cpp it has; unchecked, as the file has it."""
+
+    sha256: str
+    name: str
+    hardware: str
+    settings: dict[str, int | str | bool]
+
+
 class _File(msgspec.Struct):
     version: int = VERSION
     tuned: list[Tuned] = []
+    picks: list[Pick] = []
 
 
 def machine() -> str:
-    """What the best settings depend on beside the model: the processor, the cores we may use, and the build of llama.cpp."""
+    """What the best settings depend on beside the model: the hardware, and the build of llama.cpp."""
     try:
         library = metadata.version(_LIBRARY)
     except metadata.PackageNotFoundError:
         library = "none"
-    return f"{processor()}, {default_threads()} cores, {all_threads()} threads, {_LIBRARY} {library}"
+    return f"{hardware()}, {_LIBRARY} {library}"
+
+
+def hardware() -> str:
+    """The processor and the cores we may use."""
+    return f"{processor()}, {default_threads()} cores, {all_threads()} threads"
 
 
 def processor() -> str:
@@ -60,10 +75,7 @@ def processor() -> str:
 
 def entries(file: Path | None = None) -> list[Tuned]:
     """All that was measured, on whatever machine."""
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        found = msgspec.json.decode((file or paths.tuned_file()).read_bytes(), type=_File)
-        return found.tuned if found.version == VERSION else []
-    return []
+    return _read(file).tuned
 
 
 def find(sha256: str, file: Path | None = None) -> Tuned | None:
@@ -73,15 +85,51 @@ def find(sha256: str, file: Path | None = None) -> Tuned | None:
     return next((entry for entry in mine if entry.machine == here), None)
 
 
+def picks(file: Path | None = None) -> list[Pick]:
+    """All that a person set for a model, on whatever machine."""
+    return _read(file).picks
+
+
+def find_pick(sha256: str, file: Path | None = None) -> Pick | None:
+    """What a person set for this model on this machine."""
+    mine = [entry for entry in picks(file) if entry.sha256 == sha256]
+    here = hardware() if mine else ""
+    return next((entry for entry in mine if entry.hardware == here), None)
+
+
 def keep(tuned: Tuned, file: Path | None = None) -> Path:
     """Writes it in place of what was measured before; returns where.
 
     Raises:
         OSError: it cannot be written.
     """
+    kept = _read(file)
+    kept.tuned = [e for e in kept.tuned if (e.sha256, e.machine) != (tuned.sha256, tuned.machine)] + [tuned]
+    return _write(kept, file)
+
+
+def keep_pick(pick: Pick, file: Path | None = None) -> Path:
+    """Writes it in place of what was set before; without settings, that is forgotten. Returns where.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    kept = _read(file)
+    others = [e for e in kept.picks if (e.sha256, e.hardware) != (pick.sha256, pick.hardware)]
+    kept.picks = [*others, pick] if pick.settings else others
+    return _write(kept, file)
+
+
+def _read(file: Path | None) -> _File:
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        found = msgspec.json.decode((file or paths.tuned_file()).read_bytes(), type=_File)
+        return found if found.version == VERSION else _File()
+    return _File()
+
+
+def _write(kept: _File, file: Path | None) -> Path:
     file = file or paths.tuned_file()
-    others = [e for e in entries(file) if (e.sha256, e.machine) != (tuned.sha256, tuned.machine)]
-    data = msgspec.json.format(msgspec.json.encode(_File(tuned=[*others, tuned])))
+    data = msgspec.json.format(msgspec.json.encode(kept))
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:

@@ -7,19 +7,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from termchat import tuned
 from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
 from termchat.chat.recording import StoreRecorder
+from termchat.chat.running import Picked, run_of
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import KNOBS, Value
+from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from termchat.models.header import Header, read_header
-from termchat.settings import FLAG, Config
+from termchat.settings import DEFAULT, FLAG, MODEL, Config
+
+_TURNED = (FLAG, "panel", "session")
+"""Where a knob of a chat came from that a person turned for that chat."""
 
 
 class Reopened(NamedTuple):
@@ -42,13 +45,15 @@ def find_model(config: Config) -> tuple[Config, ModelSpec]:
     return config, spec
 
 
-def choose(config: Config, wanted: str | None) -> Choice:
+def choose(config: Config, wanted: str | None, picked: Picked | None = None) -> Choice:
     """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned.
+
+    `picked` is how a person wants this model to be run; None is what is kept for it.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    _, spec, advice = _find(msgspec.structs.replace(config, model=wanted))
+    _, spec, advice = _find(msgspec.structs.replace(config, model=wanted), picked)
     return Choice(spec, advice)
 
 
@@ -63,14 +68,13 @@ def recommended(wanted: str, header: Header, known: catalogue.Catalogue) -> dict
     return {**header.recommended, **advice} if wanted in known.own else {**advice, **header.recommended}
 
 
-def _find(config: Config) -> tuple[Config, ModelSpec, dict[str, Value]]:
+def _find(config: Config, picked: Picked | None = None) -> tuple[Config, ModelSpec, dict[str, Value]]:
     known = catalogue.load()
     name, path = catalogue.resolve(config.model, known, config.model_folders)
     header = read_header(path)
     identity = header.identity()
-    measured = tuned.find(identity)
     advice = recommended(config.model or catalogue.DEFAULT, header, known)
-    config = config.with_recommended(advice).with_tuned(measured.settings if measured else {})
+    config = run_of(config.with_recommended(advice), identity, picked).config
     spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
     return config, spec, advice
 
@@ -92,16 +96,41 @@ def reopen(store: Store, session: str, config: Config) -> Reopened:
     for number in stored.interrupted:
         cut_off = Failed("interrupted", "termchat ended before the reply did", "continue goes on from its last token")
         conversation.nodes[number].add(cut_off)
-    kept = {name: getattr(stored.info.tuning, name) for name in KNOBS if config.origin[name] != FLAG}
+    tuning, origin = _knobs(config, conversation, stored.info.tuning)
     config = msgspec.structs.replace(
         config,
-        tuning=msgspec.structs.replace(config.tuning, **kept),
-        origin=config.origin | dict.fromkeys(kept, "session"),
+        tuning=tuning,
+        origin=config.origin | origin,
         model=config.model if config.origin["model"] == FLAG else _model_of(stored.info.model) or config.model,
     )
     info = msgspec.structs.replace(stored.info, tuning=config.tuning)
     recorder = StoreRecorder(store, info, conversation)
     return Reopened(config, recorder, conversation, newest_token(recorder, conversation))
+
+
+def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tuning, dict[str, str]]:
+    """The knobs that a chat was `left` with, and where each came from.
+
+    What a person turned in the chat stays, unless a flag says otherwise now. What nobody turned is as configured now, or else
+    as the chat's model recommended, so that it follows another model.
+    """
+    last = max(
+        (node for node in conversation.nodes.values() if node.settings), key=lambda node: node.number, default=None
+    )
+    drawn = last.settings[-1] if last is not None else None
+    kept: dict[str, Value] = {}
+    origin: dict[str, str] = {}
+    for name, knob in KNOBS.items():
+        value, place = getattr(left, name), drawn.origin.get(name, DEFAULT) if drawn is not None else DEFAULT
+        before = getattr(drawn.samplers, name, value) if drawn is not None and place != DEFAULT else knob.default
+        turned = place in _TURNED or value != before
+        if config.origin[name] == FLAG:
+            continue
+        if turned:
+            kept[name], origin[name] = value, "session"
+        elif place == MODEL and config.origin[name] in (DEFAULT, MODEL):
+            kept[name], origin[name] = value, MODEL
+    return msgspec.structs.replace(config.tuning, **kept), origin
 
 
 def _model_of(model: ModelRef) -> str | None:

@@ -11,33 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from termchat import settings, tuned
+from termchat import settings
 from termchat.chat.loading import Choice
-from termchat.decoding.samplers import KNOBS, Value
-from termchat.engine.port import MOST_CONTEXT, ModelSpec
+from termchat.chat.running import Picked, keep
+from termchat.decoding.samplers import Value
+from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.tui.aside import Aside
+from termchat.tui.facts import Facts, read_facts
 from termchat.tui.pulls import Pull, Pulls
 
 if TYPE_CHECKING:  # they are loaded in the thread that needs them
     from termchat.models.catalogue import Catalogue
     from termchat.models.discovery import Skipped
-    from termchat.models.header import Header
     from termchat.models.listing import Row
-    from termchat.models.memory import Memory
-
-_FAST_BATCH = 512
-
-
-class Facts(NamedTuple):
-    """What a file says, and the memory that it will take as configured; `context` is what it is loaded with, in tokens,
-    `recommended` the knobs for it, by name."""
-
-    header: Header
-    context: int
-    memory: Memory
-    recommended: Mapping[str, Value]
 
 
 class Chosen(NamedTuple):
@@ -49,11 +37,10 @@ class Chosen(NamedTuple):
 
 
 class _Around(NamedTuple):
-    """What is around the list: the catalogue, bytes of memory to be had, what was tuned, by SHA-256."""
+    """What is around the list: the catalogue, and bytes of memory to be had."""
 
     catalogue: Catalogue
     available: int | None
-    tuned: Mapping[str, Mapping[str, int]]
 
 
 class _Listed(NamedTuple):
@@ -83,10 +70,10 @@ class Models:
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
         """Bytes that programs can still have; None while unknown."""
-        self.tuned: Mapping[str, Mapping[str, int]] = {}
         self.told: Callable[[Pull | Chosen], object] = lambda _: None
         self.pulls = Pulls(lambda pull: self.told(pull))
         self._files: dict[str, str] = {}
+        self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
         self._looking: Aside[_Around | _Listed | Skipped] | None = None
         self._seen: set[str] = set()
@@ -136,9 +123,7 @@ class Models:
         from termchat.models import catalogue, listing, memory
 
         known = catalogue.load()
-        here = tuned.machine()
-        best = {entry.sha256: entry.settings for entry in tuned.entries() if entry.machine == here}
-        yield _Around(known, memory.available(), best)
+        yield _Around(known, memory.available())
         for one in listing.gather(self.config.model_folders, known):
             if isinstance(one, listing.Row):
                 yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
@@ -154,7 +139,7 @@ class Models:
         for one in looking.take():
             some = True
             if isinstance(one, _Around):
-                self.catalogue, self.available, self.tuned = one
+                self.catalogue, self.available = one
             elif isinstance(one, _Listed):
                 self.rows[one.row.wanted] = one.row
                 self._files[one.row.wanted] = one.file
@@ -203,24 +188,9 @@ class Models:
         for row in rows:
             assert row.path is not None
             try:
-                yield _Read(row, self._facts_of(row, row.path))
+                yield _Read(row, read_facts(row, row.path, self.config, self._picked.get(row.wanted), self.catalogue))
             except ModelError as problem:
                 yield _Read(row, problem)
-
-    def _facts_of(self, row: Row, path: Path) -> Facts:
-        from termchat.chat.opening import recommended
-        from termchat.models.catalogue import load
-        from termchat.models.header import read_header
-        from termchat.models.memory import BATCH, estimate
-
-        engine = self.config.engine
-        header = read_header(path)
-        context = engine["context"] or min(header.context_length or MOST_CONTEXT, MOST_CONTEXT)
-        batch = engine["prefill_batch"] or (_FAST_BATCH if engine["fast_prefill"] else BATCH)
-        flash = engine["flash_attention"] != "off"
-        memory = estimate(header, context, engine["kv_type"], size=row.size, batch=batch, flash_attention=flash)
-        advice = recommended(row.wanted, header, self.catalogue or load())
-        return Facts(header, context, memory, {name: value for name, value in advice.items() if name in KNOBS})
 
     def _take_read(self) -> bool:
         reading = self._reading
@@ -244,12 +214,22 @@ class Models:
             from termchat.chat.opening import choose
 
             try:
-                self.told(Chosen(wanted, choose(self.config, wanted), None))
+                self.told(Chosen(wanted, choose(self.config, wanted, self._picked.get(wanted)), None))
             except ModelError as problem:
                 self.told(Chosen(wanted, None, problem))
             yield
 
         self._choosing = Aside(work)
+
+    def pick(self, row: Row, facts: Facts) -> str:
+        """Has a model be run from now on as these facts say; returns why that cannot be kept, "" if it is."""
+        self._picked[row.wanted] = facts.run.picked
+        self._facts[str(row.path), row.size] = facts
+        try:
+            keep(facts.run.picked, facts.identity, row.name)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
 
     def pull(self, row: Row) -> None:
         """Downloads a model, or goes on with it; `told` hears of the end."""

@@ -6,11 +6,14 @@ import re
 
 from termchat.amounts import size
 from termchat.chat.service import Chat
+from termchat.models.errors import ModelError
 from termchat.models.listing import Row
+from termchat.options import OptionValue
 from termchat.text import cells
-from termchat.tui.gathering import Facts, Models, file_of
+from termchat.tui.facts import Facts
+from termchat.tui.gathering import Models, file_of
 from termchat.tui.pulls import Pull
-from termchat.tui.views.model import Known, Running
+from termchat.tui.views.model import Known, Running, memory_text
 from termchat.tui.views.models import Download, Item, Need, State, matches, need_told, rank, text_of
 
 _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
@@ -35,6 +38,11 @@ class ModelList:
     def row(self) -> Row | None:
         """The highlighted one."""
         return self.shown[self.at] if self.shown else None
+
+    @property
+    def facts(self) -> Facts | ModelError | None:
+        """What the file of the highlighted one says."""
+        return self._models.facts(self.row) if self.row is not None else None
 
     @property
     def pull(self) -> Pull | None:
@@ -95,11 +103,23 @@ class ModelList:
 
     def known(self, row: Row) -> Known:
         """What else there is to say of a model."""
-        info = self._chat.model
+        info, facts = self._chat.model, self._models.facts(row)
         running = None
         if info is not None and row is self.loaded:
-            running = Running(info, self._models.tuned.get(info.sha256, {}))
-        return Known(self._models.facts(row), self._models.recommended(row), running)
+            running = Running(info, facts.run.config if isinstance(facts, Facts) else None)
+        return Known(facts, self._models.recommended(row), running)
+
+    def running(self, row: Row) -> dict[str, OptionValue]:
+        """The engine's settings that a model really runs with, if it is the loaded one."""
+        info = self._chat.model
+        if info is None or row is not self.loaded:
+            return {}
+        return {name: getattr(info, name) for name in self._models.config.engine if hasattr(info, name)}
+
+    def memory(self, row: Row, facts: Facts) -> str:
+        """What a model takes beside what there is, if it is run as these facts say."""
+        item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)
+        return memory_text(item, facts)
 
     @property
     def spare(self) -> int | None:
@@ -109,14 +129,22 @@ class ModelList:
             return None
         return self._models.spare(self.loaded)
 
-    @property
-    def title(self) -> str:
-        """How many there are, and the memory they may take."""
+    def title(self, width: int) -> str:
+        """How many there are, and the memory they may take, in as few words as there is room for."""
         here = sum(row.state == "ready" for row, _ in self._ordered)
-        parts = [f"{here} on this machine", f"{len(self._ordered) - here} to download"] if self._ordered else []
-        parts += ["looking …"] if self._models.looking else []
-        parts += [f"{size(self.spare)} of memory free"] if self.spare is not None else []
-        return ", ".join(parts)
+        away, spare = len(self._ordered) - here, size(self.spare)
+        long, short = [], []
+        if self._ordered:
+            long += [f"{here} on this machine", f"{away} to download"]
+            short += [f"{here} here", f"{away} to get"]
+        if self._models.looking:
+            long.append("looking …")
+            short.append("looking …")
+        if spare:
+            long.append(f"{spare} of memory free")
+            short.append(f"{spare} free")
+        told = ", ".join(long)
+        return told if cells(told) <= width else ", ".join(short)
 
     def _show(self) -> None:
         words = self._filter.lower().split()

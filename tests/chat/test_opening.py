@@ -10,14 +10,50 @@ import pytest
 from termchat.chat.opening import choose, find_model, reopen_latest
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.samplers import Tuning
+from termchat.decoding.records import Settings
+from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
 from termchat.models import catalogue
 from termchat.settings import Config, load
+from tests import made_records
 from tests.models import made
 
 
-def test_no_models_recommendation_overwrites_what_a_chat_was_set_to(tmp_path: Path) -> None:
-    """top_p stands at its default in the chat: that was the chat's own choice too."""
+def saved(store: Store, origin: dict[str, str], left: Tuning, **drawn_with: float) -> None:
+    """A chat with one reply that was drawn with some knobs, and left with others."""
+    chat = Conversation("")
+    session = store.begin(chat, tuning=left)
+    turn = chat.grow("user", parent=None, at=0, text="hi")
+    store.add_node(session, turn)
+    reply = chat.grow("assistant", parent=turn.number, at=0)
+    store.add_node(session, reply)
+    drawn = Settings(0, SamplerSettings(**drawn_with), (), dict.fromkeys(KNOBS, "default") | origin)
+    for record in (made_records.start([1, 2]), drawn, made_records.finished()):
+        reply.add(record)
+        store.add_record(session, reply.number, record)
+    assert store.flush()
+
+
+def test_only_what_a_person_turned_in_a_chat_stays_when_it_is_opened_again(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    drawn = {"temperature": 0.5, "top_p": 0.7, "min_p": 0.2, "repeat_penalty": 1.2}
+    left = Tuning(**drawn, max_tokens=99, top_k=3)
+    places = {"temperature": "panel", "top_p": "model", "min_p": "config.toml", "repeat_penalty": "flag"}
+    saved(store, places, left, **drawn)  # top_k and max_tokens were turned after the reply
+    found = reopen_latest(store, load({"repeat_last_n": 9}, {}, tmp_path / "none"))
+    again = reopen_latest(store, load({}, {"TERMCHAT_TOP_P": "0.3", "TERMCHAT_MIN_P": "0.1"}, tmp_path / "none"))
+    store.close()
+    assert found is not None
+    assert again is not None
+    turned = {"temperature": 0.5, "repeat_penalty": 1.2, "max_tokens": 99, "top_k": 3}
+    assert found.config.tuning == Tuning(**turned, top_p=0.7, repeat_last_n=9)
+    assert {name for name, place in found.config.origin.items() if place == "session"} == turned.keys()
+    other = found.config.with_recommended({"temperature": 0.1, "top_k": 1, "min_p": 0.4, "repeat_last_n": 1})
+    assert other.tuning == Tuning(**turned, min_p=0.4, repeat_last_n=9)
+    assert again.config.tuning == Tuning(**turned, top_p=0.3, min_p=0.1)
+    assert again.config.origin["top_p"] == "TERMCHAT_TOP_P"
+
+
+def test_what_a_chat_without_a_reply_was_set_to_stays(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     chat = Conversation("")
     session = store.begin(chat, tuning=Tuning(temperature=0.5))
@@ -26,8 +62,8 @@ def test_no_models_recommendation_overwrites_what_a_chat_was_set_to(tmp_path: Pa
     store.close()
     assert found is not None
     config = found.config.with_recommended({"temperature": 0.1, "top_p": 0.1, "top_k": 1})
-    assert config.tuning == Tuning(temperature=0.5, top_k=9)
-    assert [config.origin[name] for name in ("temperature", "top_p", "top_k")] == ["session", "session", "flag"]
+    assert config.tuning == Tuning(temperature=0.5, top_k=9, top_p=0.1)
+    assert [config.origin[name] for name in ("temperature", "top_p", "top_k")] == ["session", "model", "flag"]
 
 
 def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(

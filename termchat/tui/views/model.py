@@ -9,26 +9,30 @@ from termchat.amounts import home, size
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
+from termchat.options import OPTIONS, OptionValue
+from termchat.settings import DEFAULT, Config
 from termchat.text import one_line
 from termchat.tui.transcript.ink import BLANK, Ink, Line
 from termchat.tui.views.marks import MUTED, STRONG, TEXT, prose
 from termchat.tui.views.models import Fit, Item
 
 if TYPE_CHECKING:
-    from termchat.tui.gathering import Facts
+    from termchat.tui.facts import Facts
 
 _LABEL = 10
 _ROOMY = 16
 """Lines from which a description and a blank line are worth their room."""
 _VERDICTS: Mapping[Fit, str] = {"fits": "it fits", "tight": "tight", "too large": "too large"}
+_TOLD = ("threads", "threads_batch", "prefill_batch", "context", "kv_type")
+"""What is said of every model that runs; what else is set is said where it is."""
 _LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
 
 
 class Running(NamedTuple):
-    """The loaded model as it runs, and what was tuned for it."""
+    """The loaded model as it runs, and how it was to be run, as far as that is known."""
 
     info: ModelInfo
-    tuned: Mapping[str, int]
+    config: Config | None = None
 
 
 class Known(NamedTuple):
@@ -74,7 +78,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
         yield "problem", row.problem
     if known.running is not None:
         yield "runs with", _running(known.running)
-    yield "memory", _memory(item, facts)
+    yield "memory", memory_text(item, facts)
     if facts is not None and not isinstance(facts, ModelError):
         header = facts.header
         layers = f", {header.block_count} layers" if header.block_count else ""
@@ -93,14 +97,22 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _running(running: Running) -> str:
-    info, tuned = running
+    info, config = running
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
-    names = {"threads": info.threads, "threads_batch": info.threads_batch, "prefill_batch": info.prefill_batch}
-    settings = [f"{name} {value}" + (" (tuned)" if tuned.get(name) == value else "") for name, value in names.items()]
-    return ", ".join([device, *settings, f"context {info.context:,}", f"kv_type {info.kv_type}"])
+    found: dict[str, OptionValue] = {name: getattr(info, name) for name in _TOLD}
+    asked = config.engine if config is not None else {}
+    origin = config.origin if config is not None else {}
+    set_ = {name: value for name, value in asked.items() if origin[name] != DEFAULT}
+    found |= {name: value for name, value in set_.items() if not hasattr(info, name)}
+    texts = [
+        f"{name} {OPTIONS[name].show(value)}" + (f" ({origin[name]})" if set_.get(name) == value else "")
+        for name, value in found.items()
+    ]
+    return ", ".join([device, *texts])
 
 
-def _memory(item: Item, facts: Facts | ModelError | None) -> str:
+def memory_text(item: Item, facts: Facts | ModelError | None) -> str:
+    """What a model takes, beside what there is; "" if nothing is known."""
     there = f" of {size(item.spare)} free" if item.spare is not None else ""
     verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
     if facts is not None and not isinstance(facts, ModelError):

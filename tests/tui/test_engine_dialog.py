@@ -1,0 +1,337 @@
+"""How a model is run: the form, its lines, and what becomes of it, on a fake engine and real files."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from termchat import paths, tuned
+from termchat.chat.opening import choose
+from termchat.chat.running import Picked, Run, run_of
+from termchat.models.header import read_header
+from termchat.options import OPTIONS, OptionError
+from termchat.settings import Config, load
+from termchat.tui.engineform import FIELDS, EngineForm
+from termchat.tui.screens.engine import EngineDialog
+from termchat.tui.screens.models import ModelsDialog
+from termchat.tui.views.engine import engine_details, engine_heading, engine_lines
+from tests.models.made import U32, named
+from tests.tui.test_models_screen import Shop, home, shop
+
+__all__ = ["home"]
+
+ENGINE = [option for option in OPTIONS.values() if option.table == "engine"]
+
+
+def config(flags: dict[str, object] | None = None, **variables: str) -> Config:
+    return load(flags or {}, {f"TERMCHAT_{name.upper()}": value for name, value in variables.items()}, Path("/none"))
+
+
+def form(asked: Config | None = None, measured: dict[str, int] | None = None, **picked: int | str | bool) -> EngineForm:
+    return EngineForm(Run(asked or config(), Picked(picked), measured or {}))
+
+
+def write(one: EngineForm, name: str, *keys: str) -> EngineForm:
+    """Presses keys at a setting."""
+    assert one.choose([field.name for field in FIELDS].index(name))
+    for key in keys:
+        assert one.press(key, key if len(key) == 1 else None)
+    return one
+
+
+def value(one: EngineForm, name: str) -> tuple[object, str]:
+    one.accept()
+    return one.config.engine[name], one.config.origin[name]
+
+
+# --- the form --------------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_of_the_engine_is_a_field_that_takes_what_its_option_takes() -> None:
+    assert list(FIELDS) == ENGINE
+    for option in ENGINE:
+        other = option.moved(option.default, 1)
+        one = write(form(), option.name, *option.show(other))
+        assert value(one, option.name) == (other, "picker")
+        with pytest.raises(OptionError) as refusal:
+            option.parse("12345678901")
+        refused = write(form(), option.name, *"12345678901")
+        assert not refused.accept()
+        assert refused.error == str(refusal.value)
+        assert all(limit in refused.error for limit in (str(option.low), str(option.high))) or option.kind != "int"
+        assert refused.config.engine[option.name] == option.default
+
+
+def test_arrows_move_a_number_in_its_range_and_choices_go_round() -> None:
+    assert value(write(form(), "threads", "right", "right", "left"), "threads") == (1, "picker")
+    assert value(write(form(), "threads", "left"), "threads") == (0, "default")
+    assert value(write(form(), "context", "right", "right"), "context") == (2048, "picker")
+    assert value(write(form(), "flash_attention", "left"), "flash_attention") == ("off", "picker")
+    assert value(write(form(), "mlock", "space"), "mlock") == (True, "picker")
+
+
+def test_each_value_says_where_it_is_from_and_taking_it_back_leads_there() -> None:
+    one = form(config({"threads": 3}, kv_type="q8_0"), {"prefill_batch": 32}, mlock=True)
+    origins = {"threads": "flag", "kv_type": "TERMCHAT_KV_TYPE", "prefill_batch": "tuned", "mlock": "picker"}
+    assert {name: value(one, name)[1] for name in origins} == origins
+    for name, typed, before in (("threads", "1", 3), ("kv_type", "f16", "q8_0"), ("prefill_batch", "16", 32)):
+        changed = write(one, name, *typed)
+        assert value(changed, name)[1] == "picker"
+        assert value(write(changed, name, "delete"), name) == (before, origins[name])
+    assert value(write(one, "mlock", "delete"), "mlock") == (False, "default")
+    assert one.run.picked.settings == {}
+
+
+def test_a_value_that_it_would_have_anyway_is_not_set() -> None:
+    one = write(form(measured={"threads": 2}), "threads", "right", "left")
+    assert (value(one, "threads"), one.run.picked.settings) == ((2, "tuned"), {})
+
+
+def test_what_is_not_set_here_cannot_be_taken_back() -> None:
+    assert (
+        "from config.toml"
+        in write(
+            form(msgspec.structs.replace(config(), origin=config().origin | {"threads": "config.toml"})),
+            "threads",
+            "delete",
+        ).error
+    )
+
+
+def test_a_field_is_not_left_with_a_value_that_it_refuses() -> None:
+    one = write(form(), "threads", *"5000")
+    assert not one.choose(0)
+    assert (one.field.name, one.typed) == ("threads", "5000")
+    for _ in range(2):
+        one.press("backspace", None)
+    assert one.choose(0)
+    assert value(one, "threads") == (50, "picker")
+
+
+def test_what_is_typed_is_dropped_before_anything_else() -> None:
+    one = write(form(), "threads", "7")
+    assert one.drop()
+    assert not one.drop()
+    assert value(one, "threads") == (0, "default")
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [24, 36, 50, 76, 120])
+def test_every_line_fits(width: int) -> None:
+    one = write(form(config({"threads": 3}), kv_type="bf16"), "main_gpu", *"99999999999999999")
+    one.accept()
+    lines = [*engine_lines(one, range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
+    lines += engine_details(one, "300 MB of 24.6 GB free: it fits" * 4, width, 3)
+    assert max(cell_len(line.text) for line in lines) <= width
+
+
+# --- what a person does ----------------------------------------------------------------------------------------------
+
+
+async def opened(desk: Shop, name: str) -> None:
+    """Opens the settings of a model in the list."""
+    await desk.find(name)
+    await desk.type("", "ctrl+t")
+    await desk.until(lambda: isinstance(desk.app.screen, EngineDialog))
+
+
+async def at(desk: Shop, name: str, *keys: str) -> None:
+    """Presses keys at a setting, from wherever the dialog is."""
+    rows = [field.name for field in FIELDS].index(name)
+    await desk.type("", *["up"] * len(FIELDS), *["down"] * rows, *keys)
+
+
+def line(desk: Shop, name: str) -> list[str]:
+    """The words of a setting's line."""
+    found = re.search(rf"│  {name} +(.*?)│", desk.text)
+    return found[1].split() if found else []
+
+
+def memory(desk: Shop) -> str:
+    """What the model is said to take."""
+    found = re.search(r"memory (\d[\d.]* \wB of .*? free)", desk.text)
+    return found[1] if found else ""
+
+
+async def test_a_model_goes_on_with_the_chat_as_it_was_set(tmp_path: Path) -> None:
+    cached = {"llama.attention.head_count": (U32, 4), "llama.embedding_length": (U32, 64)}
+    file = named("Alpha-Q8_0", tmp_path / "m", **cached)
+    async with shop(tmp_path / "m", opened=False) as desk:
+        await desk.sent("Hello", "Hi")
+        desk.engine.end()
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.line("Alpha-Q8_0"))
+        await opened(desk, "alpha")
+        assert "How Alpha-Q8_0 is run" in desk.text
+        await at(desk, "threads", "3")
+        await at(desk, "kv_type", "right")
+        assert line(desk, "threads")[:2] == ["3", "picker"]
+        assert line(desk, "kv_type")[:2] == ["bf16", "picker"]
+        await at(desk, "context", *"256")
+        await desk.type("", "down")
+        small = memory(desk)
+        await at(desk, "context", *"100000")
+        await desk.type("", "down")
+        assert "" != small != memory(desk) != ""
+        await at(desk, "context", "delete")
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        spec = desk.loads[-1]
+        assert (spec.path, spec.threads, spec.kv_type, spec.context) == (str(file), 3, "bf16", 0)
+        assert "Hello" in desk.text
+        await desk.type("next", "enter")
+        assert len(desk.engine.generated) == 2
+
+
+async def test_what_was_set_is_kept_for_this_model_and_taken_back(tmp_path: Path) -> None:
+    file = named("Alpha-Q8_0", tmp_path / "m")
+    other = named("Beta-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        await opened(desk, "alpha")
+        await at(desk, "threads", "3", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+    assert choose(config(), str(file)).spec.threads == 3
+    assert choose(config(threads="2"), str(file)).spec.threads == 3  # it is for this model, variables are for all
+    assert choose(config({"threads": 1}), str(file)).spec.threads == 1
+    assert choose(config(), str(other)).spec.threads == 0
+    async with shop(tmp_path / "m") as desk:
+        await opened(desk, "alpha")
+        assert line(desk, "threads")[:2] == ["3", "picker"]
+        await at(desk, "threads", "delete")
+        assert line(desk, "threads")[:2] == ["0", "default"]
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        assert desk.loads[-1].threads == 0
+    assert tuned.picks() == []
+
+
+async def test_what_is_set_now_goes_before_the_flags_of_this_start(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        desk.app._models._config = config({"threads": 2, "kv_type": "f32", "model_folders": str(tmp_path / "m")})
+        await opened(desk, "alpha")
+        assert line(desk, "threads")[:2] == ["2", "flag"]
+        await at(desk, "threads", "1", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        assert (desk.loads[-1].threads, desk.loads[-1].kv_type) == (1, "f32")
+
+
+async def test_a_bad_value_is_refused_in_place_with_its_range(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        await opened(desk, "alpha")
+        await at(desk, "threads", *"5000", "enter")
+        assert "threads must be a whole number from 0 to 1024, not '5000'" in desk.text
+        await desk.type("", "down")
+        assert line(desk, "threads")[0].startswith("5000")
+        await desk.type("", "escape")
+        assert line(desk, "threads")[0] == "0"
+        assert "must be" not in desk.text
+        await desk.type("", "escape")
+        assert isinstance(desk.app.screen, ModelsDialog)
+        assert len(desk.loads) == 1
+
+
+async def test_while_a_reply_runs_it_says_to_stop_it_first_and_forgets_nothing(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m", opened=False) as desk:
+        await desk.sent("Hello", "Hi")
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.line("Alpha-Q8_0"))
+        await opened(desk, "alpha")
+        await at(desk, "threads", "3", "enter")
+        assert "a reply is running: stop it first" in desk.text
+        assert line(desk, "threads")[:2] == ["3", "picker"]
+        assert len(desk.loads) == 1
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2)
+
+
+async def test_settings_that_cannot_be_kept_are_used_and_that_is_told(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    paths.tuned_file().parent.parent.mkdir(parents=True, exist_ok=True)
+    paths.tuned_file().parent.write_text("a file where the folder should be")
+    async with shop(tmp_path / "m") as desk:
+        await opened(desk, "alpha")
+        await at(desk, "threads", "3", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        assert desk.loads[-1].threads == 3
+        await desk.shows("how Alpha-Q8_0 is run cannot be kept")
+        await desk.type("", "f3")
+        await opened(desk, "alpha")
+        assert {"3", "picker"} < set(line(desk, "threads"))
+
+
+async def test_what_is_not_here_or_broken_has_no_settings(tmp_path: Path) -> None:
+    file = named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("smollm3")
+        await desk.type("", "ctrl+t")
+        await desk.shows("how it is run can be set once it is here")
+        file.write_bytes(file.read_bytes()[:200])
+        await desk.find("alpha")
+        await desk.type("", "ctrl+t")
+        await desk.shows("Alpha-Q8_0.gguf ends at byte 200")
+        assert isinstance(desk.app.screen, ModelsDialog)
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (140, 45)])
+async def test_it_can_be_used_in_any_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    async with shop(tmp_path / "m", size=size) as desk:
+        await opened(desk, "alpha")
+        await at(desk, "fast_prefill", "right")
+        assert line(desk, "fast_prefill")[:2] == ["on", "picker"]
+        assert "Esc closes" in desk.text
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        assert desk.loads[-1].fast_prefill
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_file_says_is_only_taken_where_an_option_takes_it(home: Path) -> None:
+    file = named("Alpha-Q8_0", home / "m")
+    identity = read_header(file).identity()
+    hardware = tuned.hardware()
+    settings = {"threads": 99999, "kv_type": "q8_0", "mlock": 1, "temperature": 2, "model": "x"}
+    tuned.keep_pick(tuned.Pick(identity, "Alpha", hardware, settings))  # type: ignore[arg-type]
+    tuned.keep_pick(tuned.Pick("0" * 64, "Beta", hardware, {"threads": 1}))
+    tuned.keep_pick(tuned.Pick(identity, "Alpha", "another machine", {"threads": 7}))
+    assert run_of(config(), identity).picked.settings == {"kv_type": "q8_0"}
+    assert choose(config(), str(file)).spec.kv_type == "q8_0"
+    os.truncate(paths.tuned_file(), 20)
+    assert run_of(config(), identity).picked.settings == {}
+
+
+@pytest.mark.usefixtures("home")
+def test_what_was_measured_and_what_was_set_are_kept_beside_each_other() -> None:
+    measured = tuned.Tuned("a" * 64, "Alpha", tuned.machine(), {"threads": 1}, 10.0, 20.0, 0.0)
+    tuned.keep_pick(tuned.Pick("a" * 64, "Alpha", tuned.hardware(), {"kv_type": "q8_0"}))
+    tuned.keep(measured)
+    found = run_of(config(), "a" * 64).config
+    assert (found.engine["threads"], found.engine["kv_type"]) == (1, "q8_0")
+    assert (found.origin["threads"], found.origin["kv_type"]) == ("tuned", "picker")
+    tuned.keep_pick(tuned.Pick("a" * 64, "Alpha", tuned.hardware(), {}))
+    assert tuned.entries() == [measured]
+    assert tuned.picks() == []
+
+
+def test_whoever_set_the_threads_also_meant_those_of_prompts() -> None:
+    measured = {"threads": 1, "threads_batch": 2, "prefill_batch": 32}
+    run = Run(config(), Picked({"threads": 4, "fast_prefill": True}), measured)
+    assert {name: run.config.engine[name] for name in measured} == {
+        "threads": 4,
+        "threads_batch": 0,
+        "prefill_batch": 0,
+    }
