@@ -40,7 +40,7 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
     recorder: StoreRecorder | None = None
     if resume:
         config, recorder, conversation, newest = _reopen(store, config, conversation, notices)
-    spec, missing = None, ""
+    spec, missing, asked = None, "", config  # what is for one model is not for the others
     try:
         config, spec = find_model(config)
     except ModelError as error:
@@ -62,7 +62,7 @@ def build(config: Config, *, resume: bool = False, raw: bool = False) -> Termcha
         chat,
         spec,
         missing=missing,
-        models=Models(config),
+        models=Models(asked),
         theme=config.theme,
         sessions=sessions,
         notices=notices,
