@@ -14,6 +14,7 @@ from textual.selection import Selection
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.compositor import touch
 from termchat.tui.themes import Palette
+from termchat.tui.transcript.copying import copied
 from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.ink import MARGIN, Paint
 from termchat.tui.transcript.looks import Look, TokenLook
@@ -256,15 +257,11 @@ class Transcript(DocumentView):
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text."""
+        """The text that the selection stands for."""
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else self._document.height - 1
-        lines = []
-        for y in range(first, min(last, self._document.height - 1) + 1):
-            begin, end = selection.get_span(y) or (0, -1)
-            text = self.line_text(y)
-            lines.append(text[max(begin - MARGIN, 0) : len(text) if end == -1 else max(end - MARGIN, 0)].rstrip())
-        return "\n".join(lines), "\n"
+        lines = range(first, min(last, self._document.height - 1) + 1)
+        return copied(self._document, lines, lambda y: selection.get_span(y) or (0, -1)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Repaints what is selected, or was."""
