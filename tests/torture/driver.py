@@ -1,0 +1,222 @@
+"""The process that is killed: `python -m tests.torture.driver KIND SEED`, with a home in its environment.
+
+A chat on the real model without a screen. It goes on with the latest chat of the home, or begins another; makes sure that
+what KIND names is going on, says so, and goes on with whatever the seed has it do, until it is killed or its input ends.
+All that the store was given, and what of it is on the disk, goes out as JSON lines, each with its `monotonic` time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+from termchat import paths
+from termchat.chat.opening import find_model, reopen_latest
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.service import Chat
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.writer import Operation
+from termchat.decoding.records import Failed, Finished, Record, Token
+from termchat.engine.local import LocalEngine
+from termchat.settings import load
+from tests.torture.known import digest, mark
+
+LONGEST = 200
+"""Ids in a chat; after that a new one begins, so that no round waits long for a prompt."""
+
+TEXTS = (
+    "Once upon a time",
+    "And then?",
+    "The old fox said to the bear that",
+    "1, 2, 3, 4,",
+    "Why?",
+    "Häuser, 家 and 🏠:",
+)
+
+
+def say(*what: object) -> None:
+    """One line, whole or not at all."""
+    os.write(1, json.dumps([*what, monotonic()]).encode() + b"\n")
+
+
+class Witness(StoreRecorder):
+    """Keeps a chat, and says what it gave to the store and what the store has on the disk."""
+
+    def __init__(self, store: Store, info: SessionInfo, conversation: Conversation | None = None) -> None:
+        super().__init__(store, info, conversation)
+        self.focus = ""
+        self._marks: dict[tuple[str, int], list[int]] = {}
+        self._waiting: list[tuple[Operation | None, str, Node]] = []
+
+    def turn(self, conversation: Conversation, node: Node) -> None:
+        super().turn(conversation, node)
+        session = self._ids[conversation]
+        say("node", session, node.number)
+        if node.role == "user":
+            self._wait(session, node)
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        super().record(conversation, node, record)
+        session, made = self._ids[conversation], mark(record)
+        marks = self._marks.setdefault((session, node.number), [])
+        marks.append(made)
+        say("record", session, node.number, made)
+        if isinstance(record, Token) and len(marks) == 4:
+            self.moment("streaming")
+        if isinstance(record, (Finished, Failed)):
+            self._wait(session, node)
+            self.moment("saving")
+
+    def moment(self, kind: str) -> None:
+        """Says once that what the round is about goes on."""
+        if self.focus == kind:
+            self.focus = ""
+            say("moment")
+
+    def look(self) -> None:
+        """Says which turns have left the store's queue for the disk."""
+        queued = {id(operation) for operation in self.store._writer.queued()}
+        for waiting in list(self._waiting):
+            operation, session, node = waiting
+            if operation is None or id(operation) not in queued:
+                self._waiting.remove(waiting)
+                say("kept", session, node.number, digest(node, self._marks.get((session, node.number), [])))
+
+    def _wait(self, session: str, node: Node) -> None:
+        queued = self.store._writer.queued()  # without it the disk was faster than this line
+        self._waiting.append((queued[-1] if queued else None, session, node))
+
+
+class Driver:
+    """Does things at random with a chat."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self._random = Random(seed)
+        self._kind = kind
+        config = load({"context": 1024, "threads": 1, "seed": seed % 1000})
+        store = Store.open(paths.store_file())
+        reopened = reopen_latest(store, config)
+        if reopened is not None and len(reopened.conversation.ids()) < LONGEST:
+            config, recorder, conversation, _ = reopened
+            self._witness = Witness(store, recorder.info, conversation)
+        else:
+            conversation = Conversation(raw=self._random.random() < 0.7)
+            self._witness = Witness(store, SessionInfo(tuning=config.tuning))
+        config, spec = find_model(config)
+        self._witness.focus = kind
+        engine = LocalEngine(paths.log_file())
+        self.chat = Chat(engine, config.tuning, conversation=conversation, recorder=self._witness)
+        self.chat.load(spec)
+        self._recovering = False
+        self._first = {"forking": self._fork, "exporting": self._export}.get(kind)
+        self._things: list[tuple[int, Callable[[], None]]] = [
+            (6, self._send), (3, self._fork), (2, self.chat.regenerate), (2, self.chat.continue_reply),
+            (1, self._export), (1, self._rename), (1, self._delete), (1, self._new),
+        ]  # fmt: skip
+
+    def run(self) -> None:
+        """Until the input ends; then in order."""
+        self._length(90 if self._kind == "streaming" else 8)
+        self._send()
+        while not select.select([0], [], [], 0)[0]:
+            self.chat.pump(0.01)
+            self._witness.look()
+            self._tell_troubles()
+            if self.chat.phase == "failed":
+                self._recover()
+            elif self.chat.phase == "idle":
+                self._next()
+            elif self.chat.busy and self._random.random() < 0.01:
+                self._random.choice((self._tune, self._fork, self.chat.stop, self._send))()
+        self.chat.close()
+        closed = self._witness.store.close(30)
+        self._witness.look()
+        say("closed", closed)
+
+    def _next(self) -> None:
+        if self._recovering and self.chat.live.finished is not None:
+            self._recovering = False
+            say("recovered")
+        self._length(self._random.choice((4, 12, 40)))
+        if self.chat.queue:  # it was stopped by hand, and what waits goes out with the next message
+            self._send()
+        elif self._first is not None and self._witness.focus:
+            self._first()
+        elif len(self.chat.conversation.ids()) > LONGEST:
+            self._new()
+        else:
+            weights, things = zip(*self._things, strict=True)
+            self._random.choices(things, weights)[0]()
+        if self.chat.phase == "idle" and not self.chat.queue:
+            self._send()
+
+    def _recover(self) -> None:
+        failure = self.chat.failure
+        if failure is None or failure.kind != "engine":
+            raise SystemExit(f"not the engine's end, but {failure}")
+        self._recovering = True
+        self.chat.restart()
+
+    def _tell_troubles(self) -> None:
+        problem = self._witness.store.problem()
+        if problem is not None:
+            say("trouble", problem)
+        for notice in self._witness.store.notices():
+            say("trouble", notice.message)
+
+    # --- what a person does ------------------------------------------------------------------------------------------
+
+    def _length(self, tokens: int) -> None:
+        self.chat.adjust("max_tokens", tokens)
+
+    def _send(self) -> None:
+        self.chat.send(self._random.choice(TEXTS))
+
+    def _new(self) -> None:
+        self.chat.new(raw=self._random.random() < 0.7)
+        self._send()
+
+    def _tune(self) -> None:
+        self.chat.adjust("temperature", self._random.choice((0.0, 0.5, 0.8, 1.3)))
+
+    def _fork(self) -> None:
+        nodes = [node for node in self._replies() if len(node.ids)]
+        if nodes:
+            node = self._random.choice(nodes)
+            self._witness.moment("forking")
+            self.chat.fork(node, self._random.randrange(len(node.ids)), text=self._random.choice(("", " but")))
+
+    def _rename(self) -> None:
+        nodes = list(self.chat.conversation.nodes)
+        if nodes:
+            self.chat.rename(self._random.choice(nodes), "a way")
+
+    def _delete(self) -> None:
+        nodes = self._replies()
+        if nodes:
+            self.chat.delete(self._random.choice(nodes).number)
+            self.chat.undelete()
+
+    def _export(self) -> None:
+        if not self._witness.info.id:
+            return
+        path = Path(os.environ["HOME"]) / f"chat{self._random.choice(('.jsonl', '.md'))}"
+        self._witness.moment("exporting")
+        for _ in range(10 if self._kind == "exporting" else 1):
+            self._witness.save(path, self.chat.conversation)
+
+    def _replies(self) -> list[Node]:
+        chat = self.chat.conversation
+        return [node for node in chat.nodes.values() if node.role == "assistant" and not chat.is_hidden(node.number)]
+
+
+if __name__ == "__main__":
+    Driver(sys.argv[1], int(sys.argv[2])).run()
