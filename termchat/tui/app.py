@@ -117,6 +117,8 @@ class TermchatApp(App[None]):
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self.leave, 128 + number)
         self.theme_changed_signal.subscribe(self, lambda _: self._chat_screen.paint_with(self.palette))
+        # The terminal shows nothing of ours when it is taken over again, and Textual would only draw what changes.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         self.call_after_refresh(self._begin)
 
     def on_unmount(self) -> None:
@@ -124,9 +126,14 @@ class TermchatApp(App[None]):
         self.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Tells the chat of every key and paste before anybody else takes it."""
-        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
-            self._chat_screen.noticed(event)
+        """Tells the chat of every key, paste and click before anybody else takes it. Ctrl+C leads out of any dialog."""
+        if isinstance(event, (events.Key, events.Paste, events.MouseDown)) and not event.is_forwarded:
+            chat = self._chat_screen
+            chat.noticed(event)
+            if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
+                self.screen.dismiss(None)
+                chat.ask_to_quit()
+                return
         await super().on_event(event)
 
     def leave(self, code: int = 0) -> None:

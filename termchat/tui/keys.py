@@ -78,6 +78,7 @@ COMPOSER: tuple[Key, ...] = (
         _resting("send") | {"busy": "queue", "paused": "queue", "loading": "queue"}, priority=False,
     ),
     Key("newline", "shift+enter,ctrl+j", "newline", "Begin a new line in the message", {}, priority=False),
+    Key("undo", "ctrl+underscore", "undo", "Take back what was just written", {}, priority=False),
 )  # fmt: skip
 
 CHAT: tuple[Key, ...] = (
@@ -185,6 +186,9 @@ SESSIONS: tuple[Key, ...] = (
 
 APP: tuple[Key, ...] = (
     Key("palette", "ctrl+p", "command_palette", "All there is to do", _everywhere("all") | _in_tokens("all")),
+    Key(
+        "suspend", "ctrl+z", "suspend_process", "Give the terminal back to the shell; fg comes back here", {}, "Suspend"
+    ),
     Key("quit", "ctrl+q", "quit", "End the reply, save and leave", _everywhere("quit") | _in_tokens("quit"), "Quit"),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import signal
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -48,12 +49,39 @@ class Terminal(LinuxDriver):
         if self._file is not None:
             self._file = cast(Any, _Outlet(self._file, self._gone))
         self._told = False
+        self._given_back = True
 
     def start_application_mode(self) -> None:
         """Takes the terminal over."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        # It gives up where it was sent to the background: then nobody reads keys.
+        self._given_back = self._key_thread is None or not self._key_thread.is_alive()
         if getattr(self._app, "asks_background", False) and os.environ.get("TERM", "") not in _MUTE:
             self.write(_ASK_BACKGROUND)
+
+    def suspend_application_mode(self) -> None:
+        """Gives the terminal back."""
+        self._given_back = True
+        super().suspend_application_mode()
+
+    def _sigtstp_application(self, *_: Any) -> None:
+        """Stops the whole job, as the terminal itself would: with a script around it, that must stop too for the shell to come
+        back. The system lets nobody stop whom no shell could continue; then it simply goes on.
+        """
+        if not self._given_back:
+            self.suspend_application_mode()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        if self._given_back:
+            self._sigcont_application()
+
+    def _sigcont_application(self, *_: Any) -> None:
+        """Takes the terminal over again, also from whoever had it while the process was stopped from outside."""
+        if not self._given_back:
+            self.suspend_application_mode()
+        self._must_signal_resume = True
+        self.resume_application_mode()
 
     def run_input_thread(self) -> None:
         """Reads keys until the app ends or the terminal does."""

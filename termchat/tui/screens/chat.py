@@ -87,7 +87,8 @@ class ChatScreen(Screen[None]):
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
         self._drawer = Drawer()
-        self._interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
+        self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
+        self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: Pulse | None = None
         self._choosing = Choosing(self, chat, models, self._do, self.tell)
         self._conversations = Conversations(self, chat, self.tokens, sessions, keymap, self._do, self.tell)
@@ -127,6 +128,8 @@ class ChatScreen(Screen[None]):
         width, height = event.size
         small = width < _SMALLEST[0] or height < _SMALLEST[1]
         self.set_class(small, "-small")
+        if not small and self.focused is None:  # what had the keyboard was hidden
+            self._desk.query_one(Composer).focus()
         self.set_class(width >= _WIDE, "-wide")
         self.set_class(width < _ALONE, "-alone")
         self.tokens.set_class(height >= _TALL, "-tall")
@@ -197,7 +200,7 @@ class ChatScreen(Screen[None]):
 
     def _show_state(self) -> None:
         chat = self._chat
-        self._header.show_lines([header_line(chat, self._header.room)])
+        self._header.show_lines([header_line(chat, self._header.room, self._choosing.downloads)])
         mode = self.tokens.mode
         if self._panels.display and mode.open:
             self._panels.show_panel(lambda width, rows: mode.panel(width, rows, self._desk.tune))
@@ -370,20 +373,29 @@ class ChatScreen(Screen[None]):
         self._conversations.save(self._save)
 
     def action_interrupt(self) -> None:
-        """Copies the selection, else stops the reply, else asks, and then quits."""
+        """Copies the selection, else stops the reply, else asks, and then quits. What was just done is not done again."""
         selected = self._desk.query_one(Composer).selected_text or self.get_selected_text()
-        if selected:
+        if selected and not self._interrupted:
+            self._interrupted = "copied"
             self.app.copy_to_clipboard(selected)
-        elif self._chat.busy:
+        elif self._chat.busy and self._interrupted != "stopped":
+            self._interrupted = "stopped"
             self._do(self._chat.stop)
+        elif self._chat.busy:  # the engine does not hear
+            self._leave()
         else:
-            lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-            if self._told.ask_to_quit(Notice(f"press Ctrl+C again to quit{lost}")):
-                self._leave()
+            self.ask_to_quit()
 
-    def noticed(self, event: events.Key | events.Paste) -> None:
+    def ask_to_quit(self) -> None:
+        """Asks, and quits when that was asked a moment ago."""
+        lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
+        if self._told.ask_to_quit(Notice(f"press Ctrl+C again to quit{lost}")):
+            self._leave()
+
+    def noticed(self, event: events.Event) -> None:
         """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""
-        if isinstance(event, events.Paste) or event.key not in self._interrupts:
+        if not isinstance(event, events.Key) or event.key not in self.interrupts:
+            self._interrupted = ""
             self._told.answer()
 
     def action_scroll(self, where: Scroll) -> None:

@@ -1,4 +1,4 @@
-"""What the dialogs share: a box in the middle that Esc closes."""
+"""What the dialogs share: a box in the middle that Esc closes; Ctrl+C does so too, which is the app's doing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dialog(ModalScreen[Result | None]):
     Dialog Label { width: 1fr; }
     Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin-top: 1; }
     """
-    BINDINGS = [Binding("escape,ctrl+c", "close", "Close", show=False, id="close", priority=True)]  # noqa: RUF012
+    BINDINGS = [Binding("escape", "close", "Close", show=False, id="close", priority=True)]  # noqa: RUF012
 
     def action_close(self) -> None:
         """Closes it; nothing happens."""
