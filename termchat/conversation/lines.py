@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
+from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcript import VERSION
 from termchat.decoding.conditions import Condition, ConditionError, Every, Text, Threshold, describe, parse
@@ -60,6 +61,7 @@ class NodeLine(msgspec.Struct, tag_field="record", tag="node"):
     whole: bool
     name: Name = ""
     deleted: bool = False
+    omitted: Omission | None = None
 
 
 Line = SessionLine | NodeLine | Record

@@ -130,6 +130,7 @@ class _Reader:
             raise LineError(f"node {line.number} grows from token {line.at} of node {line.parent}, which has fewer")
         node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")
         node.whole, node.name, node.deleted = line.whole, line.name, line.deleted
+        node.omitted = line.omitted
         if node.role == "user":
             node.prompt_ids = array("i", line.ids)
         self._begin(node, None if node.role == "user" else len(line.ids))

@@ -72,7 +72,7 @@ def fill(path: Path, tokens: int) -> int:
         recorder.turn(chat, node)
         for record in made_records.stream(chat.ids(), [word.encode() for word in words]):
             drawn = _drawn(record, chance)
-            node.add(drawn)
+            chat.add(node, drawn)
             recorder.record(chat, node, drawn)
     while not store.flush(60.0):
         pass

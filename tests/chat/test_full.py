@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from termchat.chat.changes import RoomWanted
 from termchat.chat.room import REQUEST, messages, most_kept, sizes_of, turns_of
+from termchat.conversation import export
 from termchat.conversation.node import Omission
+from termchat.conversation.reader import read
+from termchat.conversation.session import SessionInfo
 from termchat.conversation.tree import Conversation
 from termchat.engine.port import Message, Render
 from tests.chat.driven import Faked
@@ -196,3 +200,27 @@ def test_a_message_that_is_too_long_alone_is_refused() -> None:
     it.pump()
     assert it.chat.returned == "too much"
     assert it.chat.conversation.path()[-1].node.text() == " you"
+
+
+# --- on record -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_left_out_is_in_every_export_and_comes_back(tmp_path: Path) -> None:
+    chat = Conversation()
+    records = {}
+    for text in ("one", "two"):
+        user(chat, text, [1])
+        node = reply(chat)
+        records[node.number] = stream(chat.ids_before(node.number), [b" fine"])
+        add_all(node, records[node.number])
+    turn = user(chat, "three", [1, 2])
+    turn.whole, turn.omitted = True, Omission(2)
+
+    def written(name: str) -> Path:
+        return export.write(tmp_path / name, chat, SessionInfo(id="x"), lambda number: iter(records[number]))
+
+    for name in ("chat.md", "chat.html"):
+        assert "the oldest 2 turns left out from here on" in written(name).read_text("utf-8")
+    again = read(written("chat.jsonl")).conversation
+    assert again.nodes[turn.number].omitted == Omission(2)
+    assert messages(again) == [Message("user", "three")]

@@ -69,7 +69,7 @@ def _elsewhere(model: ModelRef) -> ModelRef:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    return {
+    said = {
         "record": "node",
         "number": node.number,
         "parent": node.parent,
@@ -81,6 +81,7 @@ def _node(node: Node) -> dict[str, Any]:
         "name": node.name,
         "deleted": node.deleted,
     }
+    return said if node.omitted is None else said | {"omitted": msgspec.to_builtins(node.omitted)}
 
 
 def _iso(seconds: float) -> str | None:

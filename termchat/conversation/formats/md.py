@@ -35,6 +35,7 @@ def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
         pieces = list(group)
         if role == "user":
             marks = [f"⟦{forks[place]}⟧\n" for span, _ in pieces if (place := Place(span.node.number, 0)) in forks]
+            marks += [f"⟦{span.node.omitted}⟧\n" for span, _ in pieces if span.node.omitted is not None]
             yield "## You"
             yield from filter(None, ["".join(marks) + _block("".join(text for _, text in pieces))])
         else:

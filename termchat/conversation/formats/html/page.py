@@ -34,9 +34,9 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
         if role == "user":
             for span, said in group:
-                fork = forks.get(Place(span.node.number, 0))
-                mark = f'<span class="mark">{text(fork)}</span>\n' if fork else ""
-                yield from _turn("user", "You", mark + text(said))
+                told = (forks.get(Place(span.node.number, 0)), span.node.omitted)
+                marks = [f'<span class="mark">{text(str(mark))}</span>\n' for mark in told if mark]
+                yield from _turn("user", "You", "".join(marks) + text(said))
         else:
             yield from _reply(list(group), forks, info, records)
     yield "</main>"
