@@ -60,7 +60,6 @@ class Branches:
         # A turn that was taken back in the meantime cannot come back.
         mine = [pair for pair in self._deleted if pair[0] is chat and pair[1] in chat.nodes]
         if not mine:
-            state.changed(Notice("nothing was deleted"))
             return None
         self._deleted.remove(mine[-1])
         number = mine[-1][1]

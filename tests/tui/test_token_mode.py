@@ -458,6 +458,9 @@ async def test_a_tree_with_nothing_to_bring_back_says_so_in_the_dialog() -> None
         await desk.type("", "y", "z")
         told = desk.app.screen.query_one(".problem", Label)
         assert str(told.content) == "nothing was deleted"
+        await desk.type("", "escape")
+        await desk.settle()
+        assert "nothing was deleted" not in desk.text
 
 
 async def test_all_keys_are_listed() -> None:
