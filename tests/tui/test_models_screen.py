@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
+from termchat.chat.service import Chat
 from termchat.engine.port import Load, ModelSpec
 from termchat.models import listing, memory
 from termchat.models.errors import ModelError
@@ -22,6 +23,7 @@ from termchat.models.progress import Pulling
 from termchat.settings import load
 from termchat.tui import start
 from termchat.tui.gathering import Models
+from termchat.tui.pulls import Pull
 from termchat.tui.screens.models import ModelsDialog
 from termchat.tui.views.model import Known, Running, model_lines
 from termchat.tui.views.models import (
@@ -35,6 +37,7 @@ from termchat.tui.views.models import (
     rank,
     text_of,
 )
+from termchat.tui.views.status import header_line
 from tests.models.made import F32, TEXT, named
 from tests.pull.shelf import Served, Shelf, gguf, sha256, shelf
 from tests.tui import fake_engine
@@ -218,6 +221,19 @@ def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
     assert "20 of 31 layers on NVIDIA H200" in text
     assert "threads 3 (tuned), threads_batch 2, prefill_batch 63" in text
     assert "kv_type f16, mlock on (flag)" in text  # it runs with f16, whatever it was to run with
+
+
+def test_the_header_tells_of_downloads_as_far_as_there_is_room() -> None:
+    pulls = []
+    for name, now in (("qwen3-0.6b", Pulling(file="f", done=43, total=100)), ("x" * 40, None)):
+        pull = Pull.__new__(Pull)
+        pull.wanted, pull.now = name, now
+        pulls.append(pull)
+    chat = Chat(fake_engine.FakeEngine())
+    assert "↓ qwen3-0.6b 43% +1   no model" in header_line(chat, 120, pulls).text
+    assert "↓ 43%   no model" in header_line(chat, 80, pulls[:1]).text
+    assert f"↓ {'x' * 19}… …   no model" in header_line(chat, 120, pulls[1:]).text
+    assert {length_of(header_line(chat, width, pulls)) for width in (60, 80, 120)} == {60, 80, 120}
 
 
 # --- the list fills --------------------------------------------------------------------------------------------------
@@ -478,9 +494,11 @@ async def test_a_download_goes_on_while_the_list_is_closed_and_its_end_is_told(h
         await desk.type("", "enter")
         await desk.until(lambda: file.held.is_set())
         await desk.type("", "escape")
+        await desk.until(lambda: re.search(r"↓ remote [1-9]\d?%", desk.text.splitlines()[0]))
         assert file.hold is not None
         file.hold[1].set()
         await desk.shows("remote is here")
+        await desk.until(lambda: "↓" not in desk.text.splitlines()[0])
         assert len(desk.loads) == 1
 
 

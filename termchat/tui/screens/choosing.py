@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.screen import Screen
 
-from termchat.chat.changes import Notice
+from termchat.chat.changes import Notice, StatusChanged
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.tui.gathering import Chosen, Models
@@ -18,6 +18,10 @@ from termchat.tui.themes import Palette
 
 if TYPE_CHECKING:
     from termchat.tui.screens.models import ModelsDialog
+
+
+_LOOK_AGAIN = 0.5
+"""Seconds between looks at downloads: about as often as their numbers change."""
 
 
 @dataclass
@@ -58,11 +62,23 @@ class Choosing:
             self._dialog = None
             if choice is not None:
                 self._do(lambda: self._chat.switch(choice))
+            self._show_downloads()
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
         self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
         self._screen.app.push_screen(self._dialog, closed)
+
+    @property
+    def downloads(self) -> list[Pull]:
+        """Those that go on."""
+        return self._models.pulls.running
+
+    def _show_downloads(self) -> None:
+        """Has the chat's screen show how far downloads are, as long as there are any."""
+        self._do(lambda: self._chat.changed(StatusChanged()))
+        if self.downloads and self._dialog is None:
+            self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
 
     def heard(self, said: Pull | Chosen) -> None:
         """Shows it in the dialog, or without it as a notice. The first model there is, is chatted with at once."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
+from termchat.tui.pulls import Pull
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.marks import ACCENT, MUTED, TEXT, bar, count, length
 
 _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")
 _GAUGE = 8
+_LEAST_TITLE = 12
+"""Cells of a title that are worth showing."""
 _BAR = 10
+_NAMED, _NAMES_FROM = 20, 100
+"""Cells of the name of what is downloaded, and cells of a line that has room for it."""
 
 
 def context_used(conversation: Conversation) -> int:
@@ -24,19 +29,32 @@ def context_used(conversation: Conversation) -> int:
     return used
 
 
-def header_line(chat: Chat, width: int) -> Line:
-    """State at the right; at the left as much of name, model, context, title and device as there is room for."""
-    right = [*state_runs(chat), (" ", TEXT)]
+def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
+    """State and downloads at the right; at the left as much of name, model, context, title and device as there is room for."""
+    right = [*_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
     room = width - length(right) - len(_GAP)
     parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
     parts |= {"title": _title(chat), "device": _device(chat)}
     shown: dict[str, list[Run]] = {}
     for name, part in parts.items():  # the most telling first
+        if name == "title" and _LEAST_TITLE + len(_GAP) <= room < length(part) + len(_GAP):
+            part = [(one_line(part[0][0], room - len(_GAP)), MUTED)]
         room -= length(part) + len(_GAP)
         if part and room >= 0:
             shown[name] = part
     left = [run for name in _ORDER if name in shown for run in ((_GAP, TEXT), *shown[name])][1:]
     return Line((*left, (" " * max(width - length(left) - length(right), 0), TEXT), *right), "surface")
+
+
+def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
+    """How far the first one is, and how many there are besides."""
+    if not downloads:
+        return []
+    first, others = downloads[0], len(downloads) - 1
+    name = f"{one_line(first.wanted, _NAMED)} " if width >= _NAMES_FROM else ""
+    far = f"{first.now.done / first.now.total:.0%}" if first.now is not None and first.now.total else "…"
+    more = f" +{others}" if others else ""
+    return [("↓ ", Ink("stamp", bold=True)), (f"{name}{far}{more}", TEXT), (_GAP, TEXT)]
 
 
 def state_runs(chat: Chat) -> list[Run]:
