@@ -106,7 +106,7 @@ _SEQUENCES = (
 _GRAMMAR = re.compile(rb"\x1b(?:" + rb"|".join(_SEQUENCES) + rb")")
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
+    "\udc80-\udcff\U000e0000-\U000e007f]"
 )
 
 
@@ -115,6 +115,5 @@ def outside_the_grammar(output: bytes) -> list[str]:
 
     The list is empty if all is well; else it holds each piece with what stands around it.
     """
-    text = _GRAMMAR.sub(b"", output).decode("utf-8", "backslashreplace")
-    found = [ascii(text[max(hit.start() - 30, 0) : hit.end() + 30]) for hit in _FORBIDDEN.finditer(text)]
-    return found + re.findall(r".{0,20}\\x[89a-f][0-9a-f].{0,20}", text)
+    text = _GRAMMAR.sub(b"", output).decode("utf-8", "surrogateescape")
+    return [ascii(text[max(hit.start() - 30, 0) : hit.end() + 30]) for hit in _FORBIDDEN.finditer(text)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
@@ -11,16 +13,33 @@ from click.core import ParameterSource
 
 import termchat
 from termchat.cli.flags import config, flags
+from termchat.text import sanitize
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@contextmanager
+def _marked() -> Iterator[None]:
+    """Click quotes what it refuses: nothing in that may steer the terminal."""
+    try:
+        yield
+    except click.ClickException as error:
+        said = sanitize(error.format_message())
+        error.format_message = lambda: said  # type: ignore[method-assign]
+        raise
 
 
 class _Commands(click.Group):
     """Shows the chat's own flags last in the help, after the commands; Ctrl+C ends any of them without a word."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _marked():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _marked():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
 
