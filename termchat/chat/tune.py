@@ -43,7 +43,7 @@ def tune(config: Config, *, seconds: float, dry_run: bool, as_json: bool) -> int
     else:
         for line in lines(report):
             progress(line)
-        progress(f"kept in {place}; a flag or config.toml goes before it" if place else "nothing was kept")
+        progress(f"kept in {place}; a flag, what is set in the list of models and config.toml go before it" if place else "nothing was kept")
     return 0
 
 

@@ -23,8 +23,8 @@ _MEASURED = ("theme", "on_full", "system", "model", "threads", "threads_batch", 
 def command(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Measure how MODEL (a name or a file) runs fastest on this machine, and keep that for the chats to come.
 
-    Tried are threads for decoding, threads for prompts, and prompt batches that leave the numbers exact. Flags and config.toml
-    go before what is kept. Exit codes: 0 done, 1 failed, 2 usage.
+    Tried are threads for decoding, threads for prompts, and prompt batches that leave the numbers exact. Flags, what
+    is set for it in the list of models, and config.toml go before what is kept. Exit codes: 0 done, 1 failed, 2 usage.
     """
     chosen = config({**given, "model": model})
     from termchat.chat.tune import tune

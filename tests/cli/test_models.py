@@ -117,6 +117,7 @@ def test_show_tells_what_the_file_says(termchat: Termchat, home: Path) -> None:
         49152,
         True,
     )
+    assert asked(termchat("show", "qwen3-1.7b", "--json"))["thinking"] == ["<think>", "</think>"]
     help_ = termchat("show", "--help").stdout
     assert [field for field in told if field not in help_] == []
     assert "134,515,008" in termchat("show", "smollm2").stdout

@@ -24,8 +24,9 @@ def command(*, model: str, as_json: bool, **given: Any) -> None:
     """Say all that is known of MODEL.
 
     With --json: name, state, path, description, license, source, needs, size (bytes), sha256, architecture, size_label,
-    quantization, parameters, context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), recommended (by
-    knob), memory (bytes that it takes with its whole context, about), problem; null where unknown.
+    quantization, parameters, context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (what
+    opens and closes a thought), recommended (by knob), memory (bytes that it takes with its whole context, about), problem; null
+    where unknown.
     """
     from termchat.models import catalogue
 
@@ -60,6 +61,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
         "size": entry.size or entry.about_size,
         "sha256": entry.sha256 or None,
         "context": entry.context,
+        "thinking": list(entry.thinking) or None,
         "recommended": entry.recommended or None,
     }
 
@@ -113,6 +115,10 @@ def _yes(value: bool | None) -> str:
     return "" if value is None else "yes" if value else "no"
 
 
+def _texts(value: list[str] | None) -> str:
+    return " … ".join(value or ())
+
+
 def _knobs(value: dict[str, Any] | None) -> str:
     return ", ".join(f"{name} {setting}" for name, setting in (value or {}).items())
 
@@ -136,6 +142,7 @@ _FIELDS = {
     "vocabulary": _number,
     "tokenizer": _text,
     "chat_template": _yes,
+    "thinking": _texts,
     "recommended": _knobs,
     "memory": _bytes,
     "problem": _text,
