@@ -48,7 +48,7 @@ class StoreRecorder(Recorder):
 
     def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
         """A saved chat; the one in memory has a reply that is just ending, and what can be undone."""
-        known = next((chat for chat, session in self._ids.items() if session == info.id), conversation)
+        known = next((chat for chat in self._ids if self.session(chat) == info.id), conversation)
         known.title = conversation.title
         self._ids[known] = info.id
         self.info = info
@@ -56,7 +56,7 @@ class StoreRecorder(Recorder):
 
     def session(self, conversation: Conversation) -> str:
         """The id of the saved chat, "" until it is begun."""
-        return self._ids.get(conversation, "")
+        return self.store.current(self._ids.get(conversation, ""))
 
     def titled(self, conversation: Conversation) -> None:
         """A person gave it another title."""

@@ -232,6 +232,10 @@ class Store:
         """The id of the chat used last."""
         return next((summary.id for summary in self.sessions(1)), None)
 
+    def current(self, session: str) -> str:
+        """The id that a chat of this process goes by: another one, once another process has taken the same chat further."""
+        return self._writer.moved.get(session, session)
+
     def load(self, session: str) -> StoredSession:
         """A chat as it was.
 

@@ -161,6 +161,28 @@ def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Config
     assert it.chat.phase == "idle"
 
 
+def test_a_chat_that_another_process_took_further_goes_by_its_copys_id(
+    store: Store, config: Config, tmp_path: Path
+) -> None:
+    it = Kept(store, config)
+    it.replied("one", " a")
+    one = it.session
+    assert store.flush()
+    elsewhere = Store.open(tmp_path / "sessions.db")
+    other = Kept(elsewhere, config)
+    other.open(one)
+    other.replied("theirs", " b")
+    assert elsewhere.close()
+    it.replied("ours", " c")
+    assert store.flush()
+    assert it.session != one
+    assert {found.id for found in store.sessions()} == {one, it.session}
+    shown = it.chat.conversation
+    it.chat.new()
+    it.open(next(found.id for found in store.sessions() if found.id != one))
+    assert it.chat.conversation is shown
+
+
 def test_a_title_stays_as_it_was_given(store: Store, config: Config) -> None:
     it = Kept(store, config)
     it.replied("one two three", " a")
