@@ -25,6 +25,8 @@ PAGE = 100
 """Chats read at a time."""
 _AHEAD = 50
 """Rows below the highlighted one from which the next page is read."""
+_KEPT = 200
+"""Previews that are kept in memory."""
 
 Said = Sequence[tuple[Role, str]]
 """Roles and texts of turns."""
@@ -176,6 +178,8 @@ class SessionList:
         self.changed()
 
     def _know(self, row: SessionSummary, said: Said | Exception) -> None:
+        if len(self._previews) >= _KEPT:
+            self._previews.clear()
         self._previews[row.id, row.updated] = [] if isinstance(said, Exception) else said
         self.changed()
 

@@ -343,7 +343,7 @@ async def test_rename_in_place() -> None:
         field.value = "  Sour\x1bdough \n bread "
         await desk.type("", "delete", "enter")
         await desk.until(lambda: store.kept[1].title != "How do I bake bread?")
-        assert store.kept[1].title == "Sour\x1bdough bread"
+        assert store.kept[1].title == "Sour␛dough bread"
         assert "Sour␛dough bread" in desk.text
         await desk.type("", "ctrl+r", "x", "escape")
         assert desk.open
@@ -376,6 +376,41 @@ async def test_delete_and_bring_back() -> None:
         assert desk.list.row.id == "s1"
         await desk.type("", "ctrl+y")
         assert "nothing was deleted" in desk.text
+
+
+async def test_a_title_from_elsewhere_is_typed_over_without_its_controls() -> None:
+    store = FakeStore()
+    store.kept[0] = summary(0, "a\x1b]0;owned\x07b")
+    async with library(store) as desk:
+        await desk.type("", "ctrl+r")
+        assert desk.app.screen.query_one("#name", Input).value == "a␛]0;owned␇b"
+        await desk.type("", "enter")
+        await desk.at_rest()
+        assert "rename" not in [what for what, *_ in store.asked]
+
+
+async def test_it_can_be_closed_and_opened_in_one_burst() -> None:
+    store = FakeStore()
+    async with library(store) as desk:
+        for key in ("escape", "f4", "f", "o", "x"):
+            desk.app.simulate_key(key)
+        await desk.shows("1 found")
+        await desk.type("", "backspace")
+        await desk.type("", "backspace", "backspace")
+        await desk.shows("7 saved")
+
+
+async def test_enter_opens_nothing_where_the_search_failed() -> None:
+    store = FakeStore()
+    opened: list[str] = []
+    async with library(store) as desk:
+        desk.list.open = lambda session, *_: opened.append(session)  # type: ignore[method-assign, assignment]
+        store.closed.clear()
+        await desk.type("bread", "enter")
+        store.broken = "no disk"
+        store.closed.set()
+        await desk.shows("no disk")
+        assert not opened
 
 
 async def test_del_is_for_the_search_where_there_is_something_to_erase() -> None:

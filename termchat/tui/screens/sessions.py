@@ -14,6 +14,7 @@ from textual.widgets import Input, Label
 
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
+from termchat.text import sanitize
 from termchat.tui.keys import SESSIONS, displayed
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.sessionlist import SessionList
@@ -29,6 +30,8 @@ _BESIDE = 110
 """Columns from which the preview stands beside the list."""
 _LOW = 18
 """Rows below which there is no room for it."""
+_INDENT = 3
+"""Cells before a title."""
 _DOES = {
     "session-rename": "renames",
     "session-duplicate": "copies",
@@ -116,8 +119,9 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         self.call_after_refresh(lambda: self._list.search(self._search.value))
 
     def on_unmount(self) -> None:
-        """Looks no more."""
-        self._list.close()
+        """Looks no more, unless the next one looks already."""
+        if self._list.changed == self._changed:
+            self._list.close()
 
     def on_resize(self) -> None:
         """Arranges everything for the size."""
@@ -159,7 +163,8 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         self._at_rest = self.set_timer(_AT_REST, listed.read)
         if self._entered and not listed.looking:
             self._entered = False
-            self._open()
+            if not listed.problem:
+                self._open()
 
     def _headed(self) -> list[Line]:
         return [heading(self._heading.room, searching=bool(self._list.searched))]
@@ -237,7 +242,7 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
     def action_rename(self) -> None:
         """Types another title in place of the highlighted one."""
         if (row := self._list.row) is not None:
-            self._titled.value = row.title
+            self._titled.value = sanitize(row.title, keep="")
             self._type_title(True)
 
     def action_duplicate(self) -> None:
@@ -283,9 +288,9 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
             self.dismiss(past)
 
     def _rename(self, title: str) -> None:
-        row, title = self._list.row, " ".join(title.split())
+        row, title = self._list.row, sanitize(" ".join(title.split()), keep="")
         self._type_title(False)
-        if row is None or not title or title == row.title:
+        if row is None or not title or title == sanitize(row.title, keep=""):
             return
         self._list.rename(row, title)
         if row.id == self._opened:
@@ -300,8 +305,8 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         self._titled.set_class(not typing, "-off")
         if typing:
             top = self.picker.region.y - self.query_one("#list").region.y
-            self._titled.styles.offset = (2, top + self.picker.line)
-            self._titled.styles.width = max(self.picker.size.width - 2, 1)
+            self._titled.styles.offset = (_INDENT, top + self.picker.line)
+            self._titled.styles.width = max(self.picker.size.width - _INDENT, 1)
             self._titled.cursor_position = len(self._titled.value)
         self.set_focus(self._titled if typing else self._search)
         self._put(".hint", self._hint())

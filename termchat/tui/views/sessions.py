@@ -120,7 +120,7 @@ def preview_lines(row: SessionSummary, said: Sequence[tuple[Role, str]] | None, 
     facts = [turns, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.title or "untitled", width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
-        head.append(_muted(f"begun {_date(row.created)}, used {_date(row.updated)}", width))
+        head.append(_muted(f"begun {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]
@@ -151,4 +151,8 @@ def _end_of(text: str, width: int) -> str:
 
 
 def _date(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else "some time"
+    return time.strftime("%Y-%m-%d", time.localtime(moment))
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M", time.localtime(moment))
