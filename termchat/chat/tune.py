@@ -20,6 +20,8 @@ from termchat.text import sanitize
 
 _RATES = {"threads": "decode", "threads_batch": "prompt", "prefill_batch": "prompt"}
 
+_BEFORE = "a flag, what is set in the list of models and config.toml"
+
 
 def tune(config: Config, *, seconds: float, dry_run: bool, as_json: bool) -> int:
     """Measures the configured model, prints, and keeps what is best; returns the exit code."""
@@ -43,7 +45,7 @@ def tune(config: Config, *, seconds: float, dry_run: bool, as_json: bool) -> int
     else:
         for line in lines(report):
             progress(line)
-        progress(f"kept in {place}; a flag, what is set in the list of models and config.toml go before it" if place else "nothing was kept")
+        progress(f"kept in {place}; {_BEFORE} go before it" if place else "nothing was kept")
     return 0
 
 

@@ -25,8 +25,8 @@ def command(*, model: str, as_json: bool, **given: Any) -> None:
 
     With --json: name, state, path, description, license, source, needs, size (bytes), sha256, architecture, size_label,
     quantization, parameters, context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (what
-    opens and closes a thought), recommended (by knob), memory (bytes that it takes with its whole context, about), problem; null
-    where unknown.
+    opens and closes a thought), recommended (by knob), memory (bytes that it takes with its whole context, about), problem;
+    null where unknown.
     """
     from termchat.models import catalogue
 
