@@ -1,0 +1,131 @@
+"""A chat much longer than the screen: what is far away is let go of, and nothing that is seen tells of it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from termchat.chat.service import Chat
+from termchat.conversation.node import Omission
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from termchat.tui.app import TermchatApp
+from termchat.tui.screens.full import FullDialog
+from termchat.tui.transcript import Look
+from termchat.tui.widgets.composer import Composer
+from tests.tui import fake_engine
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.transcripts import LOOKS, Host, chat_of, numbered_chat, screen, settled, texts
+
+
+def built(app: Host) -> int:
+    """Turns that are held with all their lines."""
+    return sum(turn.built for turn in app.transcript._document.turns)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_what_is_far_from_the_view_is_let_go_of_and_drawn_again_the_same(look: Look) -> None:
+    app = Host(numbered_chat(80), look)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        height = app.transcript.line_count
+        assert height > 1500
+        assert built(app) < 30
+        whole = texts(app)
+        for y in (0, height // 3, height - 24, height // 2, 7):
+            app.transcript.scroll_to(y=y, animate=False, force=True)
+            await pilot.pause()
+            assert app.transcript.line_count == height, "nothing moves"
+            assert screen(app) == [line.rstrip() for line in whole[y : y + 24]]
+            assert built(app) < 40
+
+
+async def test_line_by_line_up_through_what_was_let_go_of() -> None:
+    app = Host(numbered_chat(60))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        whole = texts(app)
+        app.transcript.scroll_end(animate=False)
+        await pilot.pause()
+        top = app.transcript.scroll_offset.y
+        for step in range(1, 600):
+            app.transcript.scroll_to(y=top - step, animate=False, force=True)
+            assert app.transcript.scroll_offset.y == top - step
+            assert screen(app)[0] == whole[top - step].rstrip()
+
+
+async def test_the_cursors_turn_is_kept_however_far_one_scrolls() -> None:
+    app = Host(numbered_chat(60), "probability")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        app.transcript.open_cursor()
+        app.transcript.move_cursor("first")
+        await pilot.pause()
+        spots = app.transcript._cursor.rows()
+        app.transcript.scroll_to(y=app.transcript.line_count, animate=False, force=True)
+        await pilot.pause()
+        app.transcript.scroll_to(y=0, animate=False, force=True)
+        await pilot.pause()
+        assert app.transcript._cursor.rows() == spots
+        block, _ = app.transcript._document.find(spots[0]) or (None, 0)
+        assert block is app.transcript._cursor.spots[0].block
+
+
+async def test_a_turn_without_the_oldest_says_so() -> None:
+    chat = chat_of("one", "two", "three", "four")
+    turn = chat.nodes[3]
+    turn.omitted = Omission(12, 1)
+    app = Host(chat)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        assert any("the oldest 12 turns summarised from here on" in line for line in texts(app))
+
+
+# --- the question ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with little context."""
+
+    monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, context=30))
+
+
+async def filled(pilot: Pilot[None], engine: FakeEngine, chat: Chat) -> None:
+    """A chat whose next message does not fit."""
+    await pilot.pause()
+    for number in range(3):
+        chat.send(f"question {number}")
+        chat.pump()
+        engine.say(*[" word"] * 5)
+        engine.end()
+        chat.pump()
+    engine.prompt = [1] * 12
+    await pilot.press(*"more", "enter")
+    await pilot.pause()
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("key", ["d", "s", "escape"])
+async def test_a_full_context_asks_what_to_do(key: str) -> None:
+    engine = FakeEngine()
+    chat = Chat(engine, Tuning(seed=7), on_full="ask")
+    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await filled(pilot, engine, chat)
+        assert [type(shown) for shown in app.screen_stack[1:]] == [FullDialog]
+        assert chat.full is not None
+        engine.prompt = [1] * 4
+        await pilot.press(key)
+        await pilot.pause()
+        assert not app.screen_stack[1:]
+        written = [span.node.written for span in chat.conversation.path() if span.node.role == "user"]
+        if key == "escape":
+            assert written == ["question 0", "question 1", "question 2"]
+            assert app.screen.query_one(Composer).text == "more"
+        elif key == "d":
+            assert written[-1] == "more"
+            assert chat.conversation.path()[-2].node.omitted is not None
+        else:
+            assert written[-1].startswith("Summarise")
