@@ -186,6 +186,26 @@ def test_a_reply_that_the_context_cut_off_is_made_again_with_room() -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_each_time_that_a_reply_is_cut_off_more_has_to_go() -> None:
+    it = full("stop")
+    it.chat.on_full = "ask"
+    it.engine.prompt = [1] * 4
+    it.chat.send("fits")
+    it.pump()
+    gone = [0]
+    while it.chat.phase != "idle":
+        it.engine.say(" cut")
+        it.engine.end("context")
+        it.pump()
+        if it.chat.full is not None:
+            gone.append(it.chat.full.turns)
+            it.chat.make_room("drop")
+            it.pump()
+    assert gone == sorted(set(gone))
+    assert gone[-1] == 4, "until nothing is left to leave out"
+
+
+@pytest.mark.usefixtures("small")
 def test_a_message_that_is_too_long_alone_is_refused() -> None:
     it = Faked(on_full="drop")
     it.engine.prompt = [1] * 50
