@@ -1,0 +1,58 @@
+"""Pictures of the saved chats. After a wanted change: `pytest tests/tui/test_sessions_snapshots.py --snapshot-update`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from termchat.settings import load
+from termchat.tui.app import TermchatApp
+from termchat.tui.screens import sessions
+from termchat.tui.sessionlist import SessionList
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import without_naps
+from tests.tui.test_sessions_screen import NOON, FakeStore, Library
+from tests.tui.test_snapshots import Snapshot
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "number", "keys"),
+    [
+        ((80, 24), "dark", 300, ("down", "down")),
+        ((80, 24), "light", 7, ("i", "n")),
+        ((120, 40), "dark", 7, ("down", "ctrl+r")),
+        ((120, 40), "light", 300, ("pagedown", "up", "delete")),
+        ((40, 12), "dark", 7, ("down",)),
+    ],
+    ids=["below", "found", "renamed", "deleted", "smallest"],
+)
+def test_the_saved_chats(
+    snap_compare: Snapshot,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    theme: str,
+    number: int,
+    keys: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(sessions, "time", lambda: NOON)
+    saved = SessionList(FakeStore(number), load({}, {}, Path("/none")))  # type: ignore[arg-type]
+    app = TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), sessions=saved, theme=theme)
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Library(app, app.chat.engine, pilot)  # type: ignore[arg-type]
+        await desk.settle()
+        await desk.type("", "f4")
+        await desk.at_rest()
+        for key in keys:
+            await desk.type("", key)
+            await desk.at_rest()
+        await desk.until(lambda: desk.list.row is not None and desk.list.preview(desk.list.row) is not None)
+        await desk.settle()
+
+    with without_naps():
+        assert snap_compare(app, terminal_size=size, run_before=play)
