@@ -143,8 +143,11 @@ class ModelList:
         if spare:
             long.append(f"{spare} of memory free")
             short.append(f"{spare} free")
-        told = ", ".join(long)
-        return told if cells(told) <= width else ", ".join(short)
+        if cells(told := ", ".join(long)) <= width:
+            return told
+        while short and cells(", ".join(short)) > width:
+            short.pop()
+        return ", ".join(short)
 
     def _show(self) -> None:
         words = self._filter.lower().split()

@@ -74,8 +74,9 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
         ((120, 40), "dark", ("down", "down", "down")),
         ((200, 60), "dark", ("pagedown",)),
         ((40, 12), "dark", ()),
+        ((80, 24), "dark", ("p", "h", "i", "ctrl+t", "down", "right", "down", "down", "down", "9", "9", "9", "9", "down")),
     ],
-    ids=["filtered", "light", "beside", "wide", "smallest"],
+    ids=["filtered", "light", "beside", "wide", "smallest", "engine"],
 )
 def test_the_list_of_models(
     snap_compare: Snapshot,
