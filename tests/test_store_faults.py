@@ -126,6 +126,7 @@ def salvaged(path: Path, said: dict[str, list[Record]]) -> tuple[Store, dict[str
 def told_where(store: Store, path: Path) -> None:
     notices = [notice for notice in store.notices() if "damaged" in notice.message]
     (aside,) = (found for found in path.parent.glob("chats.db.damaged-*") if not found.name.endswith(("-wal", "-shm")))
+    assert aside.stat().st_size
     assert len(notices) == 1
     assert str(aside) in notices[0].message
     assert stat.S_IMODE(aside.stat().st_mode) == 0o600
@@ -253,6 +254,55 @@ def test_several_on_a_damaged_store_all_keep_what_they_say(
     for store in stores:
         assert store.close()
     assert [turns(path, session)[-1] for session in sessions] == ["after"] * 3
+
+
+def test_a_start_that_is_ended_while_it_salvages_is_made_good_by_the_next(
+    path: Path, whole: tuple[Path, dict[str, list[Record]]]
+) -> None:
+    path.parent.mkdir()
+    shutil.copyfile(whole[0], path)
+    os.truncate(path, path.stat().st_size - PAGE)
+    code = """
+import os, sys
+from pathlib import Path
+from termchat.conversation import salvage
+from termchat.conversation.store import Store
+rows = salvage.database.rows
+def cut_short(db, table):
+    if table == "records":
+        os.kill(os.getpid(), 9)
+    return rows(db, table)
+salvage.database.rows = cut_short
+store = Store.open(Path(sys.argv[1]))
+store.sessions()
+store.flush(60)
+"""
+    ended = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == -9, ended.stderr
+    store, shares = salvaged(path, whole[1])
+    assert sum(shares.values()) > CHATS / 2
+    told_where(store, path)
+    store.close()
+
+
+def test_what_one_process_salvaged_another_does_not_write_again(
+    path: Path, whole: tuple[Path, dict[str, list[Record]]]
+) -> None:
+    path.parent.mkdir()
+    shutil.copyfile(whole[0], path)
+    first, second = Store.open(path), Store.open(path)
+    chat = Conversation()
+    session = second.begin(chat)
+    said = say(second, session, chat, "before")
+    assert second.flush()
+    first._writer.mend()  # as where it found damage; this chat is whole
+    until(lambda: first.flush(5))
+    say(second, session, chat, "after")
+    assert second.flush()
+    assert list(second.records(session, 2)) == said
+    assert first.close()
+    assert second.close()
+    assert turns(path, session) == ["before", "after"]
 
 
 # --- files that go, locks, modes -------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from termchat.conversation.schema import ADDED, COLUMNS, KEYS, MADE, OWNER, VERS
 BUSY_S = 2.0
 """How long another process may hold the file before a write counts as failed."""
 
+UNREAD = ".unread"
+"""What is added to the name of a file that was set aside, for an empty one that says it was not looked through yet."""
+
 REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
@@ -142,19 +145,22 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path."""
+    """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path.
+
+    NAME.damaged-<time>.unread stands beside it until somebody has taken along what it still gives.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside = path.with_name(f"{path.name}.damaged-{stamp}")
     count = 1
     while aside.exists():
         count += 1
         aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
-    path.rename(aside)
-    with contextlib.suppress(OSError):
-        aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
-    for suffix in ("-wal", "-shm"):
+    os.close(os.open(aside.with_name(aside.name + UNREAD), os.O_CREAT | os.O_WRONLY, 0o600))
+    for suffix in ("-wal", "-shm", ""):  # the file last: a log that stays behind would be written into the next one
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    with contextlib.suppress(OSError):
+        aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
     return aside
 
 

@@ -7,29 +7,50 @@ import sqlite3
 from pathlib import Path
 
 from termchat.conversation import columns, database
-from termchat.conversation.database import StoreError
+from termchat.conversation.database import UNREAD, StoreError
 from termchat.conversation.schema import COLUMNS
 
 _TYPES: dict[str, type | tuple[type, ...]] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
 
 
-def rescue(damaged: Path, db: sqlite3.Connection) -> int:
-    """Copies into `db` what a damaged file still gives, all of it or nothing; the number of chats among it."""
-    address = f"{damaged.absolute().as_uri()}?mode=ro"
+def unread(path: Path) -> list[Path]:
+    """Files that were set aside and not yet looked through, perhaps because the process that began to was ended."""
+    marks = sorted(path.parent.glob(f"{path.name}.damaged-*{UNREAD}"))
+    return [mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks]
+
+
+def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
+    """Copies into `db` what a file that was set aside still gives, all of it or nothing; the number of chats among it.
+
+    None where another process was faster. Where it fails it can be done again.
+
+    Raises:
+        sqlite3.Error: `db` takes nothing, or the damaged file cannot even be opened.
+    """
+    mark = damaged.with_name(damaged.name + UNREAD)
+    db.execute("BEGIN IMMEDIATE")
     try:
-        with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as source:
-            source.execute("PRAGMA writable_schema=ON")  # else SQLite gives nothing of a file that was cut off
-            db.execute("BEGIN IMMEDIATE")
-            for table in COLUMNS:
-                for row in database.rows(source, table):
-                    if _makes_sense(table, row):
-                        database.insert(db, table, row)
-            db.execute("COMMIT")
-    except sqlite3.Error:
+        count = _copy(damaged, db) if mark.exists() and damaged.exists() else None
+        db.execute("COMMIT")
+    except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
-    (count,) = db.execute("SELECT count(*) FROM sessions").fetchone()
-    return int(count)
+        raise
+    with contextlib.suppress(OSError):
+        mark.unlink()
+    return count
+
+
+def _copy(damaged: Path, db: sqlite3.Connection) -> int:
+    address, chats = f"{damaged.absolute().as_uri()}?mode=ro", 0
+    with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as source:
+        source.execute("PRAGMA writable_schema=ON")  # else SQLite gives nothing of a file that was cut off
+        for table in COLUMNS:
+            for row in database.rows(source, table):
+                if _makes_sense(table, row):
+                    database.insert(db, table, row)
+                    chats += table == "sessions"
+    return chats
 
 
 def _makes_sense(table: str, row: tuple[object, ...]) -> bool:

@@ -285,6 +285,7 @@ class Writer:
             self._upgrade()
             self._db = database.connect(self._path)
             self._file = database.identity(self._path)
+            self._salvage(self._db)
             self._restore(self._db, rescued)
             self._untidy = True
         return self._db
@@ -300,9 +301,13 @@ class Writer:
         if not any(rescued.values()):
             return
         db.execute("BEGIN IMMEDIATE")
+        there = set(db.execute("SELECT DISTINCT session, node FROM records"))  # salvaged by another process
         for table, found in rescued.items():
             for row in found:
-                database.insert(db, table, (None, *row[1:]) if table == "records" else row)
+                if table != "records":
+                    database.insert(db, table, row)
+                elif row[1:3] not in there:
+                    database.insert(db, table, (None, *row[1:]))
         db.execute("COMMIT")
         self._notices.append(StoreNotice(f"The chats' file was removed: {self._path}", "This chat was written again."))
 
@@ -311,13 +316,20 @@ class Writer:
         self._disconnect()
         if database.identity(self._path) != self._file:
             return  # another process has done so already
-        aside = database.set_aside(self._path)
-        db = self._connection()
-        count = salvage.rescue(aside, db)
-        kept = f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
-        self._notices.append(
-            StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
-        )
+        database.set_aside(self._path)
+        self._connection()
+
+    def _salvage(self, db: sqlite3.Connection) -> None:
+        """Takes along what the files that were set aside still give."""
+        for aside in salvage.unread(self._path):
+            count = salvage.rescue(aside, db)
+            if count is not None:
+                kept = (
+                    f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
+                )
+                self._notices.append(
+                    StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
+                )
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None

@@ -128,7 +128,7 @@ def test_an_upgrade_that_fails_leaves_the_old_file_and_is_tried_again(
 @each_older
 def test_a_damaged_older_file_is_rescued(path: Path, version: int) -> None:
     session, chat, _ = old_file(path, version)
-    damaged = path.rename(path.with_name("damaged.db"))
+    damaged = database.set_aside(path)
     db = database.connect(path)
     assert salvage.rescue(damaged, db) == 1
     db.close()
