@@ -29,7 +29,7 @@ from termchat.engine.local import LocalEngine
 from termchat.settings import load
 from tests.torture.known import digest, mark
 
-LONGEST = 200
+LONGEST = 120
 """Ids in a chat; after that a new one begins, so that no round waits long for a prompt."""
 
 TEXTS = (
@@ -53,6 +53,7 @@ class Witness(StoreRecorder):
     def __init__(self, store: Store, info: SessionInfo, conversation: Conversation | None = None) -> None:
         super().__init__(store, info, conversation)
         self.focus = ""
+        self.recovering = False
         self._marks: dict[tuple[str, int], list[int]] = {}
         self._waiting: list[tuple[Operation | None, str, Node]] = []
 
@@ -71,6 +72,9 @@ class Witness(StoreRecorder):
         say("record", session, node.number, made)
         if isinstance(record, Token) and len(marks) == 4:
             self.moment("streaming")
+        if isinstance(record, Token) and self.recovering:
+            self.recovering = False
+            say("recovered")
         if isinstance(record, (Finished, Failed)):
             self._wait(session, node)
             self.moment("saving")
@@ -115,7 +119,6 @@ class Driver:
         engine = LocalEngine(paths.log_file())
         self.chat = Chat(engine, config.tuning, conversation=conversation, recorder=self._witness)
         self.chat.load(spec)
-        self._recovering = False
         self._first = {"forking": self._fork, "exporting": self._export}.get(kind)
         self._things: list[tuple[int, Callable[[], None]]] = [
             (6, self._send), (3, self._fork), (2, self.chat.regenerate), (2, self.chat.continue_reply),
@@ -142,9 +145,6 @@ class Driver:
         say("closed", closed)
 
     def _next(self) -> None:
-        if self._recovering and self.chat.live.finished is not None:
-            self._recovering = False
-            say("recovered")
         self._length(self._random.choice((4, 12, 40)))
         if self.chat.queue:  # it was stopped by hand, and what waits goes out with the next message
             self._send()
@@ -162,7 +162,7 @@ class Driver:
         failure = self.chat.failure
         if failure is None or failure.kind != "engine":
             raise SystemExit(f"not the engine's end, but {failure}")
-        self._recovering = True
+        self._witness.recovering = True
         self.chat.restart()
 
     def _tell_troubles(self) -> None:
