@@ -148,7 +148,7 @@ class MakingRoom:
         head = turns_of(chat.path(reply.number))[-1][0].node
         if head.omitted is not None and state.on_full != "ask":
             return False  # room was made for it already
-        wanted = self._wanted(head.parent, head.omitted, len(chat.ids(reply.number)))
+        wanted = self._wanted(head.parent, head.omitted, chat.length(reply.number))
         if wanted is None:
             return False
         parent = chat.nodes[head.parent] if head.parent is not None else None

@@ -82,7 +82,7 @@ class Turns:
         turn, model = asked.node, self._state.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
-        length = len(asked.conversation.ids(turn.number))
+        length = asked.conversation.length(turn.number)
         if self._cancelled or model is None:
             self._take_back(asked)
         elif length > model.context:

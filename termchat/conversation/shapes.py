@@ -37,7 +37,7 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
     if node.start is None:
         return None
     segments: list[list[int]] = []
-    ids = _cached(conversation, node)
+    ids: list[int] | None = None
     shared = _shared(conversation, node)
     batch = 0
     # By numbers, which are the order of time; those of deleted branches were made too.
@@ -48,8 +48,10 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
         if run.start.model != node.start.model:
             break
         # Along one path the ids need no comparing, which would take time with the square of the chat.
-        if shared.get(number, -1) < cells and _cached(conversation, run)[:cells] != ids[:cells]:
-            break
+        if shared.get(number, -1) < cells:
+            ids = _cached(conversation, node) if ids is None else ids
+            if _cached(conversation, run)[:cells] != ids[:cells]:
+                break
         reused = run.prefill.reused
         if cells > reused:
             # The last token has a cell only where somebody stopped the reply after it was decoded.

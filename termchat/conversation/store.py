@@ -131,7 +131,7 @@ class Store:
             on_path = (
                 conversation is not None
                 and number in conversation.nodes
-                and conversation.ids_before(number) == record.prompt_ids
+                and conversation.stands_on_path(number, record.prompt_ids)
             )
             if on_path:
                 record = msgspec.structs.replace(record, prompt_ids=[])

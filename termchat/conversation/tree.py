@@ -8,6 +8,7 @@ middle. What a person deleted is left out of every answer about branches.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby, takewhile
@@ -96,18 +97,29 @@ class Conversation:
 
     def ids(self, leaf: int | None = None) -> list[int]:
         """All ids of the path, in order."""
-        return _ids(self.path(leaf))
+        return _ids(self.path(leaf)).tolist()
+
+    def length(self, leaf: int | None = None) -> int:
+        """How many ids the path has."""
+        return len(_ids(self.path(leaf)))
 
     def ids_before(self, number: int) -> list[int]:
         """All ids that stand before a node on its path."""
-        return _ids(self.path(number)[:-1])
+        return _ids(self.path(number)[:-1]).tolist()
+
+    def stands_on_path(self, number: int, ids: list[int]) -> bool:
+        """Whether these are all ids before a node on its path. For a long path quicker than to compare `ids_before`."""
+        try:
+            return _ids(self.path(number)[:-1]) == array("i", ids)
+        except OverflowError:  # one of them is no token's
+            return False
 
     def add(self, node: Node, record: Record) -> None:
         """Takes the next record of a reply. A Start keeps no prompt that the path has, too: `prompt` gives it.
 
         Kept for every turn, the prompts would grow with the square of the chat.
         """
-        if isinstance(record, Start) and record.prompt_ids == self.ids_before(node.number):
+        if isinstance(record, Start) and self.stands_on_path(node.number, record.prompt_ids):
             record = msgspec.structs.replace(record, prompt_ids=[])
         node.add(record)
 
@@ -210,10 +222,10 @@ class Conversation:
             parent.continued = any(node.at == len(parent.ids) for node in after)
 
 
-def _ids(spans: list[Span]) -> list[int]:
-    ids: list[int] = []
+def _ids(spans: list[Span]) -> array[int]:
+    ids = array("i")
     for span in spans:
         if span.node.whole:
-            ids.clear()
+            del ids[:]
         ids += span.node.ids[: span.count]
     return ids
