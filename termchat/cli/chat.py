@@ -50,11 +50,17 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
-@click.option("--resume", is_flag=True, help="reopen the latest chat as it was")
+@click.option(
+    "--resume",
+    metavar="[SESSION]",
+    is_flag=False,
+    flag_value="last",
+    help="reopen a chat as it was: the latest, or the one whose id begins so (see termchat sessions list)",
+)
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
 @flags()
 @click.pass_context
-def main(ctx: click.Context, /, *, resume: bool, raw: bool, **given: Any) -> None:
+def main(ctx: click.Context, /, *, resume: str | None, raw: bool, **given: Any) -> None:
     """Chat with a local model, and see, steer and question every token it draws.
 
     Without a command, the chat opens in this terminal.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from termchat import paths
 from termchat.chat.changes import Notice
-from termchat.chat.opening import find_model, reopen_latest
+from termchat.chat.opening import find_model, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.database import StoreError
@@ -24,22 +24,22 @@ from termchat.tui.gathering import Models
 from termchat.tui.sessionlist import SessionList
 
 
-def start(config: Config, *, resume: bool = False, raw: bool = False) -> int:
-    """Runs the chat in this terminal; returns the exit code."""
+def start(config: Config, *, resume: str | None = None, raw: bool = False) -> int:
+    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
     app = build(config, resume=resume, raw=raw)
     app.run()
     return app.return_code or 0
 
 
-def build(config: Config, *, resume: bool = False, raw: bool = False) -> TermchatApp:
+def build(config: Config, *, resume: str | None = None, raw: bool = False) -> TermchatApp:
     """The app, not running yet; its engine starts after the first frame."""
     notices: list[Notice] = []
     store = _open_store(notices)
     sessions = SessionList(store, config)
     conversation, newest = Conversation(config.system, raw=raw), None
     recorder: StoreRecorder | None = None
-    if resume:
-        config, recorder, conversation, newest = _reopen(store, config, conversation, notices)
+    if resume is not None:
+        config, recorder, conversation, newest = _reopen(store, resume, config, conversation, notices)
     spec, missing, asked = None, "", config  # what is for one model is not for the others
     try:
         config, spec = find_model(config)
@@ -81,12 +81,12 @@ def _open_store(notices: list[Notice]) -> Store:
 
 
 def _reopen(
-    store: Store, config: Config, fresh: Conversation, notices: list[Notice]
+    store: Store, wanted: str, config: Config, fresh: Conversation, notices: list[Notice]
 ) -> tuple[Config, StoreRecorder | None, Conversation, Token | None]:
     try:
-        found = reopen_latest(store, config)
+        found = reopen_latest(store, config) if wanted == "last" else reopen(store, store.find(wanted), config)
     except (StoreError, OSError) as error:
-        notices.append(Notice(f"the latest chat cannot be opened: {error}", "this is a new one", "error"))
+        notices.append(Notice(f"the chat cannot be opened: {error}", "this is a new one", "error"))
         return config, None, fresh, None
     if found is None:
         notices.append(Notice("there is no earlier chat to resume", "this is a new one"))

@@ -1,6 +1,6 @@
 """`termchat sessions`: the saved chats, found, read, named and removed.
 
-A command is the module of its name, and a name in `_COMMANDS`; it is imported when it is asked for.
+A command is a module, and a name in `_COMMANDS`; it is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,16 @@ from importlib import import_module
 
 import click
 
-_COMMANDS = {"list": "list"}
+_COMMANDS = {
+    "export": "export",
+    "import": "import_",
+    "list": "list",
+    "rename": "rename",
+    "restore": "restore",
+    "rm": "rm",
+    "search": "search",
+    "show": "show",
+}
 """Names of commands, and the modules they are in."""
 
 
@@ -26,7 +35,7 @@ class _Sessions(click.Group):
 
 @click.group("sessions", cls=_Sessions)
 def command() -> None:
-    """List, search, show and remove saved chats.
+    """List, search, show, name and remove saved chats.
 
     Everywhere, SESSION is an id, the beginning of one that no other has, or `last`. Exit codes: 0 done, 1 failed, 2 usage,
     130 interrupted.

@@ -31,6 +31,11 @@ def stamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
+def plain(snippet: str) -> str:
+    """A snippet without the marks around what matches."""
+    return snippet.replace("\x02", "").replace("\x03", "")
+
+
 def as_objects(found: Sequence[SessionSummary]) -> list[dict[str, Any]]:
     """Summaries for --json."""
     import msgspec

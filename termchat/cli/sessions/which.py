@@ -1,4 +1,4 @@
-"""The store as commands open it, and the chat that a word names."""
+"""The store as commands open it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ def opened() -> Iterator[Store]:
         try:
             yield store
         finally:
-            store.close()
+            written = store.close()
             for notice in store.notices():
                 complain(notice.message, notice.hint)
+        if not written:
+            raise StoreError(f"not saved: {store.problem() or 'it takes too long'}", "Try again.")
     except StoreError as error:
         complain(error.message, error.hint)
         sys.exit(1)

@@ -1,0 +1,18 @@
+"""`termchat sessions rename`."""
+
+from __future__ import annotations
+
+import click
+
+from termchat.cli.sessions.which import opened
+
+
+@click.command("rename")
+@click.argument("session")
+@click.argument("title")
+def command(*, session: str, title: str) -> None:
+    """Give SESSION another title."""
+    if not title.split():
+        raise click.UsageError("a title has to say something")
+    with opened() as store:
+        store.rename(store.find(session), title)

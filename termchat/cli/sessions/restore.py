@@ -1,0 +1,15 @@
+"""`termchat sessions restore`."""
+
+from __future__ import annotations
+
+import click
+
+from termchat.cli.sessions.which import opened
+
+
+@click.command("restore")
+@click.argument("session")
+def command(*, session: str) -> None:
+    """Bring SESSION back after `rm`; `list --deleted` says which can be."""
+    with opened() as store:
+        store.restore(store.find(session))

@@ -1,0 +1,125 @@
+"""`termchat sessions`, as people and scripts use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from termchat import paths
+from termchat.cli import main
+from termchat.conversation.store import ModelRef, Store
+from termchat.conversation.tree import Conversation
+from tests.conversation.stored import say
+
+Sessions = Callable[..., Result]
+
+
+@pytest.fixture
+def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    """`termchat sessions …` without a terminal, with folders of its own."""
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    return lambda *args: CliRunner().invoke(main, ["sessions", *map(str, args)])
+
+
+def saved(title: str, asked: str, answered: str) -> str:
+    """A chat of one turn; its id."""
+    store = Store.open(paths.store_file())
+    chat = Conversation("be brief")
+    chat.title = title
+    session = store.begin(chat, model=ModelRef("smollm2"))
+    say(store, session, chat, asked, [1, 2], [f" {word}".encode() for word in answered.split()])
+    assert store.close()
+    return session
+
+
+def asked(result: Result) -> dict[str, object]:
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.isascii()
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+def titles(result: Result) -> list[object]:
+    return [one["title"] for one in asked(result)["sessions"]]  # type: ignore[attr-defined]
+
+
+def test_chats_are_listed_for_people_and_for_scripts(sessions: Sessions) -> None:
+    assert asked(sessions("list", "--json")) == {"sessions": []}
+    first, second = saved("a fox", "tell me", "it slept here"), saved("a be\x1bar", "and", "it ran")
+    lines = sessions("list").stdout.splitlines()
+    assert lines[0].split() == ["ID", "USED", "TURNS", "TOKENS", "MODEL", "TITLE"]
+    assert [line.split()[0] for line in lines[1:]] == [second, first]
+    assert lines[1].endswith("1       2  smollm2  a be␛ar")
+    found = asked(sessions("list", "--json"))["sessions"]
+    assert isinstance(found, list)
+    assert {name: found[1][name] for name in ("id", "turns", "tokens", "model", "snippet")} == {
+        "id": first, "turns": 1, "tokens": 3, "model": "smollm2", "snippet": "",
+    }  # fmt: skip
+    assert found[1]["created"].endswith("+00:00")
+    assert titles(sessions("list", "-n", 1, "--json")) == ["a be\x1bar"]
+
+
+def test_chats_are_found_by_their_words(sessions: Sessions) -> None:
+    saved("a fox", "tell me", "it slept on the old mat")
+    saved("a bear", "tell me", "it ran")
+    assert titles(sessions("search", "tell", "SLE", "--json")) == ["a fox"]
+    lines = sessions("search", "mat").stdout.splitlines()
+    assert lines[1].endswith("it slept on the old mat")
+    assert not set(lines[1]) & {"\x02", "\x03"}
+    assert titles(sessions("search", '"quoted OR', "--json")) == []
+    assert sessions("search").exit_code == 2
+
+
+def test_a_chat_is_shown_as_text_and_as_facts(sessions: Sessions) -> None:
+    session = saved("a fox", "where\x1b[2J?", "in the wood")
+    shown = sessions("show", "last").stdout
+    assert shown.startswith("# a fox\n")
+    assert "where␛[2J?" in shown
+    assert " in the wood" in shown
+    told = asked(sessions("show", session, "--json"))
+    assert (told["id"], told["system"], told["tokens"], told["named"]) == (session, "be brief", 3, False)
+    assert told["turns"] == [
+        {"role": "user", "text": "where\x1b[2J?"},
+        {"role": "assistant", "text": " in the wood"},
+    ]
+
+
+def test_a_chat_is_named_by_a_beginning_of_its_id(sessions: Sessions) -> None:
+    session, other = saved("a fox", "a", "b"), saved("a bear", "c", "d")
+    assert sessions("rename", session, "the fox").exit_code == 0
+    assert titles(sessions("list", "--json")) == ["a bear", "the fox"]
+    result = sessions("rename", session[:4], "neither")
+    assert result.exit_code == 1
+    assert other in result.stderr
+    assert sessions("rename", "nobody", "x").exit_code == 1
+    assert sessions("rename", session, "  ").exit_code == 2
+    assert titles(sessions("list", "--json")) == ["a bear", "the fox"]
+
+
+def test_a_removed_chat_comes_back_unless_it_was_removed_for_good(sessions: Sessions) -> None:
+    session, other = saved("a fox", "a", "b"), saved("a bear", "c", "d")
+    result = sessions("rm", session)
+    assert result.exit_code == 0
+    assert f"restore {session}" in result.stderr
+    assert titles(sessions("list", "--json")) == ["a bear"]
+    assert titles(sessions("list", "--deleted", "--json")) == ["a fox"]
+    assert sessions("restore", session).exit_code == 0
+    assert titles(sessions("list", "--json")) == ["a bear", "a fox"]
+    assert sessions("rm", "--now", session, other).exit_code == 2  # nobody can be asked
+    assert titles(sessions("list", "--json")) == ["a bear", "a fox"]
+    assert sessions("rm", "--now", "--yes", session, other).exit_code == 0
+    assert titles(sessions("list", "--deleted", "--json")) == titles(sessions("list", "--json")) == []
+    assert sessions("restore", session).exit_code == 1
+
+
+def test_every_command_has_its_help(sessions: Sessions) -> None:
+    shown = sessions("--help")
+    assert shown.exit_code == 0, shown.stderr or shown.exception
+    listed = shown.stdout
+    for name in ("list", "rename", "restore", "rm", "search", "show"):
+        assert f"  {name} " in listed
+        assert sessions(name, "--help").exit_code == 0
