@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from time import monotonic, sleep
 
 from termchat.models.errors import ModelError
@@ -42,5 +43,5 @@ class Patience:
         self._tries += 1
         end = monotonic() + seconds
         while (left := end - monotonic()) > 0:
-            self._gauge.at("waiting", size, of, f"{later.reason}; again in {left:.0f} s")
+            self._gauge.at("waiting", size, of, f"{later.reason}; again in {ceil(left)} s")
             sleep(min(_TICK, left))

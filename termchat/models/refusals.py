@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ CONNECT_SECONDS = 15.0
 SILENT_SECONDS = 30.0
 """So long a server may say nothing before the connection counts as lost."""
 _WORTH_A_RETRY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NO_NAME = ("Name or service not known", "in name resolution", "nodename nor servname", "getaddrinfo failed")
+"""What the systems say of a host that cannot be looked up."""
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _TAKEN = frozenset({200, 206, 416})
 
 
@@ -90,7 +94,7 @@ def told(error: Exception, url: str) -> Exception:
         case httpx.ConnectTimeout():
             return Later(f"{host} did not answer in {CONNECT_SECONDS:.0f} s")
         case httpx.ConnectError():
-            return Later(f"no connection to {host}: {error}")
+            return Later(f"no connection to {host}: {_why(str(error))}")
         case httpx.TimeoutException() | httpcore.TimeoutException():
             return Later(f"nothing came for {SILENT_SECONDS:.0f} s")
         case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
@@ -98,6 +102,13 @@ def told(error: Exception, url: str) -> Exception:
         case httpx.TransportError() | httpcore.NetworkError() | OSError():
             return Later("the connection was lost")
     return error
+
+
+def _why(said: str) -> str:
+    """Why there is no connection, without the numbers of the system."""
+    if any(words in said for words in _NO_NAME):
+        return "its name cannot be found; is this machine online?"
+    return _ERRNO.sub("", said)
 
 
 def count(text: str) -> int | None:

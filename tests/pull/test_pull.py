@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
+from termchat.models import refusals
 from termchat.models.catalogue import Catalogue
 from termchat.models.entry import Entry
 from termchat.models.errors import ModelError
@@ -345,3 +347,17 @@ def test_a_server_that_is_not_there(fetch: Fetch, server: Shelf, folder: Path) -
     server.server_close()
     assert f"no connection to 127.0.0.1:{port}" in refusal(fetch, f"http://127.0.0.1:{port}/a.gguf")
     assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[Errno -2] Name or service not known", "its name cannot be found; is this machine online?"),
+        ("[Errno -3] Temporary failure in name resolution", "its name cannot be found; is this machine online?"),
+        ("[Errno 111] Connection refused", "Connection refused"),
+    ],
+)
+def test_no_connection_is_told_in_plain_words(said: str, told: str) -> None:
+    found = refusals.told(httpx.ConnectError(said), "https://h.co/a.gguf")
+    assert isinstance(found, refusals.Later)
+    assert found.reason == f"no connection to h.co: {told}"

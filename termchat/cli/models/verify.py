@@ -54,9 +54,15 @@ def command(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if as_json:
         tell_json({"files": files})
     elif files:
-        rows = [(str(f["state"]), home(str(f["path"])), str(f["problem"])) for f in files]
+        rows = [
+            (str(f["state"]), home(str(f["path"])), str(f["problem"] or _MEANS.get(str(f["state"]), ""))) for f in files
+        ]
         table(("STATE", "FILE", "PROBLEM"), rows)
     sys.exit(1 if failed or any(file["state"] == "damaged" for file in files) else 0)
+
+
+_MEANS = {"unknown": "it reads like a model, but there is no SHA-256 to compare it with"}
+"""What states mean that are no problem."""
 
 
 def _here(known: Catalogue) -> list[str]:
