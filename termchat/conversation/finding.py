@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 from termchat.conversation import columns
 from termchat.conversation.database import version_of
@@ -107,20 +108,21 @@ def _is_of_word(char: str) -> bool:
     return category[0] in "LN" or category == "Co"
 
 
-def _summary(row: Sequence[object], snippet: str = "") -> SessionSummary:
-    *known, model = row
-    return SessionSummary(*known, columns.to_settings(str(model), ModelRef()).name, snippet)  # type: ignore[arg-type]
+def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
+    session, title, created, updated, turns, tokens, model = row
+    name = columns.to_settings(model, ModelRef()).name
+    return SessionSummary(session, title, created, updated, turns, tokens, name, snippet)
 
 
-def _snippet(db: sqlite3.Connection, marker: Marker, row: Sequence[object]) -> str:
+def _snippet(db: sqlite3.Connection, marker: Marker, row: Sequence[Any]) -> str:
     """Around the match in the text that was weighed best; rather not the title, which everybody sees anyway."""
     title, chat, text = row[1], row[7], row[8]
-    if text is not None and int(text) & 0xFFFFFFFF:  # type: ignore[call-overload]
+    if text is not None and text & 0xFFFFFFFF:
         found = db.execute("SELECT text FROM texts WHERE id = ?", (text,)).fetchall()
     else:
         found = db.execute(TEXTS, (chat, LOOKED_THROUGH)).fetchall()
     matches = (marked for (one,) in found if (marked := marker.snippet(one)))
-    return next(matches, "") or marker.snippet(str(title))
+    return next(matches, "") or marker.snippet(title)
 
 
 def _from_old(

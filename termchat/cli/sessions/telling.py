@@ -15,8 +15,8 @@ _RIGHT = frozenset({"TURNS", "TOKENS"})
 
 def rows(found: Sequence[SessionSummary]) -> tuple[tuple[str, ...], list[tuple[str, ...]], frozenset[str]]:
     """Titles, rows and the columns that stand to the right, for `said.table`."""
-    made = [
-        (one.id, f"{moment(one.updated)}", f"{one.turns:,}", f"{one.tokens:,}", one.model, one.title) for one in found
+    made: list[tuple[str, ...]] = [
+        (one.id, moment(one.updated), f"{one.turns:,}", f"{one.tokens:,}", one.model, one.title) for one in found
     ]
     return _TITLES, made, _RIGHT
 
