@@ -57,12 +57,17 @@ def run(home: Home, what: Round) -> Loss:
 def _converse(terminal: Watched, what: Round) -> None:
     """A message, up to the moment that the round is about."""
     terminal.wait("ready")
+    before = terminal.counts[-1][1] if terminal.counts else 0
     terminal.keys("Tell me a very long story.", "enter")
+    terminal.wait(lambda: terminal.counts[-1:] and terminal.counts[-1][1] > before)
     if what.moment == "streaming":
-        terminal.wait("writing")
+        terminal.wait(lambda: "writing" in terminal.screen.display[0] or _is_ready(terminal))
     else:
-        terminal.wait("max_tokens 6")
-        terminal.wait("ready")
+        terminal.wait(lambda: _is_ready(terminal))
+
+
+def _is_ready(terminal: Watched) -> bool:
+    return terminal.screen.display[0].rstrip().endswith("ready")
 
 
 def _end(terminal: Watched, end: str) -> float:
