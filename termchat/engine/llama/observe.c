@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ABI 1
+#define ABI 2
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -145,19 +145,21 @@ static int by_id(const void *a, const void *b) {
 /* --- one step --------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    /* What is asked. */
-    const float *logits;   /* n_vocab of them; they stay as they are */
-    const int32_t *ends;   /* the end tokens */
-    const int32_t *recent; /* what the penalties look at; an id may stand there several times */
-    void *const *samplers; /* the stages */
-    apply_sampler apply;
+    /* What is asked of every step. */
+    const float *logits; /* n_vocab of them; they stay as they are */
     uint64_t seed, step;
-    int32_t n_vocab, n_ends, n_recent, n_stages;
-    int32_t needs;      /* so many of the highest logits hold all that can be left */
+    int32_t needs;    /* so many of the highest logits hold all that can be left */
+    int32_t forced;   /* this id is chosen, whatever the dice say; -1: none */
+    int32_t n_recent; /* what the penalties look at; an id may stand there several times */
+    /* What stays. */
+    int32_t n_vocab, n_ends, n_stages;
     int32_t candidates; /* so many of the highest are watched */
-    int32_t forced;     /* this id is chosen, whatever the dice say; -1: none */
     int32_t masking;    /* the stage that masks with -inf instead of cutting; -1: none */
     int32_t hiding;     /* the stage until which what is not near is only hidden */
+    const int32_t *recent;
+    const int32_t *ends;   /* the end tokens */
+    void *const *samplers; /* the stages */
+    apply_sampler apply;
     /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
     int32_t n_watched;
     int32_t chosen; /* which of the watched was drawn or forced */
