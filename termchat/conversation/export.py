@@ -43,7 +43,7 @@ def write(
             raise FileExistsError
         _put(path, form.writer(conversation, info, records), replace=replace)
     except FileExistsError as error:
-        raise TranscriptError(f"{path} exists", "Choose another name, or say that it may be replaced.") from error
+        raise TranscriptError(f"{path} exists", "Choose another name; --force replaces it.") from error
     except PermissionError as error:
         raise TranscriptError(f"no permission to write {path}", "Choose a folder that is yours.") from error
     except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name

@@ -17,7 +17,7 @@ from termchat.decoding.samplers import Tuning
 from tests.made_records import MODEL, add_all, finished, settings, stream, user
 
 INFO = SessionInfo(
-    "20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60.25, ModelRef("smollm2", "/home/me/models/a.gguf", MODEL),
+    "20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60.25, ModelRef("smollm2", f"/home/me/models/{MODEL.path}", MODEL),
     Tuning(stop=("\n6.",), seed=7), (Breakpoint(Threshold("p_end", ">", 0.5), False), Breakpoint(Every(20))),
     View(Place(2, 1), "entropy"),
 )  # fmt: skip
@@ -118,13 +118,16 @@ def long(tokens: int) -> Made:
     return made
 
 
-def hostile(address: str) -> Made:
-    """Every attack in every place that holds foreign text."""
+def hostile(address: str = "http://127.0.0.1:9/", *, well_formed: bool = False) -> Made:
+    """Every attack in every place that holds foreign text. `well_formed` leaves out what no store and no encoding takes."""
     attacks = [attack.replace("{address}", address) for attack in ATTACKS]
     all_of_them = " ".join(attacks)
     clean = all_of_them.encode("utf-8", "replace").decode()
-    identity = ModelIdentity(clean, clean, "0" * 64, clean, clean)
-    info = SessionInfo("x", 1.7e9, 1.7e9, ModelRef(clean, clean, identity), Tuning(stop=(clean,)))
+    if well_formed:
+        all_of_them = clean
+    file = clean.rsplit("/", 1)[-1]
+    identity = ModelIdentity(clean, file, "0" * 64, clean, clean)
+    info = SessionInfo("x", 1.7e9, 1.7e9, ModelRef(clean, "/" + file, identity), Tuning(stop=(clean,)))
     made = Made(all_of_them, info)
     made.chat.title = all_of_them
     made.say(all_of_them)

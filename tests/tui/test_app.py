@@ -403,7 +403,7 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
         await desk.type("", "ctrl+s")
         assert "chat.md" in desk.text
         await answer(tmp_path / "x.txt")
-        assert "must end in .md or .jsonl" in desk.text
+        assert "x.txt does not end as a transcript does" in desk.text
         await answer(tmp_path / "bad.md")
         assert "no space left ␛[2J" in desk.text
         await answer(tmp_path / "there.md")

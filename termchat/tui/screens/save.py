@@ -10,10 +10,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input, Label
 
+from termchat.conversation.formats import FORMATS, of_file
+from termchat.conversation.transcript import TranscriptError
 from termchat.text import sanitize
 from termchat.tui.screens.dialog import Dialog
 
-_SUFFIXES = (".md", ".jsonl")
+_WIDE = max(len(form.endings[0]) for form in FORMATS.values())
+_LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS.values())
 
 
 def default_path(title: str) -> Path:
@@ -37,7 +40,7 @@ class SaveDialog(Dialog[Path]):
             yield Input(sanitize(str(self._path), keep=""))
             yield Label("", classes="problem", markup=False)
             yield Label(
-                "Enter saves, Esc closes. .md is Markdown, .jsonl holds every record.", classes="hint", markup=False
+                f"Enter saves, Esc closes. The name's ending says as what:\n{_LIST}", classes="hint", markup=False
             )
 
     def on_input_changed(self) -> None:
@@ -50,9 +53,12 @@ class SaveDialog(Dialog[Path]):
         if not self.is_current:  # a second Enter in the same burst
             return
         path = Path(event.value.strip()).expanduser()
-        if path.suffix not in _SUFFIXES:
-            self._say(f"the name must end in {' or '.join(_SUFFIXES)}")
-        elif path.exists() and path != self._confirmed:
+        try:
+            of_file(path)
+        except TranscriptError as error:
+            self._say(f"{error.message}: {error.hint}")
+            return
+        if path.exists() and path != self._confirmed:
             self._confirmed = path
             self._say(f"{path.name} exists: Enter again overwrites it")
         else:

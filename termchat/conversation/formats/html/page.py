@@ -12,7 +12,7 @@ from pathlib import Path
 from termchat.conversation import stamps
 from termchat.conversation.formats.facts import fact_line, facts, line, name_of
 from termchat.conversation.formats.html.heat import HEATS, MEASURES
-from termchat.conversation.formats.html.plots import plot, typical
+from termchat.conversation.formats.html.plots import highest, plot, typical
 from termchat.conversation.formats.html.tokens import data, spans, text
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcript import Records
@@ -102,7 +102,7 @@ def _plots(nodes: list[Node]) -> Iterator[str]:
     ]
     if len(times) < 2:
         return
-    bits, usual = max(entropies), typical(times)
+    bits, usual = max(highest(entropies)), typical(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
     for finished in (node.finished for node in nodes[:1]):
         if finished is not None and finished.ttft_ms is not None:

@@ -1,0 +1,49 @@
+"""`termchat sessions export`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+from termchat.cli.said import complain
+from termchat.cli.sessions.which import opened
+from termchat.conversation.formats import FORMATS
+from termchat.text import sanitize
+
+_USUAL = "jsonl"
+_ENDINGS = ", ".join(f"{form.endings[0]} ({form.what})" for form in FORMATS.values())
+
+
+@click.command("export", epilog=f"Endings of files: {_ENDINGS}.")
+@click.argument("session")
+@click.option("--format", "form", type=click.Choice(tuple(FORMATS)), help="instead of the one that FILE ends in")
+@click.option("-o", "--output", metavar="FILE", default="-", help="where to; - is standard output, as without it")
+@click.option("--force", is_flag=True, help="replace FILE if it exists")
+def command(*, session: str, form: str | None, output: str, force: bool) -> None:
+    """Write SESSION to a file, or to standard output.
+
+    The format is the one that FILE ends in; on standard output it is jsonl, which holds every record and can be taken in
+    again. FILE is there whole or not at all.
+    """
+    from termchat.conversation import export
+    from termchat.conversation.transcript import TranscriptError
+
+    with opened() as store:
+        stored = store.load(store.find(session))
+        records = partial(store.records, stored.info.id)
+        if output == "-":
+            out = click.get_binary_stream("stdout")
+            for line in FORMATS[form or _USUAL].writer(stored.conversation, stored.info, records):
+                out.write(line.encode("utf-8", "replace") + b"\n")
+            out.flush()
+            return
+        chosen = FORMATS[form] if form else None
+        try:
+            path = export.write(Path(output), stored.conversation, stored.info, records, form=chosen, replace=force)
+        except TranscriptError as error:
+            complain(error.message, error.hint)
+            sys.exit(1)
+    click.echo(f"saved {sanitize(str(path), keep='')}", err=True)

@@ -1,0 +1,41 @@
+"""`termchat sessions import`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from termchat.cli.said import complain
+from termchat.cli.sessions.which import opened
+from termchat.conversation.formats import FORMATS
+from termchat.text import one_line
+
+_READ = tuple(name for name, form in FORMATS.items() if form.signs)
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--format", "form", type=click.Choice(_READ), help="instead of what the file looks like")
+def command(*, files: tuple[Path, ...], form: str | None) -> None:
+    """Take in the chats in FILE: termchat's own jsonl, OpenAI's messages or ShareGPT.
+
+    Each becomes a new saved chat, whose id is printed, one a line. Of a file with a fault nothing is taken in, and the others
+    are.
+    """
+    from termchat.conversation import intake
+    from termchat.conversation.transcript import TranscriptError
+
+    faults = 0
+    with opened() as store:
+        for file in files:
+            try:
+                for transcript in intake.chats(file, FORMATS[form] if form else None):
+                    session = intake.keep(store, transcript)
+                    click.echo(session)
+                    click.echo(f"took in {one_line(transcript.conversation.title or 'a chat', 60)}", err=True)
+            except TranscriptError as error:
+                complain(error.message, error.hint)
+                faults += 1
+    sys.exit(1 if faults else 0)

@@ -1,0 +1,90 @@
+"""`termchat sessions export` and `import`, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from termchat import paths
+from termchat.cli import main
+from termchat.conversation import intake
+from termchat.conversation.store import Store
+from tests.formats import made
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> str:
+    """A saved chat."""
+    store = Store.open(paths.store_file())
+    (transcript,) = intake.chats(made.whole().write(tmp_path / "first.jsonl", "jsonl"))
+    found = intake.keep(store, transcript)
+    store.close()
+    return found
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["sessions", *words])
+
+
+def test_a_chat_goes_out_to_the_screen_and_in_again(session: str) -> None:
+    done = run("export", "last")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout.splitlines()[0])["id"] == session
+    Path("chat.jsonl").write_text(done.stdout)
+    done = run("import", "chat.jsonl")
+    assert done.exit_code == 0
+    other = done.stdout.strip()
+    assert "fox and bear" in done.stderr
+    first, again = (run("export", name).stdout.splitlines() for name in (session, other))
+    assert other != session
+    assert again[1:] == first[1:]
+
+
+def test_the_files_ending_or_the_flag_says_the_format(session: str) -> None:
+    assert run("export", session, "-o", "chat.html").exit_code == 0
+    assert Path("chat.html").read_text().startswith("<!doctype html>")
+    assert run("export", session, "-o", "chat.txt", "--format", "csv").exit_code == 0
+    assert Path("chat.txt").read_text().startswith("node,step,")
+    assert run("export", session, "--format", "md").stdout.startswith("# fox and bear\n")
+    done = run("export", session, "-o", "chat.doc")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "chat.doc does not end as a transcript does" in done.stderr
+
+
+def test_a_file_is_replaced_only_by_force(session: str) -> None:
+    Path("chat.md").write_text("mine")
+    done = run("export", session, "-o", "chat.md")
+    assert done.exit_code == 1
+    assert "--force" in done.stderr
+    assert Path("chat.md").read_text() == "mine"
+    assert run("export", session, "-o", "chat.md", "--force").exit_code == 0
+    assert Path("chat.md").read_text().startswith("# fox and bear\n")
+
+
+def test_the_good_files_are_taken_in_and_the_fault_of_another_is_told() -> None:
+    made.whole().write(Path("good.json"), "sharegpt")
+    Path("bad.json").write_text('{"messages": [\n{"role": "\x1b[31m", "content": "x"}]}')
+    done = run("import", "bad.json", "good.json", "none.json")
+    assert done.exit_code == 1
+    assert len(done.stdout.split()) == 1
+    assert "bad.json, line 1: " in done.stderr
+    assert "none.json cannot be read: No such file" in done.stderr
+    assert "\x1b" not in done.stderr
+    shown = run("export", done.stdout.strip(), "--format", "openai")
+    assert json.loads(shown.stdout)["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+def test_a_chat_that_is_not_there_is_told() -> None:
+    done = run("export", "nothing")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "there is no saved chat nothing" in done.stderr

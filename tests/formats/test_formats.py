@@ -1,0 +1,194 @@
+"""The table of formats, the lossless one against its schema, the table of tokens, and a chat's way through the store."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import termchat
+from termchat.conversation import export, formats, intake
+from termchat.conversation.formats import FORMATS
+from termchat.conversation.session import ModelRef
+from termchat.conversation.store import Store
+from termchat.conversation.transcript import TranscriptError
+from termchat.decoding.escapes import unescape
+from termchat.decoding.records import ModelIdentity, Token
+from tests.formats import made
+from tests.formats.made import Made
+
+SCHEMA = json.loads((Path(termchat.__file__).parent / "conversation/formats/transcript.schema.json").read_text("utf-8"))
+EXAMPLES: tuple[Callable[[], Made], ...] = (made.whole, made.conditions, made.hostile)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    found = Store.open(tmp_path / "store.db")
+    yield found
+    found.close()
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("a.md", "md"), ("a.HTML", "html"), ("a.htm", "html"), ("a.b.jsonl", "jsonl"), ("a.openai.json", "openai"),
+     ("a.json", "openai"), ("a.sharegpt.json", "sharegpt"), ("a.csv", "csv")],
+)  # fmt: skip
+def test_the_longest_ending_counts(name: str, form: str) -> None:
+    assert formats.of_file(Path("x") / name).name == form
+
+
+def test_an_unknown_name_or_ending_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(TranscriptError, match="does not end as a transcript") as caught:
+        formats.of_file(Path("chat.txt"))
+    assert ".sharegpt.json or .csv" in caught.value.hint
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("example", EXAMPLES, ids=["whole", "conditions", "hostile"])
+def test_no_format_lets_a_terminal_or_a_line_be_steered(form: str, example: Callable[[], Made]) -> None:
+    page = example()
+    kept = "\n\t" if form in ("md", "html") else ""
+    for line in page.lines(form):
+        assert all(char.isprintable() or char in kept for char in line), line
+
+
+def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
+    page, path = made.whole(), tmp_path / "a.md"
+    export.write(path, page.chat, page.info, page.records, replace=False)
+    first = path.read_bytes()
+    with pytest.raises(TranscriptError, match="exists") as caught:
+        export.write(path, page.chat, page.info, page.records, replace=False)
+    assert "--force" in caught.value.hint
+    assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("a.md", first)]
+    export.write(path, page.chat, page.info, page.records, form=FORMATS["csv"])
+    assert path.read_text().startswith("node,step,")
+
+
+def test_what_is_no_file_is_left_alone() -> None:
+    with pytest.raises(TranscriptError, match="no regular file"):
+        export.write(Path("/dev/null"), made.whole().chat, made.INFO, lambda _: [], form=FORMATS["md"])
+    assert Path("/dev/null").is_char_device()
+
+
+# --- JSON Lines ------------------------------------------------------------------------------------------------------
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    return jsonschema.Draft202012Validator(SCHEMA)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=["whole", "conditions", "hostile"])
+def test_every_line_is_as_the_schema_says(example: Callable[[], Made]) -> None:
+    check = validator()
+    lines = [json.loads(line) for line in example().lines("jsonl")]
+    assert [list(check.iter_errors(line)) for line in lines] == [[]] * len(lines)
+
+
+def test_the_schema_knows_every_kind_of_line_and_no_more() -> None:
+    seen = {json.loads(line)["record"] for example in EXAMPLES for line in example().lines("jsonl")}
+    assert seen == {each["$ref"].rsplit("/", 1)[1] for each in SCHEMA["oneOf"]}
+
+
+@pytest.mark.parametrize("changes", [{"entropy": "high"}, {"more": 1}, {"id": None}, {"candidates": [{"id": 1}]}])
+def test_the_schema_refuses_what_is_none(changes: dict[str, Any]) -> None:
+    token = next(found for line in made.whole().lines("jsonl") if (found := json.loads(line))["record"] == "token")
+    assert validator().is_valid(token)
+    assert not validator().is_valid(token | changes)
+    assert not validator().is_valid({name: value for name, value in token.items() if name != "rank"})
+
+
+def test_no_folder_of_this_machine_is_told() -> None:
+    page = made.whole()
+    known = ModelIdentity("smollm2", "/home/me/models/a.gguf", "ab" * 32, "llama", "Q4_1")
+    page.info = made.INFO.__class__(made.INFO.id, 1.7e9, 1.7e9, ModelRef("smollm2", "/home/me/models/a.gguf", known))
+    for form in FORMATS:
+        assert "/home/me" not in "\n".join(page.lines(form))
+
+
+# --- through the store -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "example", [made.whole, made.conditions, partial(made.hostile, well_formed=True)], ids=range(3)
+)
+def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
+    store: Store, tmp_path: Path, example: Callable[[], Made]
+) -> None:
+    first = example().write(tmp_path / "a.jsonl", "jsonl").read_text().splitlines()
+    (transcript,) = intake.chats(tmp_path / "a.jsonl")
+    session = intake.keep(store, transcript)
+    stored = store.load(session)
+    again = list(
+        FORMATS["jsonl"].writer(stored.conversation, stored.info, lambda number: store.records(session, number))
+    )
+    assert again[1:] == first[1:]
+    one, other = json.loads(first[0]), json.loads(again[0])
+    assert {name for name in one if one[name] != other[name]} <= {"id", "created", "updated"}
+    assert one["id"] != other["id"] == session
+
+
+def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in made.whole().lines("jsonl")]
+    lines[0]["model"] |= {"path": "/etc/passwd", "identity": lines[0]["model"]["identity"] | {"path": "/etc/shadow"}}
+    lines[0]["id"] = "../../somewhere"
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (transcript,) = intake.chats(tmp_path / "a.jsonl")
+    session = intake.keep(store, transcript)
+    model = store.load(session).info.model
+    assert (model.path, model.identity and model.identity.path) == ("", "shadow")
+    assert "somewhere" not in session
+
+
+def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> None:
+    made.whole().write(tmp_path / "a.json", "openai")
+    (transcript,) = intake.chats(tmp_path / "a.json")
+    stored = store.load(intake.keep(store, transcript))
+    assert list(stored.conversation.turns()) == list(made.whole().chat.turns())
+    assert stored.interrupted == ()
+
+
+# --- the table of tokens ---------------------------------------------------------------------------------------------
+
+
+def test_a_row_a_token_with_the_records_own_names() -> None:
+    page = made.conditions()
+    rows = list(csv.DictReader(io.StringIO("\n".join(page.lines("csv")))))
+    tokens = [record for record in page.records(2) if isinstance(record, Token)]
+    assert list(rows[0])[:6] == ["node", "step", "position", "id", "bytes", "text"]
+    assert [int(row["id"]) for row in rows] == [token.id for token in tokens]
+    assert [base64.b64decode(row["bytes"]) for row in rows] == [token.bytes for token in tokens]
+    assert [float(row["logprob"]) for row in rows] == [token.logprob for token in tokens]
+    assert (rows[0]["entropy"], rows[1]["entropy"]) == ("", "3.9")
+    assert {row["node"] for row in rows} == {"2"}
+
+
+def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
+    page = Made()
+    page.say("hi")
+    texts = ["=HYPERLINK(1)", "-", "+1", "a,b\"c'", "\n", "\x1b[0m", "\u202e", "=", "@x", "\\x3d"]
+    page.reply(made.stream([1, 2, 3], [text.encode() for text in texts]))
+    rows = list(csv.DictReader(page.lines("csv")))
+    assert [unescape(row["text"]) for row in rows] == texts
+    assert [row["text"] for row in rows if len(row["text"]) > 1 and row["text"][0] in "=+-@"] == []
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def test_where_the_chat_could_have_gone_on_in_another_way_is_noted() -> None:
+    text = "\n".join(made.whole().lines("md"))
+    assert "⟦1 other branch⟧Once upon a⟦temperature 0.8 → 1.2" in text
+    assert ' time⟦1 other branch: "wild"⟧ 🦊' in text
+    assert "gone" not in text
