@@ -7,6 +7,7 @@ Command line flags, variables, the config file and their checks are made from `O
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -169,3 +170,12 @@ OPTIONS: dict[str, Option] = {
     )
 }
 """Name to option."""
+
+_QUANTIZED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+
+
+def at_odds(engine: Mapping[str, object]) -> str:
+    """Why no model can be run with these settings of the engine, each of which may be right by itself; "" if one can."""
+    if engine["kv_type"] in _QUANTIZED and engine["flash_attention"] == "off":
+        return f"kv_type {engine['kv_type']} needs flash_attention, which is off"
+    return ""

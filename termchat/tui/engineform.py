@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from termchat.chat.running import Run
-from termchat.options import OPTIONS, Option, OptionError, OptionValue
+from termchat.options import OPTIONS, Option, OptionError, OptionValue, at_odds
 from termchat.settings import Config
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine")
@@ -49,8 +49,10 @@ class EngineForm:
 
     def choose(self, at: int) -> bool:
         """Goes to a field, once the one that is left takes what was typed; whether it did."""
-        if at != self.at and not self.accept():
-            return False
+        if at != self.at:
+            if not self.accept():
+                return False
+            self.error = ""
         self.at = at
         return True
 
@@ -65,6 +67,13 @@ class EngineForm:
             return False
         self._set(value)
         return True
+
+    def finish(self) -> bool:
+        """Takes what was typed, if the model can be run with all of it; else `error` tells why not."""
+        if not self.accept():
+            return False
+        self.error = at_odds(self.config.engine)
+        return not self.error
 
     def drop(self) -> bool:
         """Forgets what is being typed; False if nothing is."""

@@ -113,6 +113,13 @@ def test_a_field_is_not_left_with_a_value_that_it_refuses() -> None:
     assert value(one, "threads") == (50, "picker")
 
 
+def test_settings_that_cannot_be_together_are_refused_before_they_are_kept() -> None:
+    one = write(write(form(), "flash_attention", "left"), "kv_type", *"q4_0")
+    assert not one.finish()
+    assert one.error == "kv_type q4_0 needs flash_attention, which is off"
+    assert write(one, "flash_attention", "delete").finish()
+
+
 def test_what_is_typed_is_dropped_before_anything_else() -> None:
     one = write(form(), "threads", "7")
     assert one.drop()

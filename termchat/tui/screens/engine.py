@@ -112,7 +112,7 @@ class EngineDialog(Listing[Picked]):
 
     def action_load(self) -> None:
         """Has the model loaded with what is set."""
-        taken = self._form.accept()
+        taken = self._form.finish()
         self._show()
         if taken and self._chat.busy:
             self.say("a reply is running: stop it first")
