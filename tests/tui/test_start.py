@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from termchat import paths
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
 from termchat.engine.port import ModelSpec
 from termchat.settings import Config, load
 from termchat.tui import start
+from tests.conversation.stored import say
 
 
 def test_advice_of_the_model_that_is_refused_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +27,30 @@ def test_advice_of_the_model_that_is_refused_is_told(tmp_path: Path, monkeypatch
         "the model's recommendation is ignored",
     ]
     app._at_end()
+
+
+def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(start, "find_model", lambda config: (config, ModelSpec("/m.gguf", "m")))
+    config = load({}, {}, tmp_path / "none")
+    store = Store.open(paths.store_file())
+    ids = []
+    for asked in ("first", "second"):
+        chat = Conversation()
+        ids.append(store.begin(chat))
+        say(store, ids[-1], chat, asked, [1], [b"a"])
+    store.close()
+
+    def shown(resume: str | None) -> tuple[list[tuple[str, str]], list[str]]:
+        app = start.build(config, resume=resume)
+        app._at_end()
+        return list(app.chat.conversation.turns()), [notice.message for notice in app._notices]
+
+    assert shown(None) == ([], [])
+    assert shown("last") == ([("user", "second"), ("assistant", "a")], [])
+    assert shown(ids[0][:-1]) == ([("user", "first"), ("assistant", "a")], [])
+    turns, told = shown("nobody")
+    assert turns == []
+    assert "there is no saved chat nobody" in told[0]
