@@ -58,6 +58,13 @@ def sanitize(text: str, keep: str = "\n\t") -> str:
     return foreign.sub(_mark, text) if foreign.search(text) else text
 
 
+def in_place(text: str) -> str:
+    """The same on one line, with exactly one character for each, so that a cursor in the text stays where it is."""
+    if sanitize(text, keep="") is text:
+        return text
+    return "".join(mark if len(mark := sanitize(char, keep="")) == 1 else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
 def cells(text: str) -> int:
     """Cells the text takes on a terminal, never fewer than it really does; for text without line breaks."""
     if text.isascii():

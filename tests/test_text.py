@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.text import cells, one_line, sanitize, show_piece
+from termchat.text import cells, in_place, one_line, sanitize, show_piece
 
 # Written out here on its own, from Unicode's names for them, so that a slip in the module's ranges shows.
 BIDI = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -90,3 +90,11 @@ def test_one_line_cuts_by_cells_not_by_characters() -> None:
 )
 def test_pieces_show_what_cannot_be_seen(piece: str, shown: str) -> None:
     assert show_piece(piece) == shown
+
+
+@given(any_text | nasty_text)
+def test_in_place_keeps_every_place(text: str) -> None:
+    shown = in_place(text)
+    assert len(shown) == len(text)
+    assert not any(forbidden(char, keep="") for char in shown)
+    assert all(one == other for one, other in zip(text, shown, strict=True) if not forbidden(one, keep=""))

@@ -14,15 +14,18 @@ from textual import events
 from textual.app import App, SystemCommand
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.screen import Screen
+from textual.widgets import Input
 
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
+from termchat.text import sanitize
 from termchat.tui.gathering import Models
 from termchat.tui.keys import APP, CHAT, MODEL, TOKENS, Key
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import LoadedTheme, Palette, load_themes
+from termchat.tui.widgets.field import Field
 
 if sys.platform != "win32":
     from termchat.tui.terminal import BackgroundIs, Terminal, TerminalGone
@@ -134,6 +137,8 @@ class TermchatApp(App[None]):
                 self.screen.dismiss(None)
                 chat.ask_to_quit()
                 return
+        if isinstance(event, events.Paste) and isinstance(self.focused, Input) and not isinstance(self.focused, Field):
+            event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
 
     def leave(self, code: int = 0) -> None:

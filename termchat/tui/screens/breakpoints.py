@@ -17,6 +17,7 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.marks import MUTED
 from termchat.tui.views.rules import rule_lines
+from termchat.tui.widgets.field import Field
 
 
 class BreakpointsDialog(Listing[None]):
@@ -33,7 +34,7 @@ class BreakpointsDialog(Listing[None]):
 
     def inputs(self) -> Iterable[Widget]:
         """One more."""
-        yield Input(placeholder="entropy > 3")
+        yield Field(placeholder="entropy > 3")
 
     def on_mount(self) -> None:
         """Shows what there is."""

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Label
 
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
@@ -23,6 +23,7 @@ from termchat.tui.transcript.ink import Line
 from termchat.tui.views.marks import MUTED
 from termchat.tui.views.model import model_lines
 from termchat.tui.views.models import State, heading, model_line
+from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.sheet import Sheet
 
 _AT_REST = 0.15
@@ -93,7 +94,7 @@ class ModelsShown(Listing[Choice]):
 
     def inputs(self) -> Iterable[Widget]:
         """The filter."""
-        filter_ = Input(placeholder="filter, or owner/repo to download from Hugging Face")
+        filter_ = Field(placeholder="filter, or owner/repo to download from Hugging Face")
         filter_.cursor_blink = False
         yield filter_
 

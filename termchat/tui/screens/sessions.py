@@ -22,6 +22,7 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.marks import MUTED
 from termchat.tui.views.sessions import heading, preview_lines, session_line
+from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.sheet import Sheet
 
 _AT_REST = 0.15
@@ -82,8 +83,8 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         self._chat, self._list, self._new, self._do = chat, sessions, new, do
         self._keys = {key.id: displayed(key, keymap) for key in SESSIONS}
         self._heading, self._preview = Sheet(self._headed, id="heading"), Sheet(self._previewed, id="preview")
-        self._search = Input(placeholder="search in all chats", id="search", select_on_focus=False)
-        self._titled = Input(id="name", classes="-off", select_on_focus=False)
+        self._search = Field(placeholder="search in all chats", id="search", select_on_focus=False)
+        self._titled = Field(id="name", classes="-off", select_on_focus=False)
         self._at_rest: Timer | None = None
         self._entered = False
         sessions.deliver, sessions.changed = self.call_later, self._changed

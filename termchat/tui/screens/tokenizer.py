@@ -14,6 +14,7 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.marks import MUTED
 from termchat.tui.views.pieces import piece_lines, pieces_title
+from termchat.tui.widgets.field import Field
 
 
 class PiecesDialog(ReadListing):
@@ -61,7 +62,7 @@ class TokenizerDialog(PiecesDialog):
 
     def inputs(self) -> Iterable[Widget]:
         """The text."""
-        yield Input(escape(self._text), select_on_focus=False)
+        yield Field(escape(self._text), select_on_focus=False)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Asks for its tokens."""

@@ -24,6 +24,7 @@ from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS
 from termchat.tui.views.ribbon import legend_line, ribbon_line
 from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.lines import Column, LinesView
 
 
@@ -51,7 +52,7 @@ class Tokens(Column):
         self.mode = TokenMode(chat, transcript)
         self.ribbon = Ribbon()
         self._chat, self._transcript, self._keymap = chat, transcript, keymap
-        self._input = Input()
+        self._input = Field()
         self._palette: Palette | None = None
         self._pieces: PiecesDialog | None = None
 

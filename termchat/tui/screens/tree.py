@@ -15,6 +15,7 @@ from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.tree import Row, label_of, leaf_of, tree_lines, tree_rows
+from termchat.tui.widgets.field import Field
 
 _KEYS = {
     "k": "move('up')", "j": "move('down')", "home,g": "move('first')", "end,G": "move('last')", "left,h": "parent",
@@ -41,7 +42,7 @@ class TreeDialog(Listing[int]):
 
     def inputs(self) -> Iterable[Widget]:
         """A name, while one is typed."""
-        yield Input(placeholder="a name for this branch; empty takes it away", classes="-off")
+        yield Field(placeholder="a name for this branch; empty takes it away", classes="-off")
 
     def on_mount(self) -> None:
         """Begins at the end of the chat that is shown."""

@@ -18,6 +18,7 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.tune import Tune
 from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.keyline import KeyLine
 from termchat.tui.widgets.lines import Column, LinesView, Row, Rule, Slip
 
@@ -149,7 +150,7 @@ class Desk(Column):
         return self.query_one(StopInput)
 
 
-class StopInput(Input):
+class StopInput(Field):
     """A stop sequence that is being written."""
 
     class Erased(Message):
