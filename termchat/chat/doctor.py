@@ -90,6 +90,10 @@ def _engine(report: Report, engine: Engine) -> None:
         if entry.machine == tuned.machine():
             settings = ", ".join(f"{name} {value}" for name, value in entry.settings.items()) or "the defaults are best"
             section.rows.append((f"tuned {entry.name}", f"{settings} ({entry.decode:.1f} tokens/s)"))
+    for pick in tuned.picks():
+        if pick.hardware == tuned.hardware():
+            settings = ", ".join(f"{name} {value}" for name, value in pick.settings.items())
+            section.rows.append((f"set for {pick.name}", settings))
 
 
 def _probed(engine: Engine) -> Probed | Failed:

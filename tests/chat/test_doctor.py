@@ -112,9 +112,13 @@ def test_an_engine_that_dies_does_not_take_the_report_along(monkeypatch: pytest.
     assert {section.title for section in report.sections} >= {"Versions", "Engine", "Models", "Chats"}
 
 
-def test_what_was_tuned_is_shown() -> None:
+def test_what_was_tuned_or_set_for_a_model_is_shown() -> None:
     tuned.keep(tuned.Tuned("sha", "gemma", tuned.machine(), {"threads": 3}, 21.5, 80.0, 0.0))
-    assert rows("Engine")["tuned gemma"] == "threads 3 (21.5 tokens/s)"
+    tuned.keep_pick(tuned.Pick("sha", "gemma", tuned.hardware(), {"kv_type": "q8_0", "threads": 2}))
+    tuned.keep_pick(tuned.Pick("sha", "gemma", "another machine", {"threads": 9}))
+    shown = rows("Engine")
+    assert shown["tuned gemma"] == "threads 3 (21.5 tokens/s)"
+    assert shown["set for gemma"] == "kv_type q8_0, threads 2"
 
 
 def test_chats_are_counted_without_a_touch(home: Path) -> None:
