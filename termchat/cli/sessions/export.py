@@ -35,7 +35,7 @@ def command(*, session: str, form: str | None, output: str, force: bool) -> None
         stored = store.load(store.find(session))
         records = partial(store.records, stored.info.id)
         if output == "-":
-            out = click.get_binary_stream("stdout")
+            out = sys.stdout.buffer
             for line in FORMATS[form or _USUAL].writer(stored.conversation, stored.info, records):
                 out.write(line.encode("utf-8", "replace") + b"\n")
             out.flush()
