@@ -53,6 +53,16 @@ class Terminal:
         fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     @property
+    def keyboard(self) -> int:
+        """The descriptor on which a person types."""
+        return self._main
+
+    @property
+    def modes(self) -> list[object]:
+        """How the terminal takes what is typed."""
+        return termios.tcgetattr(self._side)[:4]
+
+    @property
     def text(self) -> str:
         """What stands on the screen."""
         return "\n".join(line.rstrip() for line in self.screen.display)
@@ -81,7 +91,9 @@ class Terminal:
 
     @staticmethod
     def _known(found: re.Match[bytes]) -> bytes:
-        return found[0] if re.fullmatch(rb"\x1b\[\?(25|7|6|1049)[hl]", found[0]) else b""
+        if found[0] == b"\x1b[?1049h":
+            return b"\x1b[2J"  # the other screen, which is empty; pyte has only one
+        return found[0] if re.fullmatch(rb"\x1b\[\?(25|7|6)[hl]", found[0]) else b""
 
     def wait(self, wanted: str | Callable[[], object], limit: float = 60.0) -> None:
         """Until a text stands on the screen, or something is true."""
@@ -115,6 +127,14 @@ class Terminal:
         self.screen.resize(rows, columns)
         self._set_size(self._main, columns, rows)
         os.killpg(self.process.pid, signal.SIGWINCH)
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether the engine has been started."""
+        try:
+            return self.worker() > 0
+        except AssertionError:
+            return False
 
     def worker(self) -> int:
         """The process id of the engine."""

@@ -2,123 +2,256 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
 from array import array
-from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Candidate, Finished, ModelIdentity, Prefill, Settings, Stage, Start, Token
 from termchat.decoding.samplers import SamplerSettings
-from tests.whole.terminal import Terminal
+from tests.attacked_model import LOOPS, REFUSES, attacked
+from tests.attacks import CONTROLS, FLOODS, MARKDOWN, MARKUP, outside_the_grammar
+from tests.whole.terminal import Terminal, environment
+from tests.whole.test_chat import Open
 
-ATTACKS = [
-    "\x1b]0;owned\x07", "\x1b]52;c;b3duZWQ=\x07", "\x1b[2J\x1b[31mred", "\x1b]8;;http://owned\x1b\\link\x1b]8;;\x1b\\",
-    "\x9b31mc1", "\x90owned\x9c", "\x1bPowned\x1b\\", "\u202egnp.exe\u2066", "a\u200bb\ufeff",
-    "[red]markup[/red]", "\x07\x08\x7f",
-]  # fmt: skip
-RAW = [
-    b"owned\x07", b"\x1b]52", b"\x1b]0;", b"\x1b]8;", b"\x1bP", b"\xc2\x9b", b"\xc2\x90", b"\x07", b"\x08",
-    "\u202e".encode(), "\u2066".encode(), "\u200b".encode(), "\ufeff".encode(), b"\x7f",
-]  # fmt: skip
+QUICK = ("--context", "2048", "--threads", "1")
+ALL = " ".join(CONTROLS.values())
+F3 = "\x1bOR"
+
+
+def clean(terminal: Terminal) -> None:
+    """Nothing came but text and what Textual itself writes."""
+    found = outside_the_grammar(bytes(terminal.output))
+    assert not found, found[:5]
+
+
+def token(step: int, data: bytes, text: str) -> Token:
+    candidates = [Candidate(i, attack, 1.0, -1.0, 0.1, 0.0, None) for i, attack in enumerate(CONTROLS.values())]
+    stages = [Stage("penalties", 9), Stage("dice", 1)]
+    return Token(
+        step, 3 + step, 1, data, text, 1.0, -1.0, 0, 0.5, 1.0, 0.0, 0, False, stages, candidates[:20], {}, 10, 1
+    )
 
 
 def hostile_chat(home: Path) -> None:
-    """A chat whose every text is an attack, split over tokens in the middle."""
+    """A saved chat whose every text is an attack; those that steer come token by token, cut anywhere."""
     store = Store.open(home / "data" / "termchat" / "sessions.db")
-    conversation = Conversation("system " + "".join(ATTACKS))
-    conversation.title = "".join(ATTACKS)
-    name = "model\x1b]0;owned\x07"
+    conversation = Conversation("system " + ALL)
+    conversation.title = ALL
+    name = "model" + CONTROLS["title"] + CONTROLS["bidi override"]
     session = store.begin(conversation, model=ModelRef(name, f"/nowhere/{name}.gguf"))
-    turn = conversation.grow("user", parent=None, at=0, text="typed: " + " ".join(ATTACKS))
-    turn.prompt_ids = array("i", [1, 2, 3])
-    store.add_node(session, turn)
-    reply = conversation.grow("assistant", parent=1, at=3)
-    store.add_node(session, reply)
     identity = ModelIdentity(name, name, "", name, name)
-    text = "said: " + " ".join(ATTACKS) + "\n```" + ATTACKS[0] + "\n" + ATTACKS[2] + "\n```\n# " + ATTACKS[1]
-    stream: list[object] = [
-        Start(1, "0", "0", identity, [1, 2, 3], False, 1, 1, 1, 1, 63, "f16", True),
-        Settings(0, SamplerSettings(), (), {}),
-        Prefill(3, 0, [2, 1], 1.0),
+    parent, at = None, 0
+    code = "\n```" + CONTROLS["title"] + "\n" + ALL + "\n```\n# " + CONTROLS["clipboard"] + "\n"
+    said = [
+        "said: " + ALL + code + "\n\n".join(MARKUP.values()),
+        "\n\n".join(FLOODS.values()),
+        "\n\n".join(MARKDOWN.values()),
     ]
-    stages = [Stage("penalties", 9), Stage("dice", 1)]
-    for step, c in enumerate(text):
-        candidates = [Candidate(i, attack, 1.0, -1.0, 0.1, 0.0, None) for i, attack in enumerate(ATTACKS)]
-        stream.append(
-            Token(
-                step,
-                3 + step,
-                1,
-                c.encode(),
-                c,
-                1.0,
-                -1.0,
-                0,
-                0.5,
-                1.0,
-                0.0,
-                0,
-                False,
-                stages,
-                candidates,
-                {},
-                10,
-                1,
-            )
-        )
-    stream.append(Finished("stop", ATTACKS[0], ATTACKS[1], len(text), 1.0, 1.0, 1.0, 1.0))
-    for record in stream:
-        reply.add(record)  # type: ignore[arg-type]
-        store.add_record(session, reply.number, record)  # type: ignore[arg-type]
+    for number, text in enumerate(said):
+        turn = conversation.grow("user", parent=parent, at=at, text="typed: " + ALL + text)
+        turn.prompt_ids = array("i", [1, 2, 3])
+        store.add_node(session, turn)
+        reply = conversation.grow("assistant", parent=turn.number, at=3)
+        store.add_node(session, reply)
+        size = 1 if number == 0 else 200
+        pieces = [text[i : i + size] for i in range(0, len(text), size)]
+        stream: list[object] = [
+            Start(1, "0", "0", identity, [1, 2, 3], False, 1, 1, 1, 1, 63, "f16", True),
+            Settings(0, SamplerSettings(), (), {}),
+            Prefill(3, 0, [2, 1], 1.0),
+            *(token(step, piece.encode(), piece) for step, piece in enumerate(pieces)),
+            Finished("stop", CONTROLS["title"], ALL, len(pieces), 1.0, 1.0, 1.0, 1.0),
+        ]
+        for record in stream:
+            reply.add(record)  # type: ignore[arg-type]
+            store.add_record(session, reply.number, record)  # type: ignore[arg-type]
+        parent, at = reply.number, len(pieces)
     assert store.close()
 
 
-def test_a_hostile_chat_is_shown_with_marks(open_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+def walk(terminal: Terminal) -> None:
+    """Looks at everything there is to see of a chat."""
+    terminal.wait(" ready")
+    for keys in (("ctrl+l",), ("ctrl+home",), ("ctrl+l", "ctrl+end"), ("pageup",)):
+        terminal.keys(*keys)
+        terminal.settle(0.1)
+    for key in (
+        "ctrl+g",
+        "g",
+        "l",
+        "o",
+        "y",
+        "esc",
+        "p",
+        "esc",
+        "b",
+        "esc",
+        "esc",
+        "ctrl+s",
+        "esc",
+        "ctrl+p",
+        "esc",
+        F3,
+        "esc",
+    ):
+        terminal.keys(key)
+        terminal.settle(0.1)
+
+
+def test_a_saved_chat_of_attacks_is_shown_with_marks(open_terminal: Open, tmp_path: Path) -> None:
     hostile_chat(tmp_path)
-    for columns, rows in ((120, 40), (80, 24)):
-        terminal = open_terminal("--resume", "--context", "2048", "--threads", "1", columns=columns, rows=rows)
-        terminal.wait("ready")
-        terminal.keys("ctrl+l")
-        terminal.settle()
-        terminal.keys("ctrl+l", "pageup", "pageup", "ctrl+s")
-        terminal.settle()
-        terminal.keys("esc", "ctrl+p")
-        terminal.settle()
-        terminal.keys("esc")
-        terminal.settle()
-        assert "␛" in terminal.text or "␛".encode() in terminal.output
-        assert b"<U+202E>" in terminal.output
-        assert b"[red]markup[/red]" in terminal.output.replace(b"\x1b", b"")
-        for attack in RAW:
-            assert attack not in terminal.foreign, attack
-        terminal.keys("ctrl+q")
-        assert terminal.ended() == 0
-
-
-def test_what_a_user_pastes_is_shown_with_marks(open_terminal: Callable[..., Terminal]) -> None:
-    terminal = open_terminal("--context", "2048", "--threads", "1", "--max-tokens", "8")
-    terminal.wait("ready")
-    terminal.paste("look: \u202egnp.exe \x9b31m \x07 bell")
-    terminal.settle()
-    terminal.keys("enter")
-    terminal.wait("max_tokens 8")
-    for attack in ("\u202e".encode(), b"\xc2\x9b", b"\x07"):
-        assert attack not in terminal.foreign, attack
-    assert "<U+202E>" in terminal.text
+    terminal = open_terminal("--resume", *QUICK, columns=160, rows=50)
+    walk(terminal)
+    terminal.resize(80, 24)
+    terminal.settle(0.2)
+    assert "␛".encode() in terminal.output
+    assert b"<U+202E>" in terminal.output
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
+    clean(terminal)
 
 
-def test_what_the_model_says_is_shown_with_marks(open_terminal: Callable[..., Terminal]) -> None:
-    """Raw mode, greedy: after enough of the pattern the model goes on with ESC itself."""
-    terminal = open_terminal("--raw", "--temperature", "0", "--context", "2048", "--threads", "1", "--max-tokens", "40")
-    terminal.wait("ready")
-    terminal.paste("\x9b31m a \x9b0m b " * 24)
+def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copied_as_it_is(
+    open_terminal: Open,
+) -> None:
+    """The model says the attacks because it is made to: whatever it would say, its next tokens are those of a text."""
+    terminal = open_terminal(*QUICK, "--max-tokens", "40", "--seed", "1")
+    terminal.wait(" ready")
+    pasted = "look: " + re.sub("[\x00\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "", ALL)  # without line breaks of any kind
+    terminal.paste(pasted)
     terminal.settle()
+    # F7 selects everything; what is copied is the text itself.
+    terminal.keys("\x1b[18~", "ctrl+c")
+    terminal.wait(lambda: b"\x1b]52;c;" in terminal.output)
+    terminal.settle(0.2)
+    copied = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", bytes(terminal.output))
+    assert base64.b64decode(copied[-1]).decode() == pasted
     terminal.keys("enter")
-    terminal.wait("max_tokens 40")
-    assert b"\xc2\x9b" not in terminal.foreign
+    terminal.wait(lambda: "· seed 1" in terminal.text and " ready" in terminal.text)
+    for attack in (
+        "\x1b]0;owned\x07 \x9b31m\x90 \u202egnp \u200b\U000e0041 \x1bP",
+        "[@click=app.quit]x[/] [red]red[/red]",
+    ):
+        terminal.keys("ctrl+g")
+        terminal.wait("TOKEN")
+        terminal.keys("g", "t")
+        terminal.settle(0.2)
+        terminal.paste(attack)
+        terminal.settle(0.2)
+        terminal.keys("enter")
+        terminal.settle()
+        terminal.wait(" ready")
+        terminal.settle()
+        terminal.keys("ctrl+l", "ctrl+l", "esc", "ctrl+end")
+        terminal.settle(0.2)
+    assert "[@click=app.quit]x[/] [red]red[/red]" in " ".join(line[:73].strip() for line in terminal.text.splitlines())
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
+    clean(terminal)
+    assert "␛]0;owned␇".encode() in re.sub(rb"\x1b\[[0-9;]*m", b"", bytes(terminal.output))
+
+
+@pytest.fixture(scope="module")
+def hostile_model(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return attacked(model_path, tmp_path_factory.mktemp("models"))
+
+
+def test_a_model_file_of_attacks_chats_and_its_template_is_refused_with_the_app_alive(
+    open_terminal: Open, hostile_model: Path
+) -> None:
+    folder = str(hostile_model.parent)
+    terminal = open_terminal(*QUICK, "--max-tokens", "12", "--model", str(hostile_model), "--model-folders", folder)
+    terminal.wait(" ready")
+    for message, answer in ((REFUSES, "refuses the chat"), (LOOPS, "did not end within"), ("Hello", "max_tokens 12")):
+        terminal.keys("ctrl+a", "ctrl+k", message, "enter")
+        terminal.wait(answer)
+        terminal.wait(" ready")
+    terminal.keys(F3)
+    terminal.wait("owned␇")
+    terminal.keys("esc", "ctrl+g", "h", "p", "esc", "esc")
+    terminal.settle()
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    clean(terminal)
+
+
+NAMED = CONTROLS["title"] + CONTROLS["C1 CSI"] + CONTROLS["bidi override"]
+
+
+def test_commands_on_a_terminal_write_marks(open_terminal: Open, tmp_path: Path, hostile_model: Path) -> None:
+    folder, file = str(hostile_model.parent), str(hostile_model)
+    transcript = tmp_path / f"chat{NAMED}.jsonl"
+    lines = [{"record": "start", "version": 1, "model": {"name": NAMED, "path": NAMED}}, {"record": NAMED}]
+    transcript.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = tmp_path / "config" / "termchat" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[theme{NAMED.encode().hex()}]\n", "utf-8")
+    commands = [
+        (("run", "--raw", "Once\x1bupon a time", "--model", file, "--max-tokens", "30", *QUICK), {}),
+        (("run", "x", "--model", "/nowhere/" + NAMED), {}),
+        (("run", "x", "--temperature", NAMED), {}),
+        (("run", "x", "--seed", "1", "--" + NAMED), {}),
+        ((NAMED,), {}),
+        (("doctor", "--theme", NAMED), {}),
+        (("doctor", "--model-folders", folder, "--model", NAMED), {"TERMCHAT_SYSTEM": NAMED}),
+        (("models", "list", "--model-folders", folder), {"TERMCHAT_TOP_K": NAMED}),
+        (("models", "show", file), {"TERMCHAT_THREADS": NAMED}),
+        (("models", "show", NAMED), {}),
+        (("replay", str(transcript)), {}),
+        (("replay", "/nowhere/" + NAMED), {}),
+    ]
+    for args, variables in commands:
+        terminal = open_terminal(*args, **variables)
+        terminal.ended(60)
+        found = outside_the_grammar(bytes(terminal.output).replace(b"\r\n", b"\n"))
+        assert not found, (args, found[:3])
+        assert re.search("[\N{SYMBOL FOR ESCAPE}\N{REPLACEMENT CHARACTER}]|<9B>|x1b|u202e", terminal.text), args
+
+
+def test_json_is_ascii_without_controls(tmp_path: Path, hostile_model: Path) -> None:
+    for args in (
+        ("run", "--json", "--raw", "Once\x1bupon a time", "--model", str(hostile_model), "--max-tokens", "12", *QUICK),
+        ("run", "--json", "x", "--model", "/nowhere/" + NAMED),
+        ("models", "list", "--json", "--model-folders", str(hostile_model.parent)),
+        ("models", "show", "--json", str(hostile_model)),
+        ("doctor", "--json", "--model", NAMED),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "termchat", *args], capture_output=True, env=environment(tmp_path, {}), timeout=120,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.stdout, (args, done.stderr[-300:])
+        assert re.fullmatch(rb"[\n -~]*", done.stdout), args
+        for line in done.stdout.splitlines() if "run" in args else (done.stdout,):
+            json.loads(line)
+
+
+def test_the_program_survives_a_terminal_that_answers_nonsense(open_terminal: Open) -> None:
+    """What comes from the terminal is foreign too: invalid UTF-8, NUL, answers nobody asked for, halves of sequences."""
+    terminal = open_terminal(*QUICK)
+    terminal.wait(" ready")
+    for data in (
+        b"\xff\xfe\xc3",
+        b"\x00\x00",
+        b"\x1b]11;rgb:zz\x1b\\",
+        b"\x1b[999999;999999R",
+        b"\x1bP1$r0m\x1b\\",
+        b"\x9b31m",
+    ):
+        os.write(terminal.keyboard, data)
+        terminal.settle(0.1)
+    terminal.keys("esc", "ctrl+a", "ctrl+k", "still here")
+    terminal.wait("still here")
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    clean(terminal)
