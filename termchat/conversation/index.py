@@ -133,7 +133,8 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
     known = {text & 0xFFFFFFFF for (text,) in db.execute(f"SELECT id FROM texts WHERE {OF_CHAT}", (tally,))} - {TITLE}
     nodes = db.execute("SELECT number, parent, role, text FROM nodes WHERE session = ?", (session,)).fetchall()
     parents = {parent for _, parent, _, _ in nodes}
-    db.executemany("DELETE FROM texts WHERE id = ?", [(text_id(tally, number),) for number in known & hidden])
+    for number in known & hidden:
+        _change(db, "DELETE FROM texts WHERE id = ?", (text_id(tally, number),))
     for number, _, role, text in nodes:
         if number not in hidden and number not in known:
             _add(db, session, tally, number, role, text, partly=number in parents)
@@ -143,7 +144,7 @@ def remove(db: sqlite3.Connection, session: str) -> None:
     """Forgets all that is derived from a chat."""
     tally = _tally(db, session)
     if tally is not None:
-        db.execute(f"DELETE FROM texts WHERE {OF_CHAT}", (tally,))
+        _change(db, f"DELETE FROM texts WHERE {OF_CHAT}", (tally,))
         db.execute("DELETE FROM tallies WHERE number = ?", (tally,))
 
 
@@ -176,18 +177,19 @@ def _add(
 
 
 def _replace(db: sqlite3.Connection, *row: object) -> None:
+    _change(db, "DELETE FROM texts WHERE id = ?", row[:1])
+    _change(db, ADD, row)
+
+
+def _change(db: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> None:
+    """Changes `texts`; a full-text index that turns out to be broken is made anew."""
     try:
-        _put(db, *row)
+        db.execute(statement, values)
     except sqlite3.DatabaseError as error:
         if not is_index_damage(error):
             raise
         rebuild(db)
-        _put(db, *row)
-
-
-def _put(db: sqlite3.Connection, *row: object) -> None:
-    db.execute("DELETE FROM texts WHERE id = ?", row[:1])
-    db.execute(ADD, row)
+        db.execute(statement, values)
 
 
 def _tally(db: sqlite3.Connection, session: str) -> int | None:

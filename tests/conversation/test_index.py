@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from contextlib import closing
@@ -172,12 +173,34 @@ def test_a_reply_that_was_cut_off_is_found_once_the_chat_goes_on(store: Store, p
     again.close()
 
 
+def break_index(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE found_data SET block = x'00' WHERE id > 10")
+
+
+def test_a_broken_index_keeps_nothing_from_being_written(path: Path) -> None:
+    store = Store.open(path)
+    session, _ = saved(store, "one", ("fox", "walrus"))
+    other, _ = saved(store, "other", ("fox", "walrus"))
+    store.close()
+    break_index(path)
+    store = Store.open(path)
+    store.purge(other)
+    say(store, session, store.load(session).conversation, "more", [3], pieces("crab"))
+    assert store.close()
+    assert store.problem() is None
+    again = Store.open(path)
+    with contextlib.suppress(StoreError):
+        again.sessions(search="fox")  # the first to read what nobody had to write to
+    assert (found(again, "crab"), found(again, "walrus"), found(again, "other")) == (["one"], ["one"], [])
+    again.close()
+
+
 def test_a_broken_index_is_made_anew(path: Path) -> None:
     store = Store.open(path)
     saved(store, "one", ("fox", "walrus"))
     store.close()
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("UPDATE found_data SET block = x'00' WHERE id > 10")
+    break_index(path)
     store = Store.open(path)
     with pytest.raises(StoreError):
         store.sessions(search="walrus")
