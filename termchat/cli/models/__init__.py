@@ -14,7 +14,7 @@ _COMMANDS = ("add", "list", "pull", "rm", "show", "verify")
 
 class _Models(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS]  # `list` is a module here, once it was asked for
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:

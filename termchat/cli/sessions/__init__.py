@@ -24,7 +24,7 @@ _COMMANDS = {
 
 class _Sessions(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS]  # `list` is a module here, once it was asked for
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
