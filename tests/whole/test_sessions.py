@@ -15,8 +15,9 @@ F4 = "\x1bOS"
 def replied(terminal: Terminal, text: str, replies: int) -> None:
     """Sends a message and waits until the chat has so many replies."""
     terminal.keys(text, "enter")
-    terminal.wait(lambda: terminal.text.count("· seed ") == replies and " ready" in terminal.text)
-    terminal.settle()
+    for _ in range(2):  # a frame that is half there shows what was before
+        terminal.wait(lambda: terminal.text.count("· seed ") == replies and " ready" in terminal.text)
+        terminal.settle()
 
 
 def context(terminal: Terminal) -> int:
@@ -24,6 +25,11 @@ def context(terminal: Terminal) -> int:
     found = re.search(r"(\d+)/2048", terminal.text)
     assert found is not None
     return int(found[1])
+
+
+def closed(terminal: Terminal) -> bool:
+    """Whether nothing is left of the list."""
+    return "│ Chats" not in terminal.text and terminal.text.startswith("  termchat")
 
 
 def test_two_chats_search_and_go_on_with_the_first(open_terminal: Open) -> None:
@@ -41,7 +47,8 @@ def test_two_chats_search_and_go_on_with_the_first(open_terminal: Open) -> None:
     terminal.keys("walr")
     terminal.wait("1 found")
     terminal.keys("enter")
-    terminal.wait(lambda: "Name a walrus." in terminal.text and "Esc closes" not in terminal.text)
+    terminal.wait(lambda: "Name a walrus." in terminal.text and closed(terminal))
+    terminal.settle()
     assert "Name a teapot." not in terminal.text
     assert "› half a message" in terminal.text
     assert context(terminal) == first
@@ -57,7 +64,8 @@ def test_two_chats_search_and_go_on_with_the_first(open_terminal: Open) -> None:
     terminal.keys(" Tusks", "enter")
     terminal.wait("● Name a walrus. Tusks")
     terminal.keys("esc")
-    terminal.wait(lambda: "Esc closes" not in terminal.text)
+    terminal.wait(lambda: closed(terminal))
+    terminal.settle()
     assert "Name a walrus. Tusks" in terminal.text.splitlines()[0]
 
     terminal.keys(F4, "teapot", "enter")
