@@ -30,6 +30,11 @@ TURNS, ASKED, ANSWERED = 4, 15, 120
 DECODED_S = 1 / 150
 """What a token takes to draw."""
 
+ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw, model, tuning, leaf)
+    VALUES (?1, ?2, ?3, ?3, '', 0, ?4, '{}', ?5)"""
+ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole)
+    VALUES (?, ?, ?, ?, ?, ?, x'', 0)"""
+
 Words = Callable[[int], str]
 
 
@@ -53,23 +58,13 @@ def fill(path: Path, chats: int, text: Words) -> None:
         for number in range(chats):
             session, asked = f"20260101-000000-{number:08x}", [text(ASKED) for _ in range(TURNS)]
             used = now - (chats - number) * 600
-            values = (
-                session,
-                " ".join(asked[0].split()[:8]),
-                used,
-                used,
-                "",
-                0,
-                '{"name": "smollm2"}',
-                "{}",
-                2 * TURNS,
-            )
-            db.execute(f"INSERT INTO sessions VALUES ({','.join('?' * 9)}, '[]', '{{}}', NULL, 0)", values)
+            values = (session, " ".join(asked[0].split()[:8]), used, '{"name": "smollm2"}', 2 * TURNS)
+            db.execute(ADD_SESSION, values)
             index.begin(db, session)
             for turn, message in enumerate(asked):
                 for place, role, said in ((2 * turn + 1, "user", message), (2 * turn + 2, "assistant", "")):
-                    node = (session, place, place - 1 or None, ANSWERED, role, said, b"", 0)
-                    db.execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', 0)", node)
+                    node = (session, place, place - 1 or None, ANSWERED, role, said)
+                    db.execute(ADD_NODE, node)
                 index.add(db, session, 2 * turn + 1)
                 row = (index.text_id(number + 1, 2 * turn + 2), text(ANSWERED), 0, ANSWERED, ANSWERED)
                 db.execute(index.ADD, row)
