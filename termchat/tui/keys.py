@@ -105,7 +105,7 @@ CHAT: tuple[Key, ...] = (
     Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
     Key("regenerate", "ctrl+r", "regenerate", "Another reply to the last message", {"idle": "again"}, "Regenerate"),
     Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
-    Key("save", "ctrl+s", "save", "Save a transcript as Markdown or JSON Lines", _resting("save"), "Save transcript"),
+    Key("save", "ctrl+s", "save", "Save a transcript, for people or for programs", _resting("save"), "Save transcript"),
     Key("sessions", "f4", "sessions", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
     Key(
         "models", "f3", "models", "All models: switch, download, let go", {"empty": "models", "failed": "models"}, "Models",

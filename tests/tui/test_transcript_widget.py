@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished
 from termchat.tui.transcript import Look
+from termchat.tui.transcript.source import Part, Source
 from tests.tui.transcripts import (
     LOOKS,
     PROSE,
@@ -300,3 +301,14 @@ async def test_any_markdown_streams_to_the_lines_it_would_be_shown_with(
         app.transcript.look = look
         await settled(pilot)
         assert texts(app) == streamed
+
+
+def test_a_reply_that_was_taken_in_as_text_names_no_seed() -> None:
+    chat = Conversation()
+    user = chat.grow("user", text="Name a colour.")
+    node = chat.grow("assistant", parent=user.number, at=0)
+    node.add(start(seed=0))
+    source = Source((Part(node, None),))
+    assert source.title() == ("smollm2", "seed 0")  # it may begin at any moment
+    node.add(Finished("end", "", "", 0, None, 0.0, 0.0, None))
+    assert source.title() == ("smollm2", "")

@@ -114,8 +114,11 @@ class Source:
         if self.role == "user":
             omitted = self.parts[0].node.omitted
             return "you", str(omitted) if omitted is not None else ""
-        start = self.parts[0].node.start
-        return (start.model.name, f"seed {start.seed}") if start is not None else ("model", "")
+        node = self.parts[0].node
+        if node.start is None:
+            return "model", ""
+        drawn = not node.done or len(node.tokens)  # a reply that was taken in as text was drawn elsewhere
+        return node.start.model.name, f"seed {node.start.seed}" if drawn else ""
 
     def ending(self, *, running: bool) -> str:
         """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""
