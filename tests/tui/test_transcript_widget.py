@@ -305,7 +305,7 @@ async def test_any_markdown_streams_to_the_lines_it_would_be_shown_with(
 
 def test_a_reply_that_was_taken_in_as_text_names_no_seed() -> None:
     chat = Conversation()
-    user = chat.grow("user", text="Name a colour.")
+    user = chat.grow("user", parent=None, at=0, text="Name a colour.")
     node = chat.grow("assistant", parent=user.number, at=0)
     node.add(start(seed=0))
     source = Source((Part(node, None),))
