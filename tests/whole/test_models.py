@@ -83,7 +83,7 @@ def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp
     new = terminal.worker()
     terminal.keys(F3)
     terminal.wait(lambda: "●" in line(terminal, "Other-Q8_0"))
-    terminal.wait("threads 1, threads_batch")
+    terminal.wait("threads 1 (flag)")
     terminal.keys("ctrl+o")
     terminal.wait("Other-Q8_0 is let go")
     assert resident(new) == 0
