@@ -41,6 +41,21 @@ async def test_what_is_far_from_the_view_is_let_go_of_and_drawn_again_the_same(l
             assert built(app) < 40
 
 
+async def test_a_look_into_what_waits_to_be_laid_out_ends_the_waiting() -> None:
+    app = Host(numbered_chat(80))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        document = app.transcript._document
+        for y in range(0, app.transcript.line_count, 20):
+            app.transcript.scroll_to(y=y, animate=False, force=True)
+        for _ in range(5000):  # a block each time: the slowest machine there is
+            _, done = document.work_on(app.transcript.scroll_offset.y, lambda: True)
+            document.tidy(app.transcript.scroll_offset.y, 24)
+            if done:
+                break
+        assert done
+
+
 async def test_line_by_line_up_through_what_was_let_go_of() -> None:
     app = Host(numbered_chat(60))
     async with app.run_test(size=(80, 24)) as pilot:

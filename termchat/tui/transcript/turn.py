@@ -125,14 +125,14 @@ class Turn:
         self._stack(0)
 
     def lay_some(self, enough: Callable[[], bool]) -> bool:
-        """Lays out blocks until it is enough; whether all are laid out."""
+        """Lays out blocks whose height is an estimate until it is enough; whether none is left."""
         for block in reversed(self.blocks):
-            if block.width != self._width:
+            if not block.is_sure(self._width):
                 block.lay(self._width)
                 if enough():
                     break
         self._stack(0)
-        return all(block.width == self._width for block in self.blocks)
+        return self.is_sure
 
     def is_laid(self, top: int, bottom: int) -> bool:
         """Whether it is sure what stands on these lines: it is laid out, or was and can be again without moving anything."""
