@@ -25,7 +25,8 @@ _LIBRARY = "llama-cpp-python"
 
 class Tuned(msgspec.Struct, frozen=True):
     """One model on one machine. `settings` are those that beat their defaults; rates in tokens a second, `measured` in
-    seconds since the epoch."""
+    seconds since the epoch. `differences`: after so many tokens, how far apart one token at a time and a batch were, as the
+    largest total variation distance of the model's own distributions."""
 
     sha256: str
     name: str
@@ -34,6 +35,12 @@ class Tuned(msgspec.Struct, frozen=True):
     decode: float
     prefill: float
     measured: float
+    differences: dict[int, float] = {}
+
+    @property
+    def tolerance(self) -> float | None:
+        """How far numbers that were computed again may be from those first drawn from; None where that was not measured."""
+        return max(self.differences.values(), default=None)
 
 
 class Pick(msgspec.Struct, frozen=True):

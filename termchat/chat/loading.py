@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from termchat import tuned
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.state import State
 from termchat.decoding.records import Failed
@@ -136,6 +137,8 @@ class Loading:
             state.changed(StatusChanged())
         elif isinstance(event, Loaded):
             state.model, state.progress, state.live.threads = event.info, 1.0, 0
+            measured = tuned.find(event.info.sha256)
+            state.tolerance = measured.tolerance if measured is not None else None
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
             if follow:

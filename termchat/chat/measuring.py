@@ -14,6 +14,8 @@ import msgspec
 from termchat.decoding.records import Failed, Finished, Prefill
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import (
+    Compare,
+    Compared,
     Engine,
     EngineError,
     Event,
@@ -92,6 +94,14 @@ class Bench:
         if prefill is None or finished is None or finished.tokens_per_second is None:
             raise EngineError("measure", "the engine measured nothing", "")
         return Run((prefill.tokens - prefill.reused) / (prefill.ms / 1e3), finished.tokens_per_second)
+
+    def compare(self, at: int, count: int) -> float:
+        """How far apart the model's distributions are, one token at a time and in one batch, for so many tokens after `at`."""
+        story = self._ids * ((at + count) // len(self._ids) + 1)
+        for event in self._events(self._engine.send(Compare(story[: at + count], at))):
+            if isinstance(event, Compared):
+                return event.difference
+        raise AssertionError  # the events end with an answer or an error
 
     def _events(self, number: int) -> Iterator[Event]:
         """All that answers a command, while the screen would draw.

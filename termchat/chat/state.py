@@ -60,6 +60,7 @@ class State:
         self.progress = 0.0
         self.spec: ModelSpec | None = None
         self.model: ModelInfo | None = None
+        self.tolerance: float | None = None
         self.paused: Paused | None = None
         self.failure: Failed | None = None
         self.returned = ""

@@ -26,6 +26,8 @@ _REPLY = 24
 _ROUNDS = (3, 9)
 _CONTEXT = 2048
 _SHORTEST = 2 * EXACT + 1
+_PLACES, _COMPARED = (64, 576), 32
+"""After how many tokens batches are compared with single tokens: llama.cpp goes another way from cell 512 on."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that was measured. Rates are those with what was chosen."""
+    """All that was measured. Rates are those with what was chosen; `differences` as in `tuned.Tuned`."""
 
     model: str
     machine: str
@@ -79,6 +81,7 @@ class Report(msgspec.Struct, frozen=True):
     results: list[Result]
     decode: float
     prefill: float
+    differences: dict[int, float] = {}
 
     @property
     def settings(self) -> dict[str, int]:
@@ -160,7 +163,15 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         results=[decoding, reading, batch],
         decode=decoding.of(decoding.chosen).median,
         prefill=batch.of(batch.chosen).median,
+        differences=_differences(bench, spec),
     )
+
+
+def _differences(bench: Bench, spec: ModelSpec) -> dict[int, float]:
+    model = bench.load(spec)
+    if not model.can_rewind:
+        return {}
+    return {at: bench.compare(at, _COMPARED) for at in _PLACES if at + _COMPARED < model.context}
 
 
 def keep(report: Report, spec: ModelSpec) -> str:
@@ -170,7 +181,14 @@ def keep(report: Report, spec: ModelSpec) -> str:
         OSError: they cannot be written.
     """
     found = tuned.Tuned(
-        spec.sha256, report.model, report.machine, report.settings, report.decode, report.prefill, time()
+        spec.sha256,
+        report.model,
+        report.machine,
+        report.settings,
+        report.decode,
+        report.prefill,
+        time(),
+        report.differences,
     )
     return str(tuned.keep(found))
 

@@ -69,6 +69,9 @@ def lines(report: Report) -> Iterator[str]:
             yield f"{series.value:<16}{series.median:>8.1f}          {low:.1f}–{high:.1f}{remark}".rstrip()
         yield _verdict(result)
     yield ""
+    for at, apart in report.differences.items():
+        what = "equal bit for bit" if not apart else f"up to {apart:.1%} apart"
+        yield f"after {at} tokens: one by one and in batches, probabilities are {what}"
     yield "KV type and flash attention stay as configured: other ones change the numbers, and so the replies."
 
 

@@ -16,6 +16,7 @@ from termchat.engine import wire
 from termchat.engine.outbox import Outbox
 from termchat.engine.port import (
     Command,
+    Compared,
     EngineError,
     Event,
     Explained,
@@ -32,7 +33,7 @@ from termchat.engine.port import (
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
-_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored)
+_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Compared)
 
 
 class LocalEngine:

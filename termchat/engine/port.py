@@ -221,7 +221,17 @@ class Score(msgspec.Struct, frozen=True, tag=True):
 Steer = Adjust | Pause | Resume | Step | Force | Cancel
 """Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
 
-Command = Load | Unload | Probe | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score
+class Compare(msgspec.Struct, frozen=True, tag=True):
+    """How far apart are what the model says when `ids` after the first `at` are decoded one by one, and in one batch?
+
+    Answer: `Compared`. It takes the place of what the context holds. Needs a model that can be asked about past positions.
+    """
+
+    ids: list[int]
+    at: int
+
+
+Command = Load | Unload | Probe | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score | Compare
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -292,6 +302,13 @@ class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The model is gone."""
+
+
+class Compared(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`difference`: the largest total variation distance of the distributions, so the most by which the probability of any
+    set of tokens differs; 0.0 where all are equal bit for bit."""
+
+    difference: float
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -381,7 +398,7 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Event = (
     Progress | Loaded | Unloaded | Probed | Rendered | Tokenized
-    | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored
+    | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Compared
     | Start | Settings | Prefill | Token | Finished | Failed
 )  # fmt: skip
 

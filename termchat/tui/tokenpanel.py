@@ -14,7 +14,7 @@ from termchat.tui.transcript.ink import Line
 from termchat.tui.tune import Tune
 from termchat.tui.views.chain import chain_lines
 from termchat.tui.views.ending import ending_lines
-from termchat.tui.views.marks import MUTED, prose
+from termchat.tui.views.marks import MUTED, again, prose
 from termchat.tui.views.record import Shown, from_columns, record_lines
 from termchat.tui.views.whatif import whatif_lines
 from termchat.tui.views.why import why_lines
@@ -48,7 +48,9 @@ class TokenPanel:
             if (asked := chat.questions.inspected) is None:
                 return None
             token, recomputed = asked.inspected.token, asked.inspected.recomputed
-            return Shown(token, "ASKED NOW" if asked.now else "ASKED", "recomputed" if recomputed else "", None)
+            return Shown(
+                token, "ASKED NOW" if asked.now else "ASKED", again(chat.tolerance) if recomputed else "", None
+            )
         settings = _settings_of(place)
         return Shown(self._record(place), samplers=settings.samplers if settings is not None else None)
 
@@ -67,9 +69,9 @@ class TokenPanel:
         if view == "ending":
             return ending_lines(reply_with(self._chat.conversation, place.node), width, rows)
         if view == "what-if":
-            return whatif_lines(questions.scored, self._turned(place), width, rows)
+            return whatif_lines(questions.scored, self._turned(place), width, rows, self._chat.tolerance)
         if view == "why" and questions.explained is not None:
-            return why_lines(questions.explained, width)
+            return why_lines(questions.explained, width, self._chat.tolerance)
         shown = self.shown(place, view) if view != "why" else None
         return record_lines(shown, width, rows) if shown is not None else prose("the model reads …", width, MUTED)
 

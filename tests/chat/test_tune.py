@@ -160,6 +160,9 @@ def test_a_real_model_is_measured_with_every_thread_count(
     found = tuned.find(find_model(config)[1].sha256)
     assert found is not None
     assert found.settings == report["settings"]
+    assert sorted(found.differences) == [64, 576]
+    assert all(0 <= difference < 0.5 for difference in found.differences.values())
+    assert found.tolerance == max(found.differences.values())
 
 
 def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:

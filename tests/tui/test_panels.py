@@ -136,6 +136,8 @@ def test_a_preview_is_marked_and_says_when_it_was_recomputed() -> None:
     assert "recomputed" not in texts(candidate_lines(live, 43, 1))[0]
     live.preview_recomputed = True
     assert texts(candidate_lines(live, 43, 1))[0].startswith("PREVIEW recomputed")
+    assert texts(candidate_lines(live, 43, 1, 0.0134))[0].startswith("PREVIEW ±1.3% ")
+    assert texts(candidate_lines(live, 43, 1, 0.0))[0].startswith("PREVIEW ±0 ")
 
 
 def test_foreign_text_in_candidates_and_errors_is_shown_as_marks() -> None:

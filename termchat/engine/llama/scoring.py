@@ -166,8 +166,8 @@ class Scorer:
         yield from kept[:count]
         if done >= count:
             return
-        with closing(_batches(self._cache, ids, len(ids) - count - 1 + done)) as batches:
-            for batch in batches:
+        with closing(batches(self._cache, ids, len(ids) - count - 1 + done)) as found:
+            for batch in found:
                 self._asked.add(batch)
                 done += len(batch)
                 progress(done, count)
@@ -184,7 +184,7 @@ def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int) -> tuple[
     return drawn.id, drawn.probability[token]
 
 
-def _batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None]:
+def batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None]:
     """The logits after `ids[row]` and each later id but the last, a batch at a time: views of shape (n, n_vocab).
 
     Raises:

@@ -16,6 +16,7 @@ from termchat.engine.llama import devices, loop, native, offload
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.cores import default_threads
+from termchat.engine.llama.invariance import difference
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scoring import Scorer
@@ -146,6 +147,14 @@ class Session:
             raise EngineError("prompt", f"token {unknown} is not in this model's vocabulary", "")
         control = [index for index, i in enumerate(ids) if model.is_control(i)]
         return Tokenized(ids, [model.piece(i) for i in ids], [model.name(i) for i in ids], control)
+
+    def compare(self, ids: list[int], at: int) -> float:
+        """See `Compare`.
+
+        Raises:
+            Aborted, ContextFull, EngineError: as `score`.
+        """
+        return difference(self.cache, ids, at)
 
     def generate(
         self, command: Generate, poll: loop.Poll, arrived: float

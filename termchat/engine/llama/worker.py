@@ -23,6 +23,8 @@ from termchat.engine import wire
 from termchat.engine.port import (
     Cancel,
     Command,
+    Compare,
+    Compared,
     Describe,
     EngineError,
     Event,
@@ -181,6 +183,8 @@ class Worker:
         if isinstance(command, Render):
             ids, whole = session.render(command)
             return Rendered(ids, whole)
+        if isinstance(command, Compare):
+            return Compared(session.compare(command.ids, command.at))
         alone, wanted = not self._replying, self._inbox.has_work
         if isinstance(command, Inspect):
             token, recomputed = session.inspect(command, alone=alone, wanted=wanted)

@@ -8,7 +8,7 @@ from termchat.chat.live import Live
 from termchat.decoding.records import Candidate, Token
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent, spread
+from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, percent, spread
 
 _LOGIT, _SHARE, _NOISE = 6, 8, 7
 _DICE_FROM = 52
@@ -17,12 +17,13 @@ NUMBERED = 9
 """How many candidates have a key of their own."""
 
 
-def candidate_lines(live: Live, width: int, rows: int) -> list[Line]:
-    """A title, then up to `rows` candidates; the drawn one is always among them."""
+def candidate_lines(live: Live, width: int, rows: int, tolerance: float | None = None) -> list[Line]:
+    """A title, then up to `rows` candidates; the drawn one is always among them. `tolerance`: see `again`."""
     token = live.shown
     title: list[Run] = [("NEXT TOKEN", TITLE)]
     if live.preview is not None:
-        title = [("PREVIEW", Ink("stamp", bold=True)), (" recomputed" if live.preview_recomputed else "", Ink("stamp"))]
+        note = f" {again(tolerance, short=True)}" if live.preview_recomputed else ""
+        title = [("PREVIEW", Ink("stamp", bold=True)), (note, Ink("stamp"))]
     if token is None:
         lines = [_heads(title, width)]
         return [*lines, Line((("appears with the first token", MUTED),))] if rows > 0 else lines

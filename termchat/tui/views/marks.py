@@ -50,6 +50,15 @@ def percent(share: float, digits: int = 1) -> str:
     return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
 
 
+def again(tolerance: float | None, *, short: bool = False) -> str:
+    """A word on numbers that were computed again: by how much a probability may differ from the one first drawn from, where
+    that was measured (0.0: not at all)."""
+    if tolerance is None:
+        return "recomputed"
+    within = f"±{percent(tolerance)}" if tolerance else "±0"
+    return within if short else f"recomputed {within}"
+
+
 @lru_cache(maxsize=8192)
 def column(text: str, width: int, *, right: bool = False) -> str:
     """The text, foreign or not, in exactly `width` cells."""

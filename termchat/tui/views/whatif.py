@@ -7,17 +7,32 @@ from collections.abc import Sequence
 from termchat.chat.asking import Rescored
 from termchat.text import one_line, show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, flowing, percent, prose, spread
+from termchat.tui.views.marks import (
+    ACCENT,
+    MUTED,
+    STRONG,
+    TEXT,
+    TITLE,
+    again,
+    bar,
+    column,
+    flowing,
+    percent,
+    prose,
+    spread,
+)
 
 _NUMBER, _SHARE = 6, 8
 _STAMP = Ink("stamp", bold=True)
 _SAME = "The knobs are as they were: Ctrl+T turns them."
-_TIES = "Recomputed in batches: where two tokens are nearly tied, it may fall the other way."
+_TIES = "{}, in batches: where two tokens are nearly tied, it may fall the other way."
 
 
-def whatif_lines(replay: Rescored | None, changed: Sequence[str], width: int, rows: int) -> list[Line]:
+def whatif_lines(
+    replay: Rescored | None, changed: Sequence[str], width: int, rows: int, tolerance: float | None = None
+) -> list[Line]:
     """The panel. `changed` are the knobs that are not as they were, as in "temp 0.8→1.2"; without `replay` the answer is
-    still awaited."""
+    still awaited. `tolerance`: see `again`."""
     size: list[Run] = [(f"same dice, {len(replay.ids)} tokens", MUTED)] if replay is not None else []
     lines = [Line((("WHAT IF  ", TITLE), *size)), *prose(", ".join(changed) or _SAME, width, STRONG)]
     if replay is None:
@@ -32,7 +47,7 @@ def whatif_lines(replay: Rescored | None, changed: Sequence[str], width: int, ro
         lines.append(Line((("Enter", ACCENT), (" forks there, with these knobs", MUTED))))
     lines.append(Line((("impossible ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
     if replay.scored.recomputed:
-        lines += prose(_TIES, width, MUTED)
+        lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)
     listed = sorted({*others, *impossible})
     if listed:
         lines.append(Line(spread([("OTHER TOKENS", TITLE)], [(f"{'after':>{_SHARE}}", MUTED)], width)))

@@ -8,7 +8,7 @@ from termchat.chat.asking import WhyNot
 from termchat.decoding.explanation import Explanation, Remedy
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, signed, spread
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 _KEPT = {"top_p": "in the nucleus", "typical_p": "typical enough"}
@@ -18,12 +18,12 @@ _MOST_CAUSES = 6
 _STAMP = Ink("stamp")
 
 
-def why_lines(why: WhyNot, width: int) -> list[Line]:
-    """The panel."""
+def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[Line]:
+    """The panel. `tolerance`: see `again`."""
     it, recomputed = why.explained.explanation, why.explained.recomputed
     drawn = it.id == it.winner
     title = "WHY " if drawn else "WHY NOT "
-    note: list[Run] = [(" recomputed", _STAMP)] if recomputed else []
+    note: list[Run] = [(f" {again(tolerance, short=True)}", _STAMP)] if recomputed else []
     room = width - len(title) - sum(len(text) for text, _ in note) - 1
     facts: list[list[Run]] = [
         [("as token ", MUTED), (str(why.index), TEXT)],

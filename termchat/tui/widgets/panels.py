@@ -31,7 +31,7 @@ class Panels(LinesView):
             timing.append(prefill_line(chat.live, width))
         gap = [BLANK] if height >= ROOMY else []
         rows = height - len(chain) - len(timing) - 2 * len(gap) - 1
-        candidates = candidate_lines(chat.live, width, rows)
+        candidates = candidate_lines(chat.live, width, rows, chat.tolerance)
         self._show([*chain, *gap, *candidates, *gap, *timing], width)
 
     def show_panel(self, panel: Callable[[int, int], list[Line]]) -> None:
