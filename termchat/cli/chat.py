@@ -15,6 +15,7 @@ import termchat
 from termchat.cli.flags import config, flags
 from termchat.text import sanitize
 
+_RESUME, _LATEST = "--resume", "last"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -30,7 +31,16 @@ def _marked() -> Iterator[None]:
 
 
 class _Commands(click.Group):
-    """Shows the chat's own flags last in the help, after the commands; Ctrl+C ends any of them without a word."""
+    """Shows the chat's own flags last in the help, after the commands; Ctrl+C ends any of them without a word.
+
+    A command's name behind `--resume` is that command, and not a saved chat.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for at in range(len(args) - 1):
+            if args[at] == _RESUME and args[at + 1] in self.commands:
+                args = [*args[:at], f"{_RESUME}={_LATEST}", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _marked():
@@ -51,10 +61,10 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
 @click.option(
-    "--resume",
+    _RESUME,
     metavar="[SESSION]",
     is_flag=False,
-    flag_value="last",
+    flag_value=_LATEST,
     help="reopen a chat as it was: the latest, or the one whose id begins so (see termchat sessions list)",
 )
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
