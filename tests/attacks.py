@@ -45,6 +45,16 @@ CONTROLS = {
 }
 """What must never arrive as it is."""
 
+BYTES = {
+    "C1 CSI": b"\x9b31mred\x9b0m",
+    "C1 OSC": b"\x9d0;owned\x9c",
+    "too long for what they mean": b"\xc0\x9b \xe0\x80\x9b \xf0\x80\x80\x9b \xc1\x9b",
+    "surrogates": b"\xed\xa0\x80 \xed\xb0\x80 \xed\xa0\xbd\xed\xb8\x80",
+    "beyond the last character": b"\xf4\x90\x80\x80 \xf8\x88\x80\x80\x80 \xff\xfe",
+    "escapes in half a character": b"\xc2\x1b[2J \xe2\x80\x1b]0;owned\x07 \xf0\x9f\x98",
+}
+"""What is no UTF-8."""
+
 FLOODS = {
     "a long word": "x" * 20_000,
     "a long line": "word " * 5_000,
@@ -115,5 +125,10 @@ def outside_the_grammar(output: bytes) -> list[str]:
 
     The list is empty if all is well; else it holds each piece with what stands around it.
     """
-    text = _GRAMMAR.sub(b"", output).decode("utf-8", "surrogateescape")
+    return forbidden(_GRAMMAR.sub(b"", output))
+
+
+def forbidden(data: bytes) -> list[str]:
+    """What steers a terminal or hides from a reader, each piece with what stands around it; bytes that are no UTF-8, too."""
+    text = data.decode("utf-8", "surrogateescape")
     return [ascii(text[max(hit.start() - 30, 0) : hit.end() + 30]) for hit in _FORBIDDEN.finditer(text)]

@@ -16,16 +16,18 @@ import pytest
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
+from termchat.decoding.conditions import TextGate
 from termchat.decoding.records import Candidate, Finished, ModelIdentity, Prefill, Settings, Stage, Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from tests.attacked_model import LOOPS, REFUSES, attacked
-from tests.attacks import CONTROLS, FLOODS, MARKDOWN, MARKUP, outside_the_grammar
+from tests.attacks import BYTES, CONTROLS, FLOODS, MARKDOWN, MARKUP, outside_the_grammar
 from tests.whole.terminal import Terminal, environment
 from tests.whole.test_chat import Open
 
 QUICK = ("--context", "2048", "--threads", "1")
 ALL = " ".join(CONTROLS.values())
-F3 = "\x1bOR"
+F3, F4 = "\x1bOR", "\x1bOS"
+NAMED = CONTROLS["title"] + CONTROLS["C1 CSI"] + CONTROLS["bidi override"]
 
 
 def clean(terminal: Terminal) -> None:
@@ -43,7 +45,7 @@ def token(step: int, data: bytes, text: str) -> Token:
 
 
 def hostile_chat(home: Path) -> None:
-    """A saved chat whose every text is an attack; those that steer come token by token, cut anywhere."""
+    """A saved chat whose every text is an attack; those that steer come a byte a token, cut within characters too."""
     store = Store.open(home / "data" / "termchat" / "sessions.db")
     conversation = Conversation("system " + ALL)
     conversation.title = ALL
@@ -63,13 +65,15 @@ def hostile_chat(home: Path) -> None:
         store.add_node(session, turn)
         reply = conversation.grow("assistant", parent=turn.number, at=3)
         store.add_node(session, reply)
+        data = text.encode() + (b" ".join(BYTES.values()) if number == 0 else b"")
         size = 1 if number == 0 else 200
-        pieces = [text[i : i + size] for i in range(0, len(text), size)]
+        pieces = [data[i : i + size] for i in range(0, len(data), size)]
+        gate = TextGate(())
         stream: list[object] = [
             Start(1, "0", "0", identity, [1, 2, 3], False, 1, 1, 1, 1, 63, "f16", True),
             Settings(0, SamplerSettings(), (), {}),
             Prefill(3, 0, [2, 1], 1.0),
-            *(token(step, piece.encode(), piece) for step, piece in enumerate(pieces)),
+            *(token(step, piece, gate.push(piece)) for step, piece in enumerate(pieces)),
             Finished("stop", CONTROLS["title"], ALL, len(pieces), 1.0, 1.0, 1.0, 1.0),
         ]
         for record in stream:
@@ -77,6 +81,20 @@ def hostile_chat(home: Path) -> None:
             store.add_record(session, reply.number, record)  # type: ignore[arg-type]
         parent, at = reply.number, len(pieces)
     assert store.close()
+
+
+def hostile_config(home: Path) -> Path:
+    """A file of settings that is read, in which names and values are attacks: escaped, and as they are where that is TOML."""
+    path = home / "config" / "termchat" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named, every = ('"' + "".join(f"\\U{ord(char):08x}" for char in text) + '"' for text in (NAMED, ALL))
+    path.write_text(
+        f"theme = {named}\n{named} = 1\nsystem = {every}\nmodel_folders = [{named}]\n"
+        f"[sampling]\ntemperature = {named}\nstop = [{named}]\n'{CONTROLS['C1 OSC']}\u202e' = 2\n"
+        f"[other.{named}]\nx = {named}\n",
+        "utf-8",
+    )
+    return path
 
 
 def walk(terminal: Terminal) -> None:
@@ -103,6 +121,10 @@ def walk(terminal: Terminal) -> None:
         "esc",
         F3,
         "esc",
+        F4,
+        "owned",
+        "esc",
+        "esc",
     ):
         terminal.keys(key)
         terminal.settle(0.1)
@@ -110,6 +132,7 @@ def walk(terminal: Terminal) -> None:
 
 def test_a_saved_chat_of_attacks_is_shown_with_marks(open_terminal: Open, tmp_path: Path) -> None:
     hostile_chat(tmp_path)
+    hostile_config(tmp_path)
     terminal = open_terminal("--resume", *QUICK, columns=160, rows=50)
     walk(terminal)
     terminal.resize(80, 24)
@@ -122,7 +145,7 @@ def test_a_saved_chat_of_attacks_is_shown_with_marks(open_terminal: Open, tmp_pa
 
 
 def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copied_as_it_is(
-    open_terminal: Open,
+    open_terminal: Open, tmp_path: Path
 ) -> None:
     """The model says the attacks because it is made to: whatever it would say, its next tokens are those of a text."""
     terminal = open_terminal(*QUICK, "--max-tokens", "40", "--seed", "1")
@@ -154,6 +177,17 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
         terminal.settle()
         terminal.keys("ctrl+l", "ctrl+l", "esc", "ctrl+end")
         terminal.settle(0.2)
+    file = tmp_path / f"saved{NAMED}.md"
+    terminal.keys("ctrl+s")
+    terminal.wait("Save transcript")
+    terminal.keys("ctrl+a", "ctrl+k")
+    for path in (f"~{NAMED}/chat.md", "/nowhere/" + NAMED * 9 + ".md", str(file)):
+        terminal.keys("ctrl+a", "ctrl+k")
+        terminal.paste(path)
+        terminal.settle(0.2)
+        terminal.keys("enter")
+    terminal.wait(file.exists)
+    terminal.wait("saved ")
     assert "[@click=app.quit]x[/] [red]red[/red]" in " ".join(line[:73].strip() for line in terminal.text.splitlines())
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
@@ -185,7 +219,7 @@ def test_a_model_file_of_attacks_chats_and_its_template_is_refused_with_the_app_
     clean(terminal)
 
 
-NAMED = CONTROLS["title"] + CONTROLS["C1 CSI"] + CONTROLS["bidi override"]
+MARKS = "\N{SYMBOL FOR ESCAPE}|\N{REPLACEMENT CHARACTER}|<9B>|x1b|u001b|u202e".encode()
 
 
 def test_commands_on_a_terminal_write_marks(open_terminal: Open, tmp_path: Path, hostile_model: Path) -> None:
@@ -193,9 +227,6 @@ def test_commands_on_a_terminal_write_marks(open_terminal: Open, tmp_path: Path,
     transcript = tmp_path / f"chat{NAMED}.jsonl"
     lines = [{"record": "start", "version": 1, "model": {"name": NAMED, "path": NAMED}}, {"record": NAMED}]
     transcript.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    config = tmp_path / "config" / "termchat" / "config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(f"[theme{NAMED.encode().hex()}]\n", "utf-8")
     commands = [
         (("run", "--raw", "Once\x1bupon a time", "--model", file, "--max-tokens", "30", *QUICK), {}),
         (("run", "x", "--model", "/nowhere/" + NAMED), {}),
@@ -215,7 +246,76 @@ def test_commands_on_a_terminal_write_marks(open_terminal: Open, tmp_path: Path,
         terminal.ended(60)
         found = outside_the_grammar(bytes(terminal.output).replace(b"\r\n", b"\n"))
         assert not found, (args, found[:3])
-        assert re.search("[\N{SYMBOL FOR ESCAPE}\N{REPLACEMENT CHARACTER}]|<9B>|x1b|u202e", terminal.text), args
+        assert re.search(MARKS, bytes(terminal.output)), args
+
+
+COMMANDS = """
+import json, pathlib, sys
+from termchat.cli import main
+config = pathlib.Path(sys.argv[1])
+for number, (content, words) in enumerate(json.loads(sys.argv[2])):
+    print(f"\\n=== {number}", flush=True)
+    if content:
+        config.write_bytes(bytes.fromhex(content))
+    try:
+        main(words, "termchat")
+    except SystemExit:
+        pass
+"""
+
+
+def test_chats_that_are_taken_in_and_settings_that_are_read_are_told_with_marks(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    """All of it by one process: a command after the other, on a terminal."""
+    hostile_chat(tmp_path)
+    attack = ALL + "\n".join(MARKUP.values())
+    turns = [("user", "human", attack), ("assistant", "gpt", "red " + attack)]
+    files = {
+        "openai": {"messages": [{"role": role, "content": text} for role, _, text in turns], "model": NAMED},
+        "sharegpt": {"conversations": [{"from": speaker, "value": text} for _, speaker, text in turns]},
+        "role": {"messages": [{"role": NAMED, "content": "x"}]},
+        "part": {"messages": [{"role": "user", "content": [{"type": NAMED}]}]},
+        "speaker": {"conversations": [{"from": NAMED, "value": "x"}]},
+        "unknown": {NAMED: NAMED},
+    }
+    paths = []
+    for name, content in files.items():
+        paths.append(str(tmp_path / f"{name}{NAMED}.json"))
+        Path(paths[-1]).write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+    for name, data in (("raw", json.dumps(ALL).encode() + ALL.encode()), ("bytes", b"{" + b"".join(BYTES.values()))):
+        paths.append(str(tmp_path / f"{name}{NAMED}.jsonl"))
+        Path(paths[-1]).write_bytes(data)
+    ours = str(tmp_path / f"ours{NAMED}.jsonl")
+    config = hostile_config(tmp_path)
+    settings = [
+        config.read_bytes(), b"theme = '" + ALL.encode() + b"'\n", b"theme = '" + b"".join(BYTES.values()) + b"'\n",
+    ]  # fmt: skip
+    commands = [
+        *((content.hex(), ["doctor"]) for content in settings),
+        (b"\n".hex(), ["sessions", "export", "last", "-o", ours]),
+        *(("", ["sessions", *words]) for words in (
+            ["import", *paths, ours], ["import", "/nowhere/" + NAMED], ["import", "--format", NAMED, ours],
+            ["list"], ["search", "red"], ["search", NAMED], ["show", "last"], ["show", NAMED],
+            *(["export", "last", "--format", form] for form in ("md", "html", "csv", "openai", "sharegpt")),
+            ["export", "last", "-o", "/nowhere/" + NAMED], ["export", "last", "-o", NAMED],
+            ["rename", "last", NAMED], ["list"], ["rm", NAMED], ["rm", "last"], ["list", "--deleted"], ["restore", NAMED],
+        )),
+    ]  # fmt: skip
+    terminal = open_terminal(str(config), json.dumps(commands), program=("-c", COMMANDS), columns=200)
+    terminal.take = lambda _: None  # type: ignore[method-assign]  # nobody looks at the screen
+    assert terminal.ended(120) == 0
+    told = re.split(rb"\n=== \d+\n", bytes(terminal.output).replace(b"\r\n", b"\n"))[1:]
+    assert len(told) == len(commands)
+    for (_, words), said in zip(commands, told, strict=True):
+        found = outside_the_grammar(said)
+        assert not found, (words, found[:3])
+    silent = [words for (_, words), said in zip(commands, told, strict=True) if not re.search(MARKS, said)]
+    nothing_to_mark = (["search", NAMED], ["rename", "last", NAMED], ["rm", "last"])
+    assert silent == [
+        ["doctor"],
+        *(["sessions", *words] for words in nothing_to_mark),
+    ]  # of what is no UTF-8 it says where
 
 
 def test_json_is_ascii_without_controls(tmp_path: Path, hostile_model: Path) -> None:

@@ -14,6 +14,7 @@ from termchat.conversation.formats import FORMATS, of_file
 from termchat.conversation.transcript import TranscriptError
 from termchat.text import sanitize
 from termchat.tui.screens.dialog import Dialog
+from termchat.tui.widgets.field import Field
 
 _WIDE = max(len(form.endings[0]) for form in FORMATS.values())
 _LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS.values())
@@ -37,7 +38,7 @@ class SaveDialog(Dialog[Path]):
         """Title, path, problem, hint."""
         with Vertical():
             yield Label("Save transcript", classes="title", markup=False)
-            yield Input(sanitize(str(self._path), keep=""))
+            yield Field(str(self._path))
             yield Label("", classes="problem", markup=False)
             yield Label(
                 f"Enter saves, Esc closes. The name's ending says as what:\n{_LIST}", classes="hint", markup=False
@@ -52,22 +53,21 @@ class SaveDialog(Dialog[Path]):
         """Saves, asking once more before a file is replaced."""
         if not self.is_current:  # a second Enter in the same burst
             return
-        path = Path(event.value.strip()).expanduser()
         try:
-            of_file(path)
+            self._save_as(Path(event.value.strip()).expanduser())
         except TranscriptError as error:
             self._say(f"{error.message}: {error.hint}")
-            return
+        except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
+            self._say(str(error))
+
+    def _save_as(self, path: Path) -> None:
+        of_file(path)
         if path.exists() and path != self._confirmed:
             self._confirmed = path
             self._say(f"{path.name} exists: Enter again overwrites it")
         else:
-            try:
-                self._save(path)
-            except (OSError, ValueError) as error:
-                self._say(str(error))
-            else:
-                self.dismiss(path)
+            self._save(path)
+            self.dismiss(path)
 
     def _say(self, text: str) -> None:
         self.query_one(".problem", Label).update(sanitize(text, keep=""))
