@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -53,24 +53,37 @@ def write(
 
 
 def _put(path: Path, lines: Iterable[str], *, replace: bool) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+    part = path.with_name(f".{path.name[:60]}.part")  # of 60 characters any file system takes the bytes
+    part.unlink(missing_ok=True)  # what an export that was killed has left
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+        try:
             for line in lines:
                 file.write(line + "\n")
             file.flush()
-            os.fsync(file.fileno())
-        if replace or not _linked(name, path):
-            os.replace(name, path)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+            os.fsync(descriptor)
+            if not _is(part, descriptor):
+                raise OSError(errno.EBUSY, "another program is writing it")
+            if replace or not _linked(part, path):
+                os.replace(part, path)
+        finally:
+            with contextlib.suppress(OSError):
+                if _is(part, descriptor):
+                    part.unlink()
 
 
-def _linked(name: str, path: Path) -> bool:
+def _is(path: Path, descriptor: int) -> bool:
+    """Whether the open file still has that name, and no other export to the same place took it away."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _linked(part: Path, path: Path) -> bool:
     """Gives the file its name unless that is taken, also since it was looked at; False where the file system has no links."""
     try:
-        os.link(name, path)
+        os.link(part, path)
     except FileExistsError:
         raise
     except OSError:

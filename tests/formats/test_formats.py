@@ -6,6 +6,8 @@ import base64
 import csv
 import io
 import json
+import os
+import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,7 @@ from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
-from termchat.decoding.records import ModelIdentity, Token
+from termchat.decoding.records import ModelIdentity, Record, Token
 from tests.formats import made
 from tests.formats.made import Made
 
@@ -73,6 +75,42 @@ def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("a.md", first)]
     export.write(path, page.chat, page.info, page.records, form=FORMATS["csv"])
     assert path.read_text().startswith("node,step,")
+
+
+def test_what_a_killed_export_left_goes_with_the_next(tmp_path: Path) -> None:
+    page, path = made.whole(), tmp_path / "chat.md"
+
+    def killed(_: int) -> Iterator[Token]:
+        os._exit(9)
+
+    child = os.fork()
+    if not child:
+        export.write(path, page.chat, page.info, killed, form=FORMATS["csv"])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert [found.name for found in tmp_path.iterdir()] == [".chat.md.part"]
+    export.write(path, page.chat, page.info, page.records)
+    assert [found.name for found in tmp_path.iterdir()] == ["chat.md"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_of_two_exports_to_one_name_at_once_one_is_there_whole(tmp_path: Path) -> None:
+    page, path = made.whole(), tmp_path / "chat.jsonl"
+
+    def overtaken(number: int) -> list[Record]:
+        export.write(path, page.chat, page.info, page.records)
+        return page.records(number)
+
+    with pytest.raises(TranscriptError, match="another program is writing it"):
+        export.write(path, page.chat, page.info, overtaken)
+    assert path.read_text().splitlines() == page.lines("jsonl")
+    assert [found.name for found in tmp_path.iterdir()] == ["chat.jsonl"]
+
+
+def test_a_name_may_be_as_long_as_a_file_system_takes(tmp_path: Path) -> None:
+    page = made.whole()
+    for name in ("x" * 252 + ".md", "漢" * 84 + ".md"):
+        export.write(tmp_path / name, page.chat, page.info, page.records)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_what_is_no_file_is_left_alone() -> None:
