@@ -15,6 +15,9 @@ from termchat.conversation.schema import ADDED, COLUMNS, KEYS, MADE, OWNER, VERS
 BUSY_S = 2.0
 """How long another process may hold the file before a write counts as failed."""
 
+NEW_S = 10.0
+"""In seconds, the age to which an empty file is taken for one that is being made."""
+
 UNREAD = ".unread"
 """What is added to the name of a file that was set aside, for an empty one that says it was not looked through yet."""
 
@@ -76,9 +79,7 @@ def connect(path: Path) -> sqlite3.Connection:
     # Only a new file is opened here: closing any descriptor of a database drops all locks this process has on it.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with contextlib.suppress(OSError):
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            path.chmod(0o600)
+    _set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
         if _version(db, path) == 0:
@@ -116,6 +117,13 @@ def upgrade(path: Path) -> Path | None:
     return kept
 
 
+def empty() -> bytes:
+    """A store without a chat, as a file has it."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        _create(db, Path(":memory:"))
+        return db.serialize()
+
+
 def version_of(db: sqlite3.Connection) -> int:
     """Of the schema that the file has; a file that nobody could write yet may still have an older one."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
@@ -133,6 +141,15 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return _opened(f"{address}&immutable=1", path)
 
 
+def is_emptied(path: Path) -> bool:
+    """Whether there is a file with nothing in it, and not because another process makes it at this moment."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_size == 0 and abs(time.time() - found.st_mtime) > NEW_S
+
+
 def drop_log(path: Path, log: tuple[int, int] | None) -> None:
     """Removes the write-ahead log at the path if it is the one with this identity, left by a file that is gone.
 
@@ -142,6 +159,13 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(OSError):
                 path.with_name(path.name + suffix).unlink()
+
+
+def remove_all(path: Path) -> None:
+    """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + suffix).unlink()
 
 
 def set_aside(path: Path) -> Path:
@@ -245,7 +269,7 @@ def _back_up(path: Path, version: int) -> Path:
     """
     kept = path.with_name(f"{path.name}.schema-{version}")
     part = kept.with_name(f".{kept.name}.part")
-    _remove_all(part)
+    remove_all(part)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # for nobody else to read
         with (
@@ -256,16 +280,21 @@ def _back_up(path: Path, version: int) -> Path:
             copy.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, without a log beside it
         os.replace(part, kept)
     except BaseException:
-        _remove_all(part)
+        remove_all(part)
         raise
     return kept
 
 
-def _remove_all(path: Path) -> None:
-    """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        with contextlib.suppress(OSError):
-            path.with_name(path.name + suffix).unlink()
+def _set_modes(path: Path) -> None:
+    """Keeps others out; makes what SQLite keeps beside a file that was read-only for a time as writable as it is again."""
+    with contextlib.suppress(OSError):
+        mode = path.stat().st_mode
+        if mode & 0o077:
+            path.chmod(0o600)
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
+            if mode & stat.S_IWUSR and beside.exists() and not beside.stat().st_mode & stat.S_IWUSR:
+                beside.chmod(0o600)
 
 
 def _make(db: sqlite3.Connection, version: int) -> None:

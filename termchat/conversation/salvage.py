@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from termchat.conversation import columns, database
+from termchat.conversation import beginning, columns, database
 from termchat.conversation.database import UNREAD, StoreError
 from termchat.conversation.schema import COLUMNS
 
@@ -42,14 +42,21 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
 
 
 def _copy(damaged: Path, db: sqlite3.Connection) -> int:
-    address, chats = f"{damaged.absolute().as_uri()}?mode=ro", 0
-    with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as source:
-        source.execute("PRAGMA writable_schema=ON")  # else SQLite gives nothing of a file that was cut off
-        for table in COLUMNS:
-            for row in database.rows(source, table):
-                if _makes_sense(table, row):
-                    database.insert(db, table, row)
-                    chats += table == "sessions"
+    with contextlib.closing(sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)) as source:
+        if beginning.knows_tables(source):
+            return _rows(source, db)
+    with contextlib.suppress(OSError), beginning.mended(damaged) as source:
+        return _rows(source, db)
+    return 0  # there is no room for a copy; the file stays where it is, for other tools
+
+
+def _rows(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
+    chats = 0
+    for table in COLUMNS:
+        for row in database.rows(source, table):
+            if _makes_sense(table, row):
+                database.insert(db, table, row)
+                chats += table == "sessions"
     return chats
 
 

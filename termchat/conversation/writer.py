@@ -281,6 +281,8 @@ class Writer:
             rescued = {table: list(database.rows(self._db, table, self._written)) for table in schema.COLUMNS}
             self._disconnect()
         if self._db is None:
+            if database.is_emptied(self._path):
+                database.set_aside(self._path)
             self._file = database.identity(self._path)
             self._upgrade()
             self._db = database.connect(self._path)

@@ -560,6 +560,37 @@ print(list(store.load(session).conversation.turns()))
     assert turns == "[('user', 'before'), ('assistant', 'a'), ('user', 'meanwhile'), ('assistant', 'a')]"
 
 
+def test_a_read_only_file_keeps_going_saves_later_and_can_be_read() -> None:
+    code = """
+if os.geteuid() == 0:
+    os.chown(path.parent, 65534, 65534)
+    os.seteuid(65534)  # root may write anywhere
+store = Store.open(path)
+chat = Conversation()
+session = store.begin(chat)
+say(store, session, chat, "before", [1, 2], [b"a"])
+assert store.close()
+path.chmod(0o400)
+store = Store.open(path)
+assert store.latest() == session
+chat = store.load(session).conversation
+say(store, session, chat, "meanwhile", [1, 2], [b"a"])
+assert eventually(store, True)
+print(store.problem())
+print([found.name for found in path.parent.iterdir() if "damaged" in found.name], store.notices())
+path.chmod(0o600)
+assert eventually(store, False)
+assert store.close()
+print(list(store.load(session).conversation.turns()))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "chats.db"
+        problem, told, turns = output(child(code, path)).splitlines()
+    assert problem == f"the file or its folder is read-only ({path})"
+    assert told == "[] []"
+    assert turns == "[('user', 'before'), ('assistant', 'a'), ('user', 'meanwhile'), ('assistant', 'a')]"
+
+
 # --- several processes, and sudden ends ------------------------------------------------------------------------------
 
 

@@ -1,0 +1,117 @@
+"""What a store still gives whose file lost its beginning, or all of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from termchat.conversation import database, health
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
+from tests.conversation.stored import reopened, say
+
+PAGE = 4096
+
+
+def filled(path: Path, *, closed: bool = True) -> tuple[Store, dict[str, list[tuple[str, str]]]]:
+    """A store with chats, and what was said in each."""
+    store = Store.open(path)
+    said = {}
+    for number in range(4):
+        chat = Conversation("be brief")
+        session = store.begin(chat)
+        for turn in range(2):
+            say(store, session, chat, f"chat {number} turn {turn} 漢", [1, 2], [b"word "] * 60)
+        said[session] = list(chat.turns())
+    assert store.flush()
+    if closed:
+        store.close()
+    return store, said
+
+
+def told(path: Path) -> list[str]:
+    store = Store.open(path)
+    assert store.flush()
+    notices = [f"{notice.message} {notice.hint}" for notice in store.notices()]
+    store.close()
+    return notices
+
+
+@pytest.mark.parametrize(
+    "lost", [bytes(100), Random(5).randbytes(100), Random(6).randbytes(PAGE), bytes(20)], ids=range(4)
+)
+def test_a_file_without_its_beginning_gives_every_chat(path: Path, lost: bytes) -> None:
+    _, said = filled(path)
+    with path.open("r+b") as file:
+        file.write(lost)
+    damaged = path.read_bytes()
+    (notice,) = told(path)
+    assert "4 chats could be read from it and were kept" in notice
+    assert {session: list(reopened(path, session).turns()) for session in said} == said
+    (aside,) = path.parent.glob("chats.db.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert sorted(found.name for found in path.parent.iterdir()) == ["chats.db", aside.name]
+    assert {stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()} == {0o600}
+
+
+def test_what_was_only_in_the_log_comes_along(path: Path, tmp_path: Path) -> None:
+    store, said = filled(path, closed=False)
+    other = tmp_path / "other" / path.name  # as the disk had it when the machine went down
+    other.parent.mkdir()
+    for suffix in ("", "-wal"):
+        data = path.with_name(path.name + suffix).read_bytes()
+        other.with_name(other.name + suffix).write_bytes(data)
+    store.close()
+    with other.open("r+b") as file:
+        file.write(bytes(100))
+    store = Store.open(other)
+    assert {session: list(store.load(session).conversation.turns()) for session in said} == said
+    store.close()
+
+
+def test_an_emptied_file_is_told_and_begun_anew(path: Path) -> None:
+    filled(path)
+    os.truncate(path, 0)
+    os.utime(path, (1.7e9, 1.7e9))
+    (notice,) = told(path)
+    assert "damaged" in notice
+    assert "Nothing of it could be kept" in notice
+    store = Store.open(path)
+    chat = Conversation()
+    say(store, store.begin(chat), chat, "again", [1], [b"a"])
+    assert store.close()
+    assert health.check(path) == health.Health(1, path.stat().st_size)
+    assert told(path) == []
+
+
+def test_a_file_that_another_process_is_making_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+    assert told(path) == []
+    assert [found.name for found in path.parent.iterdir()] == ["chats.db"]
+
+
+def test_deleted_chats_are_not_counted(path: Path) -> None:
+    _, said = filled(path)
+    store = Store.open(path)
+    store.delete(next(iter(said)))
+    assert store.close()
+    found = health.check(path)
+    assert found is not None
+    assert (found.chats, found.problem) == (3, "")
+
+
+def test_a_new_file_begins_as_an_empty_store_does(path: Path) -> None:
+    """Else the beginning that is put before a damaged file would not fit."""
+    Store.open(path).close()
+    with closing(database.connect(path)) as db:
+        roots = db.execute("SELECT name, rootpage FROM sqlite_master ORDER BY name").fetchall()
+    other = path.with_name("empty.db")
+    other.write_bytes(database.empty())
+    with closing(database.connect(other)) as db:
+        assert db.execute("SELECT name, rootpage FROM sqlite_master ORDER BY name").fetchall() == roots
