@@ -236,6 +236,38 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     assert last == f"identical, {tokens} tokens"
 
 
+class Busy(LocalEngine):
+    """The first reply on two threads, the next on one: as on a machine that other programs make busy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads = iter((2, 1))
+
+    def send(self, command: Command) -> int:
+        if isinstance(command, Generate):
+            command = msgspec.structs.replace(command, script=(Scripted(command.done, threads=next(self._threads)),))
+        return super().send(command)
+
+
+def test_cells_that_were_made_with_more_threads_than_the_reply_on_them_are_kept(
+    home: Path, tmp_path: Path, model_path: Path
+) -> None:
+    store = Store.open(tmp_path / "chats.db")
+    recorder = StoreRecorder(store, SessionInfo())
+    service = Chat(Busy(), Tuning(max_tokens=12, seed=3), conversation=Conversation(), recorder=recorder)
+    service.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=2, sha256=_sha256(model_path)))
+    driven = Driven(service)
+    driven.say("Go on with this: " + "the fox saw the bear and " * 60)  # from 256 cells on threads make other bits
+    driven.say("And then?")
+    saved = recorder.save(tmp_path / "busy.jsonl", service.conversation)
+    starts = [node.start for node in service.conversation.nodes.values() if node.start is not None]
+    service.close()
+    store.close()
+    assert [start.threads for start in starts] == [2, 1]
+    assert starts[1].exact
+    assert said(termchat(home, "replay", saved), 0).splitlines()[-1].startswith("identical, ")
+
+
 # --- not the same ----------------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ from termchat.engine.port import (
     Loaded,
     ModelSpec,
     Scripted,
+    threads_of_batches,
 )
 from termchat.models import catalogue
 from termchat.models.errors import ModelError
@@ -119,7 +120,7 @@ class _Replay:
 
     def _load(self, node: Node, start: Start) -> None:
         """Has the recorded model there, in the recorded way, with just the cells that were kept."""
-        spec = self._spec_for(start)
+        spec = self._spec_for(self._most_threads(start))
         offered = _common(self._cells, self._transcript.conversation.prompt(node.number))
         lost = node.prefill is not None and node.prefill.reused < offered
         if spec == self._spec and not lost:
@@ -132,6 +133,17 @@ class _Replay:
         if spec.sha256 != start.model.sha256 and start.model.sha256 not in self._told:
             self._told.add(start.model.sha256)
             self._tell(f"the model file is another one: {spec.sha256[:16]} now, {start.model.sha256[:16]} recorded")
+
+    def _most_threads(self, start: Start) -> Start:
+        """The start to load the model for: that of a reply with the most threads, if one of fewer can follow on its cells.
+
+        On a busy machine replies begin with fewer threads than the model was loaded with. Loading it anew for each of them
+        would make the cells anew too, with other threads than they were made with.
+        """
+        alike = (other.start for other in self._replies if other.start is not None and _is_alike(other.start, start))
+        most = max(alike, key=lambda other: other.threads)
+        batch = threads_of_batches(start.threads, most.threads, most.threads_batch)
+        return most if batch == start.threads_batch else start
 
     def _spec_for(self, start: Start) -> ModelSpec:
         """The model as it was loaded then; flags go before that."""
@@ -234,7 +246,7 @@ class _Replay:
             shapes=shapes or [],
             rebuild_exactly=bool(shapes),
             # Threads that are named are kept: the engine takes no fewer, however busy the machine is.
-            script=(Scripted(done, threads=self._spec.threads), *script),
+            script=(Scripted(done, threads=fixed or start.threads), *script),
         )
 
     def _cancel(self, number: int) -> None:
@@ -266,6 +278,11 @@ def _identical(tokens: int) -> str:
 def _numbers(token: Token) -> tuple[float, ...]:
     """What has to be the same bit for bit."""
     return token.logit, token.logprob, token.probability, token.entropy
+
+
+def _is_alike(one: Start, other: Start) -> bool:
+    """Whether the same model was loaded in the same way, but for threads."""
+    return (one.model, one.ubatch, one.kv_type) == (other.model, other.ubatch, other.kv_type)
 
 
 def _common(cells: list[int], ids: list[int]) -> int:

@@ -53,6 +53,11 @@ class ModelSpec(msgspec.Struct, frozen=True):
     layers: int = 0
 
 
+def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
+    """How many threads read prompts while `threads` decode, in a model that was loaded with these for the two."""
+    return loaded_batch if threads >= loaded else min(threads, loaded_batch)
+
+
 class Message(msgspec.Struct, frozen=True):
     """One message of a chat, as a template sees it."""
 
@@ -220,6 +225,7 @@ class Score(msgspec.Struct, frozen=True, tag=True):
 
 Steer = Adjust | Pause | Resume | Step | Force | Cancel
 """Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
+
 
 class Compare(msgspec.Struct, frozen=True, tag=True):
     """How far apart are what the model says when `ids` after the first `at` are decoded one by one, and in one batch?

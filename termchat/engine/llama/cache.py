@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB, AbortFlag, last_errors
-from termchat.engine.port import MOST_CONTEXT, EngineError, ModelSpec
+from termchat.engine.port import MOST_CONTEXT, EngineError, ModelSpec, threads_of_batches
 
 EXACT_BATCH = 63
 FAST_BATCH = 512
@@ -100,7 +100,7 @@ class Cache:
 
     def set_threads(self, threads: int) -> None:
         """From the next decode on; where others hold the cores, prompts are read by as few."""
-        self.threads_batch = self._threads_batch if threads >= self._threads else min(threads, self._threads_batch)
+        self.threads_batch = threads_of_batches(threads, self._threads, self._threads_batch)
         self.threads = threads
         LIB.llama_set_n_threads(self.pointer, threads, self.threads_batch)
 
