@@ -9,13 +9,15 @@ from textual.binding import Binding
 
 from termchat.chat.changes import Phase
 
-Situation = Literal["idle", "empty", "busy", "paused", "loading", "failed", "token", "token-busy", "token-paused"]
+Situation = Literal[
+    "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "token", "token-busy", "token-paused"
+]  # fmt: skip
 """What a chat is doing; "empty" is idle with nothing to go on with. The last three are token mode's."""
 
 TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
 
 _SITUATIONS: dict[Phase, Situation] = {
-    "no model": "failed",
+    "no model": "unloaded",
     "failed": "failed",
     "loading": "loading",
     "idle": "idle",
@@ -65,7 +67,7 @@ def _resting(label: str) -> dict[Situation, str]:
 
 
 def _everywhere(label: str) -> dict[Situation, str]:
-    return dict.fromkeys(("idle", "empty", "busy", "paused", "loading", "failed"), label)
+    return dict.fromkeys(("idle", "empty", "busy", "paused", "loading", "unloaded", "failed"), label)
 
 
 def _in_tokens(label: str) -> dict[Situation, str]:
@@ -75,7 +77,8 @@ def _in_tokens(label: str) -> dict[Situation, str]:
 COMPOSER: tuple[Key, ...] = (
     Key(
         "send", "enter", "send", "Send the message; while a reply runs it waits in the queue",
-        _resting("send") | {"busy": "queue", "paused": "queue", "loading": "queue"}, priority=False,
+        _resting("send") | {"busy": "queue", "paused": "queue", "loading": "queue", "unloaded": "send"},
+        priority=False,
     ),
     Key("newline", "shift+enter,ctrl+j", "newline", "Begin a new line in the message", {}, priority=False),
     Key("undo", "ctrl+underscore", "undo", "Take back what was just written", {}, priority=False),
@@ -88,7 +91,7 @@ CHAT: tuple[Key, ...] = (
     ),
     Key(
         "continue", "ctrl+o", "continue", "Go on: a paused reply, or the last one from its last token; restart a dead engine",
-        {"idle": "continue", "paused": "go on", "failed": "restart and go on"}, "Continue the reply",
+        {"idle": "continue", "paused": "go on", "unloaded": "load", "failed": "restart and go on"}, "Continue the reply",
     ),
     Key(
         "tune", "ctrl+t", "tune", "Turn the knobs of the chain, also while a reply streams",
@@ -108,7 +111,8 @@ CHAT: tuple[Key, ...] = (
     Key("save", "ctrl+s", "save", "Save a transcript, for people or for programs", _resting("save"), "Save transcript"),
     Key("sessions", "f4", "sessions", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
     Key(
-        "models", "f3", "models", "All models: switch, download, let go", {"empty": "models", "failed": "models"}, "Models",
+        "models", "f3", "models", "All models: switch, download, let go",
+        {"empty": "models", "unloaded": "models", "failed": "models"}, "Models",
     ),
     Key("setup", "f2", "setup", "A new chat with a system prompt, or raw, without template", {}, "System prompt and raw mode"),
     Key("interrupt", "ctrl+c", "interrupt", "Copy the selection, else stop the reply, else quit", {}),
@@ -195,7 +199,10 @@ APP: tuple[Key, ...] = (
 _ALWAYS_IN_TOKENS = ("keys", "back")
 """The way to all other keys, and the way out."""
 
-_NAMED = {"escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "delete": "Del"}
+_NAMED = {
+    "escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "delete": "Del",
+    "underscore": "_",
+}  # fmt: skip
 
 
 def shown(key: str) -> str:

@@ -203,6 +203,14 @@ def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
     assert "F9 tune" in key_line("idle", {"tune": "f9"}, 130).text
     assert "Ctrl+Q quit" in key_line("idle", {}, 40).text  # the way out is always there
     assert "Ctrl+O restart and go on" in key_line("failed", {}, 80).text
+    let_go = key_line(keys.situation_of("no model", empty=False), {}, 100).text
+    assert all(told in let_go for told in ("Enter send", "Ctrl+O load", "F3 models"))  # the next message loads it again
+
+
+def test_keys_are_named_as_they_are_written_on_a_keyboard() -> None:
+    named = [keys.displayed(key, {}) for key in (*keys.COMPOSER, *keys.CHAT, *keys.APP)]
+    assert "Ctrl+_" in named
+    assert all(len(name) <= 11 for name in named)  # the list of keys has no room for longer ones
 
 
 def test_every_key_has_its_own_id_key_and_help() -> None:
