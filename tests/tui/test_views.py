@@ -164,6 +164,7 @@ def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
         (Remedy("top_p", ">=", 0.97, False), "in the nucleus from top_p 0.97"),
         (Remedy("temperature", ">=", 1.2, True, until=1.5), "wins from temperature 1.2 to 1.5 with these dice"),
         (Remedy("temperature", "<=", 0.0, True), "wins with temperature 0 with these dice"),
+        (Remedy("min_p", "<=", 0.0000123, False), "kept from min_p 1.2e-05 down"),
         (Remedy("repeat_penalty", "=", 1.0, False), "kept with repeat_penalty 1"),
         (Remedy("top_n_sigma", ">=", None, False), "no top_n_sigma keeps it"),
         (Remedy("temperature", ">=", None, True), "no temperature makes it win with these dice"),

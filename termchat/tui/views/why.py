@@ -55,7 +55,7 @@ def remedy(way: Remedy) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{round(value, 4):g}"
+    return f"{round(value, 4):g}" if abs(value) >= 0.0001 else f"{value:.2g}"
 
 
 def _table(it: Explanation, width: int) -> list[Line]:
