@@ -267,12 +267,12 @@ import os, sys
 from pathlib import Path
 from termchat.conversation import salvage
 from termchat.conversation.store import Store
-rows = salvage.database.rows
+rows = salvage.rows.read
 def cut_short(db, table):
     if table == "records":
         os.kill(os.getpid(), 9)
     return rows(db, table)
-salvage.database.rows = cut_short
+salvage.rows.read = cut_short
 store = Store.open(Path(sys.argv[1]))
 store.sessions()
 store.flush(60)

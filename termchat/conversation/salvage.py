@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from termchat.conversation import beginning, columns, database
+from termchat.conversation import beginning, columns, rows
 from termchat.conversation.database import UNREAD, StoreError
 from termchat.conversation.schema import COLUMNS
 
@@ -44,18 +44,18 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
 def _copy(damaged: Path, db: sqlite3.Connection) -> int:
     with contextlib.closing(sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)) as source:
         if beginning.knows_tables(source):
-            return _rows(source, db)
+            return _take(source, db)
     with contextlib.suppress(OSError), beginning.mended(damaged) as source:
-        return _rows(source, db)
+        return _take(source, db)
     return 0  # there is no room for a copy; the file stays where it is, for other tools
 
 
-def _rows(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
+def _take(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
     chats = 0
     for table in COLUMNS:
-        for row in database.rows(source, table):
+        for row in rows.read(source, table):
             if _makes_sense(table, row):
-                database.insert(db, table, row)
+                rows.insert(db, table, row)
                 chats += table == "sessions"
     return chats
 

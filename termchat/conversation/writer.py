@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from termchat.conversation import database, salvage, schema
+from termchat.conversation import database
 from termchat.conversation.database import StoreError
+from termchat.conversation.held import HeldFile, StoreNotice
 
 PERIOD_S = 0.25
 """While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""
@@ -26,13 +25,6 @@ REFUSED = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, ValueError, OverflowError
 )  # fmt: skip
 """What SQLite raises for a change that no retry will make good."""
-
-
-class StoreNotice(msgspec.Struct, frozen=True):
-    """Something about the saved chats that a person should read."""
-
-    message: str
-    hint: str = ""
 
 
 Work = Callable[..., None]
@@ -70,15 +62,12 @@ class Writer:
         self._branching, self._branch, self._tidy = branching, branch, tidy
         self.moved: dict[str, str] = {}
         """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
-        self._db: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-        self._log: tuple[int, int] | None = None
-        self._written: set[str] = set()
         self._lost: set[str] = set()
         self._notices: deque[StoreNotice] = deque()
+        self._file = HeldFile(path, self._notices.append)
         self._pending: deque[Operation] = deque()
         self._problem: str | None = None
-        self._urgent = self._hurry = self._damaged = self._closing = self._untidy = False
+        self._urgent = self._hurry = self._damaged = self._closing = False
         self._attempts, self._last = 0, 0.0
         self._wake = threading.Condition()
         self._commit = threading.Lock()
@@ -150,14 +139,14 @@ class Writer:
         while self._wait():
             self._attempt()
             self._go_on_tidying()
-        self._disconnect()
+        self._file.close()
 
     def _settled_since(self, seen: int, tidy: bool) -> bool:
         if self._attempts == 0 or self._damaged:
             return False
         if self._problem is not None:
             return not self._pending or self._attempts > seen
-        return not self._pending and not (tidy and self._untidy)
+        return not self._pending and not (tidy and self._file.untidy)
 
     def _wait(self) -> bool:
         """Until it is time to write. False when there is nothing more to do, ever."""
@@ -171,7 +160,7 @@ class Writer:
                     due = self._last + pause - time.monotonic()
                     if due <= 0:
                         break
-                if self._untidy and self._problem is None:
+                if self._file.untidy and self._problem is None:
                     break
                 self._wake.wait(due)
             self._hurry = False
@@ -187,7 +176,7 @@ class Writer:
                 self._write(batch, durable)
             except (sqlite3.Error, OSError, StoreError) as error:
                 problem = database.explain(error, self._path)
-                self._disconnect()
+                self._file.close()
             with self._wake:
                 if problem is None:
                     for _ in batch:
@@ -201,30 +190,31 @@ class Writer:
 
     def _go_on_tidying(self) -> None:
         """Works a moment on what the file lacks; where that fails it is left for the next time that the file is opened."""
-        if not self._untidy or self._db is None:
+        db = self._file.db
+        if not self._file.untidy or db is None:
             return
         try:
-            untidy = self._tidy(self._db, TIDY_S)
+            untidy = self._tidy(db, TIDY_S)
         except (sqlite3.Error, StoreError):
-            self._disconnect()
+            self._file.close()
             untidy = False
         with self._wake:
-            self._untidy = untidy
+            self._file.untidy = untidy
             self._wake.notify_all()
 
     def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:
         if self._damaged:
-            self._start_anew()
+            self._file.start_anew()
         try:
             self._transact(batch, durable)
         except sqlite3.DatabaseError as error:
             if not database.is_damage(error):
                 raise
-            self._start_anew()
+            self._file.start_anew()
             self._transact(batch, durable)
 
     def _transact(self, batch: tuple[Operation, ...], durable: bool) -> None:
-        db = self._connection()
+        db = self._file.connection()
         if not batch:
             return
         moved, notices = dict(self.moved), list[StoreNotice]()
@@ -233,9 +223,8 @@ class Writer:
         for operation in batch:
             self._apply(db, operation, moved, notices)
         db.execute("COMMIT")
-        self._log = database.identity(self._path.with_name(self._path.name + "-wal"))
+        self._file.committed(moved.get(operation.session, operation.session) for operation in batch)
         self.moved = moved
-        self._written |= {moved.get(operation.session, operation.session) for operation in batch}
         self._notices.extend(notices)
 
     def _apply(
@@ -272,71 +261,3 @@ class Writer:
             notices.append(
                 StoreNotice("The saved chat was removed; what is said from here on is not kept.", "Save it to a file.")
             )
-
-    def _connection(self) -> sqlite3.Connection:
-        """The open connection, to the file that is at the path now."""
-        rescued: dict[str, list[tuple[object, ...]]] = {}
-        if self._db is not None and database.identity(self._path) != self._file:
-            # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
-            rescued = {table: list(database.rows(self._db, table, self._written)) for table in schema.COLUMNS}
-            self._disconnect()
-        if self._db is None:
-            if database.is_emptied(self._path):
-                database.set_aside(self._path)
-            self._file = database.identity(self._path)
-            self._upgrade()
-            self._db = database.connect(self._path)
-            self._file = database.identity(self._path)
-            self._salvage(self._db)
-            self._restore(self._db, rescued)
-            self._untidy = True
-        return self._db
-
-    def _upgrade(self) -> None:
-        kept = database.upgrade(self._path)
-        if kept is not None:
-            self._notices.append(
-                StoreNotice("The saved chats were brought to this version's format.", f"As they were: {kept}")
-            )
-
-    def _restore(self, db: sqlite3.Connection, rescued: dict[str, list[tuple[object, ...]]]) -> None:
-        if not any(rescued.values()):
-            return
-        db.execute("BEGIN IMMEDIATE")
-        there = set(db.execute("SELECT DISTINCT session, node FROM records"))  # salvaged by another process
-        for table, found in rescued.items():
-            for row in found:
-                if table != "records":
-                    database.insert(db, table, row)
-                elif row[1:3] not in there:
-                    database.insert(db, table, (None, *row[1:]))
-        db.execute("COMMIT")
-        self._notices.append(StoreNotice(f"The chats' file was removed: {self._path}", "This chat was written again."))
-
-    def _start_anew(self) -> None:
-        """Sets the damaged file aside, starts a new one and keeps what can be read of the old."""
-        self._disconnect()
-        if database.identity(self._path) != self._file:
-            return  # another process has done so already
-        database.set_aside(self._path)
-        self._connection()
-
-    def _salvage(self, db: sqlite3.Connection) -> None:
-        """Takes along what the files that were set aside still give."""
-        for aside in salvage.unread(self._path):
-            count = salvage.rescue(aside, db)
-            if count is not None:
-                kept = (
-                    f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
-                )
-                self._notices.append(
-                    StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
-                )
-
-    def _disconnect(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(sqlite3.Error):
-                db.close()
-            if database.identity(self._path) != self._file:
-                database.drop_log(self._path, self._log)

@@ -1,0 +1,107 @@
+"""The store's file as the writer holds it: opened, made anew where it is damaged, and followed where it is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from termchat.conversation import database, rows, salvage, schema
+
+
+class StoreNotice(msgspec.Struct, frozen=True):
+    """Something about the saved chats that a person should read."""
+
+    message: str
+    hint: str = ""
+
+
+class HeldFile:
+    """The file at a path and the one connection that writes to it; `tell` is called with what there is to tell.
+
+    `db` is None while it is not open. `untidy` says that since it was opened nobody has made sure that it lacks nothing.
+    The other methods raise what `database.connect` does.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[StoreNotice], None]) -> None:
+        self._path, self._tell = path, tell
+        self.db: sqlite3.Connection | None = None
+        self.untidy = False
+        self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
+        self._written: set[str] = set()
+
+    def connection(self) -> sqlite3.Connection:
+        """The open connection, to the file that is at the path now."""
+        rescued: dict[str, list[tuple[object, ...]]] = {}
+        if self.db is not None and database.identity(self._path) != self._file:
+            # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
+            rescued = {table: list(rows.read(self.db, table, self._written)) for table in schema.COLUMNS}
+            self.close()
+        if self.db is None:
+            if database.is_emptied(self._path):
+                database.set_aside(self._path)
+            self._file = database.identity(self._path)
+            self._upgrade()
+            self.db = database.connect(self._path)
+            self._file = database.identity(self._path)
+            self._salvage(self.db)
+            self._restore(self.db, rescued)
+            self.untidy = True
+        return self.db
+
+    def committed(self, sessions: Iterable[str]) -> None:
+        """Changes of these sessions are in the file now."""
+        self._log = database.identity(self._path.with_name(self._path.name + "-wal"))
+        self._written.update(sessions)
+
+    def start_anew(self) -> None:
+        """Sets the damaged file aside, starts a new one and keeps what can be read of the old."""
+        self.close()
+        if database.identity(self._path) != self._file:
+            return  # another process has done so already
+        database.set_aside(self._path)
+        self.connection()
+
+    def close(self) -> None:
+        """Closes the connection; the next `connection` opens another one."""
+        db, self.db = self.db, None
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
+            if database.identity(self._path) != self._file:
+                database.drop_log(self._path, self._log)
+
+    def _upgrade(self) -> None:
+        kept = database.upgrade(self._path)
+        if kept is not None:
+            self._tell(StoreNotice("The saved chats were brought to this version's format.", f"As they were: {kept}"))
+
+    def _restore(self, db: sqlite3.Connection, rescued: dict[str, list[tuple[object, ...]]]) -> None:
+        if not any(rescued.values()):
+            return
+        db.execute("BEGIN IMMEDIATE")
+        there = set(db.execute("SELECT DISTINCT session, node FROM records"))  # salvaged by another process
+        for table, found in rescued.items():
+            for row in found:
+                if table != "records":
+                    rows.insert(db, table, row)
+                elif row[1:3] not in there:
+                    rows.insert(db, table, (None, *row[1:]))
+        db.execute("COMMIT")
+        self._tell(StoreNotice(f"The chats' file was removed: {self._path}", "This chat was written again."))
+
+    def _salvage(self, db: sqlite3.Connection) -> None:
+        """Takes along what the files that were set aside still give."""
+        for aside in salvage.unread(self._path):
+            count = salvage.rescue(aside, db)
+            if count is not None:
+                kept = (
+                    f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
+                )
+                self._tell(
+                    StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
+                )

@@ -1,0 +1,156 @@
+"""What can be asked of the saved chats: lists, searches, previews, chats, records. It sees what was queued before."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from termchat.conversation import columns, database, finding, glimpse, index, loading
+from termchat.conversation.database import StoreError
+from termchat.conversation.session import SessionSummary, StoredSession
+from termchat.conversation.statements import ADD_NODE, ADD_RECORD
+from termchat.conversation.tree import Conversation, Role
+from termchat.conversation.writer import Operation, Writer
+from termchat.decoding.records import Record, Start, Token
+
+READ_WAIT_S = 1.0
+"""How long a reader waits for what is queued to be written first."""
+
+_T = TypeVar("_T")
+
+
+class SavedChats:
+    """The reading half of the store."""
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        self.path = path
+        self._writer = writer
+        self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+
+    def sessions(
+        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
+    ) -> list[SessionSummary]:
+        """The chats that have a turn, the last used first; or those in which all words of `search` stand, or words that
+        begin with them, the best match first. `deleted` chooses those that were deleted instead of those that were not.
+
+        Raises:
+            StoreError: the file cannot be read; so too the other methods that read.
+        """
+        if search.strip():
+            question = partial(finding.matching, search=search, limit=limit, offset=offset, deleted=deleted)
+        else:
+            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted)
+        return self._settled(question) or []
+
+    def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
+        """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""
+        session = self._writer.moved.get(session, session)
+        turns = self._settled(lambda db: glimpse.last_texts(db, session, limit))
+        return turns if turns is not None else list(self.load(session).conversation.turns())[-limit:]
+
+    def find(self, word: str) -> str:
+        """The id of the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
+
+        Raises:
+            StoreError: there is none, or more than one.
+        """
+        found = self._settled(lambda db: finding.ids(db, word)) or []
+        if word == "last":
+            found = [latest] if (latest := self.latest()) is not None else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise StoreError(f"there is no saved chat {word}", "termchat sessions list says which there are.")
+        raise StoreError(f"more than one saved chat begins with {word}", "Give more of: " + ", ".join(found[:5]))
+
+    def latest(self) -> str | None:
+        """The id of the chat used last."""
+        return next((summary.id for summary in self.sessions(1)), None)
+
+    def current(self, session: str) -> str:
+        """The id that a chat of this process goes by: another one, once another process has taken the same chat further."""
+        return self._writer.moved.get(session, session)
+
+    def load(self, session: str) -> StoredSession:
+        """A chat as it was.
+
+        Raises:
+            StoreError: there is no such chat, or it cannot be read.
+        """
+        session = self._writer.moved.get(session, session)
+        stored = self._settled(lambda db: loading.load(db, session))
+        if stored is None:
+            raise StoreError(f"there is no saved chat {session} in {self.path}", "List the saved chats and choose one.")
+        self._live.setdefault(session, stored.conversation)
+        return stored
+
+    def records(self, session: str, number: int) -> Iterator[Record]:
+        """The records of a reply, in order, those that could not be written yet among them."""
+        moved = self._writer.moved.get(session, session)
+        with self._writer.between_writes() as every:
+            queued = [op for op in every if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
+            queued = [op for op in queued if op.values[0] == number]
+            # While the node itself is not written, a node of its number is another process's.
+            ours = not any(op.does is ADD_NODE for op in queued)
+            found = self._ask(lambda db: list(loading.records(db, moved, number))) if ours else None
+        found = (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD]
+        for on_path, blob in found:
+            record = columns.to_record(blob)
+            if on_path and isinstance(record, Start):
+                conversation = self._live.get(session) or self.load(session).conversation
+                record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
+            yield record
+
+    def token(self, session: str, number: int, index: int) -> Token | None:
+        """Token `index` of the reply in node `number`, with its candidates; None where there is none.
+
+        It reads a few records, however many the reply has, and never waits for one that is being written.
+        """
+        # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
+        queue = [op for op in self._writer.queued() if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
+        queue = [op for op in queue if op.values[0] == number]
+        moved = self._writer.moved.get(session, session)
+        waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
+
+        def queued(place: int) -> Iterator[tuple[int, bytes]]:
+            return islice(enumerate(waiting), place, None)
+
+        def find(sources: Sequence[loading.Rows]) -> Token | None:
+            firsts = (found for rows in sources if (found := loading.first_token(rows)) is not None)
+            first = next(firsts, None)
+            if first is None or index < 0:
+                return None
+            step = first[1].step + index
+            tokens = (token for rows in sources if (token := loading.token_of_step(rows, step)) is not None)
+            return next(tokens, None)
+
+        if any(op.does is ADD_NODE for op in queue) or not self.path.exists():
+            return find([queued])
+        return self._ask(lambda db: find([loading.rows(db, moved, number), queued]))
+
+    def _settled(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        self._writer.flush(READ_WAIT_S, tidy=True)
+        return self._ask(question)
+
+    def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        if not self.path.exists():
+            return None
+        try:
+            with contextlib.closing(database.connect_to_read(self.path)) as db:
+                return question(db)
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.Error) and database.is_damage(error):
+                self._writer.mend()
+            elif isinstance(error, sqlite3.Error) and database.is_index_damage(error):
+                self._writer.put(Operation(index.rebuild, "", (), urgent=True))
+            raise StoreError(
+                f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
+            ) from error
