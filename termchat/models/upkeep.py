@@ -82,7 +82,10 @@ def removable(wanted: str, known: Catalogue, folders: Iterable[str | Path] = ())
         path = begun if _own(begun) else resolve(wanted, known, folders)[1]
     files = _own(path)
     if not files:
-        raise ModelError(f"{path} was not downloaded by termchat, so it is not removed", f"Delete it by hand: {path}")
+        named = f"; its name is [{wanted}] in {paths.user_models_file()}" if wanted in known.own else ""
+        raise ModelError(
+            f"{path} was not downloaded by termchat, so it is not removed", f"Delete it by hand: {path}{named}"
+        )
     return files
 
 

@@ -207,6 +207,10 @@ def test_rm_leaves_what_others_put_there(termchat: Termchat, home: Path) -> None
     assert f"Delete it by hand: {path}" in done.stderr
     assert path.exists()
     assert termchat("rm", "smollm2", "--yes").exit_code == 1
+    assert termchat("add", "tiny", path).exit_code == 0
+    done = termchat("rm", "tiny", "--yes")
+    assert f"its name is [tiny] in {paths.user_models_file()}" in done.stderr
+    assert path.exists()
 
 
 def test_rm_removes_what_was_only_begun(server: Shelf, termchat: Termchat) -> None:
