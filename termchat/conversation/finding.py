@@ -1,8 +1,8 @@
 """Lists of saved chats: the last used first, or those in which all words of a search stand.
 
-A word of a search stands for all that begin with it, whatever their case and accents. What stands between words means
-nothing. Chats in which one text has all the words come first, the best match before the others, then those over whose
-texts they are spread, the last used first.
+A word of a search stands for all that begin with it, whatever their case and accents; in a script without spaces for that
+run of characters, wherever it stands. What stands between words means nothing. Chats in which one text has all the words come
+first, the best match before the others, then those over whose texts they are spread, the last used first.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from termchat.conversation import columns
 from termchat.conversation.database import version_of
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
+from termchat.conversation.wordless import apart, together
 
 RANKED = 1000
 """How many texts are weighed against each other: the newest of those that match. A word that stands in more says little."""
@@ -70,7 +71,7 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
         return []
     if version_of(db) < 3:
         return _from_old(db, words, limit, offset, deleted)
-    queries = [f'"{word}"*' for word in words]
+    queries = [f'"{apart(word)}"*' for word in words]
     values = {"words": " AND ".join(queries), "ranked": RANKED, "deleted": deleted}
     rows = db.execute(BEST, values).fetchall()
     all_ranked = not rows or rows[0][-1] < RANKED
@@ -121,7 +122,7 @@ def _snippet(db: sqlite3.Connection, marker: Marker, row: Sequence[Any]) -> str:
         found = db.execute("SELECT text FROM texts WHERE id = ?", (text,)).fetchall()
     else:
         found = db.execute(TEXTS, (chat, LOOKED_THROUGH)).fetchall()
-    matches = (marked for (one,) in found if (marked := marker.snippet(one)))
+    matches = (marked for (one,) in found if (marked := marker.snippet(together(one))))
     return next(matches, "") or marker.snippet(title)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from termchat.conversation import index
 from termchat.conversation.database import version_of
 from termchat.conversation.tree import Role
+from termchat.conversation.wordless import together
 
 LEAF = "SELECT leaf FROM sessions WHERE id = ?"
 SKELETON = "SELECT number, parent, at, role, deleted FROM nodes WHERE session = ?"
@@ -67,13 +68,14 @@ def _text(db: sqlite3.Connection, session: str, bone: _Bone, below: _Bone | None
     """What a node adds to the chat, cut where the next one on the path grows from it."""
     row = db.execute(TEXT, (session, bone.number)).fetchone()
     if bone.role == "user":
-        if row is None:
-            row = db.execute(
-                "SELECT text FROM nodes WHERE session = ? AND number = ?", (session, bone.number)
-            ).fetchone()
-        return str(row[0])
+        if row is not None:
+            return together(row[0])
+        (text,) = db.execute(
+            "SELECT text FROM nodes WHERE session = ? AND number = ?", (session, bone.number)
+        ).fetchone()
+        return str(text)
     if row is not None and (below is None or below.at >= row[2]) and not _goes_on(below):
-        return str(row[0])
+        return together(row[0])
     count = None if below is None else below.at
     return index.said(db, session, bone.number, count, continued=_goes_on(below)).text
 

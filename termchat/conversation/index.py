@@ -18,6 +18,7 @@ import msgspec
 from termchat.conversation import columns
 from termchat.conversation.database import StoreError, is_index_damage
 from termchat.conversation.node import Node
+from termchat.conversation.wordless import apart
 from termchat.decoding.records import Failed, Finished
 
 TITLE = 0
@@ -176,9 +177,9 @@ def _add(
         _replace(db, text_id(tally, number), found.text, 0, found.tokens, found.whole)
 
 
-def _replace(db: sqlite3.Connection, *row: object) -> None:
-    _change(db, "DELETE FROM texts WHERE id = ?", row[:1])
-    _change(db, ADD, row)
+def _replace(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
+    _change(db, "DELETE FROM texts WHERE id = ?", (number,))
+    _change(db, ADD, (number, apart(text), turns, tokens, whole))
 
 
 def _change(db: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> None:

@@ -7,7 +7,7 @@ its full-text index; `replies` has what a chat needs in memory, so that opening 
 
 from __future__ import annotations
 
-VERSION = 4
+VERSION = 5
 """Of the schema, kept in `PRAGMA user_version`."""
 
 COLUMNS = {
@@ -43,6 +43,11 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
 }
 """The columns that a version brought, by table."""
 
+_REMOVED = """CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
+            INSERT INTO found (found, rowid, text) VALUES ('delete', old.id, old.text);
+            UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
+        END"""
+
 MADE = {
     1: ("CREATE INDEX records_of_node ON records (session, node)",),
     3: (
@@ -61,16 +66,21 @@ MADE = {
             INSERT INTO found (rowid, text) VALUES (new.id, new.text);
             UPDATE tallies SET turns = turns + new.turns, tokens = tokens + new.tokens WHERE number = new.id >> 32;
         END""",
-        """CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
-            INSERT INTO found (found, rowid, text) VALUES ('delete', old.id, old.text);
-            UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
-        END""",
+        _REMOVED,
     ),
     # A reply that has ended, as it is held in memory, and how many records it was made from.
     4: (
         """CREATE TABLE replies (
             session TEXT NOT NULL, node INTEGER NOT NULL, records INTEGER NOT NULL, packed BLOB NOT NULL,
             PRIMARY KEY (session, node)) WITHOUT ROWID""",
+    ),
+    # Since then characters stand apart in `texts` where a script has no spaces, see `wordless`; all are made anew.
+    5: (
+        "DROP TRIGGER text_removed",
+        "DELETE FROM texts",
+        "DELETE FROM tallies",
+        "INSERT INTO found (found) VALUES ('delete-all')",
+        _REMOVED,
     ),
 }
 """What else a version brought, in order."""

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
+from termchat.conversation.wordless import CHARACTERS
+
 BEGIN, END = "\x02", "\x03"
 """What stands around a word that matches."""
 
@@ -14,12 +16,15 @@ BEFORE, LONGEST = 32, 160
 """Characters of a snippet: before the first match at most, and in all, marks not counted."""
 
 
+_BEGINS = rf"(?:(?<![^\W_])|(?<=[{CHARACTERS}]))"
+_GOES_ON = rf"[^\W_{CHARACTERS}]*"
+
+
 class Marker:
     """Finds words that begin with one of `words`, whatever their case and accents."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        wanted = "|".join(re.escape(fold(word)) for word in sorted(words, key=len, reverse=True))
-        self._words = re.compile(rf"(?<![^\W_])(?:{wanted})[^\W_]*")
+        self._words = re.compile("|".join(map(_pattern, sorted(words, key=len, reverse=True))))
 
     def snippet(self, text: str) -> str:
         """One line of the text around the first match, each match between BEGIN and END; "" where there is none."""
@@ -35,6 +40,13 @@ class Marker:
             done = match.end()
         parts += [_line(text[done:end]), "…" if end < len(text) else ""]
         return "".join(parts).strip()
+
+
+def _pattern(word: str) -> str:
+    """Of what begins with a word, or is it where its script has no spaces."""
+    wanted = fold(word)
+    begins, goes_on = (re.match(f"[{CHARACTERS}]", char) is None for char in (wanted[:1], wanted[-1:]))
+    return (_BEGINS if begins else "") + re.escape(wanted) + (_GOES_ON if goes_on else "")
 
 
 def fold(text: str) -> str:

@@ -58,6 +58,17 @@ TABLES = {
         END;
     """,
 }
+TABLES[4] = (
+    TABLES[3].replace(
+        "deleted INTEGER NOT NULL DEFAULT 0, PRIMARY KEY",
+        "deleted INTEGER NOT NULL DEFAULT 0, omitted TEXT NOT NULL DEFAULT '', PRIMARY KEY",
+    )
+    + """
+        CREATE TABLE replies (
+            session TEXT NOT NULL, node INTEGER NOT NULL, records INTEGER NOT NULL, packed BLOB NOT NULL,
+            PRIMARY KEY (session, node)) WITHOUT ROWID;
+"""
+)
 
 
 def to_version(path: Path, version: int) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from termchat.conversation import finding, index, removal
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
+from termchat.conversation.wordless import apart, together
 from tests.conversation.stored import say
 from tests.made_records import reply, stream, user
 
@@ -105,6 +106,30 @@ def test_words_may_stand_in_different_texts_of_a_chat(store: Store) -> None:
     saved(store, "half", ("the fox", "yes"))
     assert found(store, "bear fox") == ["together", "spread"]
     assert found(store, "bear fox", limit=1, offset=1) == ["spread"]
+
+
+def test_words_are_found_within_scripts_that_have_no_spaces(store: Store) -> None:
+    saved(store, "旅行の計画", ("東京都に行きたい", "いつ行きますか"))
+    saved(store, "中文", ("我想学GPT模型的原理", "好的，模型"))
+    saved(store, "hanko", ("한국어를 배우다", "a漢b"))
+    assert found(store, "京都") == ["旅行の計画"]
+    assert found(store, "計画") == ["旅行の計画"]
+    assert found(store, "京東") == []
+    assert found(store, "行き") == ["旅行の計画"]
+    assert found(store, "模型 原理") == ["中文"]
+    assert found(store, "GPT模") == ["中文"]
+    assert found(store, "gpt") == ["中文"]
+    assert found(store, "漢") == found(store, "한국") == ["hanko"]
+    (one,) = store.sessions(search="京都")
+    assert one.snippet == "東\x02京都\x03に行きたい"
+    (one,) = store.sessions(search="gp 原")
+    assert one.snippet == "我想学\x02GPT\x03模型的\x02原\x03理"
+    assert store.preview(one.id) == [("user", "我想学GPT模型的原理"), ("assistant", " 好的，模型")]
+
+
+@given(st.text(st.characters(exclude_characters="\x1f") | st.sampled_from("漢字かなカー々a1 。\u3099\ufe00\u200b")))
+def test_a_text_is_put_together_again_as_it_was(text: str) -> None:
+    assert together(apart(text)) == text
 
 
 def test_the_best_match_stands_first(store: Store) -> None:

@@ -97,6 +97,22 @@ def test_an_older_file_is_kept_and_brought_up_to_date(path: Path, tmp_path: Path
     again.close()
 
 
+@pytest.mark.parametrize("damage", ["", "UPDATE found_data SET block = x'00' WHERE id > 10"], ids=["whole", "broken"])
+def test_the_index_of_an_older_file_is_made_anew(path: Path, damage: str) -> None:
+    session, _, _ = old_file(path, 4)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE sessions SET title = '旅行の計画'")
+        db.execute("INSERT INTO tallies (number, session) VALUES (1, ?)", (session,))
+        db.execute("INSERT INTO texts VALUES (1 << 32, '旅行の計画', 0, 0, 0), ((1 << 32) + 1, 'hi', 1, 0, 0)")
+        db.executescript(damage)
+    store = Store.open(path)
+    (found,) = store.sessions(search="計画")
+    assert (found.id, found.title, found.turns, found.tokens) == (session, "旅行の計画", 1, 30)
+    store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
+
+
 def test_an_upgrade_that_fails_leaves_the_old_file_and_is_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

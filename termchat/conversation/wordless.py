@@ -1,0 +1,37 @@
+"""Scripts that put no spaces between words, Chinese and Japanese: the index knows each of their characters as a word.
+
+What is searched for is found as a run of such words, wherever it stands. Between the characters of a text in the index there
+is a mark, which the index takes for a space and which is taken out again before anybody reads the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MARK = "\x1f"
+"""A separator of units: hardly any text has one."""
+
+CHARACTERS = (
+    "\u3005-\u3007"  # marks of repetition, a name's mark, zero
+    "\u3041-\u3096\u309d-\u309f"  # hiragana
+    "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # katakana
+    "\u3100-\u312f\u31a0-\u31bf"  # bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+"""Of these scripts, as they stand between the brackets of a regular expression."""
+
+_JOINED = "\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
+"""What belongs to the character before it: voiced sounds, variants."""
+
+_APART = re.compile(rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=\w)(?=[{CHARACTERS}])")
+_MARKED = re.compile(rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARACTERS}])")
+
+
+def apart(text: str) -> str:
+    """The text with a mark on either side of each such character, where another word or character stands beside it."""
+    return text if text.isascii() else _APART.sub(_MARK, text)
+
+
+def together(text: str) -> str:
+    """The text that `apart` was given. Where it had such a mark itself between two of these characters, that is gone too."""
+    return _MARKED.sub("", text) if _MARK in text else text
