@@ -6,8 +6,10 @@ import base64
 import csv
 import io
 import json
-import os
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -77,19 +79,23 @@ def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert path.read_text().startswith("node,step,")
 
 
+KILLED = """
+import os, sys
+from pathlib import Path
+from termchat.conversation import export
+from tests.formats import made
+page = made.whole()
+export.write(Path(sys.argv[1]), page.chat, page.info, lambda number: os.kill(os.getpid(), 9))
+"""
+
+
 def test_what_a_killed_export_left_goes_with_the_next(tmp_path: Path) -> None:
-    page, path = made.whole(), tmp_path / "chat.md"
-
-    def killed(_: int) -> Iterator[Token]:
-        os._exit(9)
-
-    child = os.fork()
-    if not child:
-        export.write(path, page.chat, page.info, killed, form=FORMATS["csv"])
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert [found.name for found in tmp_path.iterdir()] == [".chat.md.part"]
+    page, path = made.whole(), tmp_path / "chat.csv"
+    done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [found.name for found in tmp_path.iterdir()] == [".chat.csv.part"]
     export.write(path, page.chat, page.info, page.records)
-    assert [found.name for found in tmp_path.iterdir()] == ["chat.md"]
+    assert [found.name for found in tmp_path.iterdir()] == ["chat.csv"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
