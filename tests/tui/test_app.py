@@ -303,6 +303,23 @@ async def test_the_chat_scrolls_while_the_composer_has_the_keyboard() -> None:
         assert "later" in desk.text
 
 
+async def test_a_click_into_the_chat_or_tab_does_not_take_the_keyboard_from_what_is_open() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "some", " text")
+        transcript = desk.app.query_one(Transcript)
+        await desk.type("a dr")
+        await desk.pilot.click(transcript, offset=(3, 4))
+        await desk.type("af", "tab")
+        await desk.type("t")
+        assert desk.composer.text == "a draft"
+        await desk.type("", "ctrl+t")
+        await desk.type("k")
+        await desk.pilot.click(transcript, offset=(3, 4))
+        await desk.type("7", "enter")
+        assert desk.engine.commands[-1].samplers.top_k == 7  # type: ignore[union-attr]
+        assert desk.composer.text == "a draft"
+
+
 async def test_the_look_changes_and_changes_back() -> None:
     async with desktop() as desk:
         await desk.sent("go", "some", " **text**")

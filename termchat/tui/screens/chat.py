@@ -275,12 +275,10 @@ class ChatScreen(Screen[None]):
         self._show_state()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Whoever clicks into the composer wants to write; in token mode the chat itself never has the keyboard."""
-        if not self.tokens.mode.open:
-            return
+        """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
         if event.widget is self._transcript:
-            self.set_focus(self.tokens.ribbon)
-        elif isinstance(event.widget, Composer):
+            self._desk.take_keyboard()
+        elif self.tokens.mode.open and isinstance(event.widget, Composer):
             self.tokens.leave()
 
     def action_tokens(self) -> None:

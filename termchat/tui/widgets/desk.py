@@ -72,6 +72,13 @@ class Desk(Column):
         self.screen.set_focus(self.home or self.query_one(Composer))
         self.post_message(self.Tuned())
 
+    def take_keyboard(self) -> None:
+        """Gives the keyboard to what is open here: the stop sequences, the knobs, else what has it when nothing is."""
+        if self.tune is not None:
+            self.screen.set_focus(self._input if self._tune.editing else self._keys)
+        else:
+            self.screen.set_focus(self.home or self.query_one(Composer))
+
     def back(self) -> bool:
         """Closes the innermost thing; False if nothing was open."""
         if self.tune is None:
@@ -98,9 +105,11 @@ class Desk(Column):
         self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Whoever clicks into the composer wants to write."""
+        """Whoever clicks into the composer wants to write; the key line has the keyboard only in TUNE."""
         if self.tune is not None and isinstance(event.widget, Composer):
             self.close_tune()
+        elif self.tune is None and event.widget is self._keys:
+            self.take_keyboard()
 
     def on_key_line_stops_wanted(self) -> None:
         """Opens the input for stop sequences."""
