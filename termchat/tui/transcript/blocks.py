@@ -159,10 +159,10 @@ class TextBlock(Block):
         self._wrapper_width = 0
         self._fed = 0
 
-    def feed(self, text: str, ink: Ink) -> None:
+    def feed(self, runs: Sequence[Run]) -> None:
         """Adds text; the lines that are there already are not laid out again."""
-        self.end += len(text)
-        self.runs.append((text, ink))
+        self.end += sum(len(text) for text, _ in runs)
+        self.runs += runs
         self.width = 0
 
     def estimate(self, width: int) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, repeat
 from typing import Protocol
 
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
-from termchat.tui.transcript.ink import Ink
+from termchat.tui.transcript.ink import HEATS, Ink
 from termchat.tui.transcript.split import Splitter
 
 ENOUGH = 1000
@@ -14,12 +17,15 @@ ENOUGH = 1000
 LONGEST = 4000
 """Characters after which it ends at a space; at twice as many it ends anywhere."""
 
+PLAIN = Ink("text")
+INKS = [Ink("text", heat=heat) for heat in range(HEATS)]
+
 
 class Body(Protocol):
     """Takes text; gives blocks that are finished and blocks that may still change."""
 
-    def feed(self, text: str, ink: Ink) -> None:
-        """Adds text."""
+    def feed(self, texts: Sequence[str], heats: Sequence[int] | None) -> None:
+        """Adds the texts of tokens, each with its heat."""
 
     def finished(self) -> list[Block]:
         """The blocks finished since the last time."""
@@ -36,22 +42,26 @@ class PlainBody:
         self._block = TextBlock(0, ground=ground)
         self._finished: list[Block] = []
 
-    def feed(self, text: str, ink: Ink) -> None:
-        """Adds text in one ink."""
-        while text:
-            size = self._block.end - self._block.start
-            cut = text.find("\n", max(ENOUGH - size, 0)) + 1
-            self._block.ends_line = bool(cut)
-            if not cut and size + len(text) > LONGEST:
-                cut = text.find(" ", max(LONGEST - size, 0)) + 1
-                if not cut and size + len(text) > 2 * LONGEST:
-                    cut = max(2 * LONGEST - size, 1)
-            self._block.feed(text[:cut] if cut else text, ink)
-            if not cut:
-                return
-            self._finished.append(self._block)
-            self._block = TextBlock(self._block.end, ground=self._ground)
-            text = text[cut:]
+    def feed(self, texts: Sequence[str], heats: Sequence[int] | None) -> None:
+        """See `Body`."""
+        inks = repeat(PLAIN) if heats is None else map(INKS.__getitem__, heats)
+        runs = [run for run in zip(texts, inks, strict=False) if run[0]]
+        text, ends = "".join(texts), list(accumulate(len(text) for text, _ in runs))
+        first, block = 0, self._block
+        block.ends_line = False
+        offset = block.end  # of the first character of `text`
+        while cut := _cut(text, block.start - offset):
+            last = bisect_left(ends, cut)
+            run, ink = runs[last]
+            over = ends[last] - cut
+            block.feed([*runs[first:last], (run[: len(run) - over], ink)])
+            block.ends_line = text[cut - 1] == "\n"
+            self._finished.append(block)
+            self._block = block = TextBlock(block.end, ground=self._ground)
+            first = last + 1
+            if over:
+                runs[last], first = (run[-over:], ink), last
+        block.feed(runs[first:])
 
     def finished(self) -> list[Block]:
         """See `Body`."""
@@ -68,15 +78,25 @@ class PlainBody:
         return [block] if block.runs or not block.start else []
 
 
+def _cut(text: str, start: int) -> int:
+    """Where in the text the block ends that began at `start`, which may be before the text; 0 where it goes on."""
+    ends = (
+        text.find("\n", max(start + ENOUGH, 0), start + 2 * LONGEST) + 1,
+        text.find(" ", max(start + LONGEST, 0), start + 2 * LONGEST) + 1,
+        start + 2 * LONGEST if len(text) >= start + 2 * LONGEST else 0,
+    )
+    return min(filter(None, ends), default=0)
+
+
 class ReadingBody:
     """A reply in the reading look: its Markdown, chunk by chunk."""
 
     def __init__(self) -> None:
         self._splitter = Splitter()
 
-    def feed(self, text: str, ink: Ink) -> None:
-        """Adds text."""
-        self._splitter.feed(text)
+    def feed(self, texts: Sequence[str], heats: Sequence[int] | None) -> None:
+        """See `Body`."""
+        self._splitter.feed("".join(texts))
 
     def finished(self) -> list[Block]:
         """See `Body`."""

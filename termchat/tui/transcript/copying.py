@@ -54,7 +54,7 @@ class _Taken:
 
     def __init__(self, turn: Turn, source: Source, block: Block, row: int, character: int) -> None:
         self.turn = turn
-        self._all = "".join(part for part, _ in source.read())
+        self._all = "".join(text for texts, _ in source.read() for text in texts)
         self._begin = self._end = _offset(block, row, character, self._all, begins=True)
         self._first = self._last = block
         self._fence = block.chunk.fence if isinstance(block, ChunkBlock) else ""

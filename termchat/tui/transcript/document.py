@@ -83,7 +83,8 @@ class Document:
     def change_look(self, look: Look) -> None:
         """Another look: everything is made anew."""
         self.look = look
-        self.turns = [Turn(turn.parts, look, body_width(self.width), first=turn.first) for turn in self.turns]
+        for turn in self.turns:
+            turn.change_look(look)
         self._built.clear()
         self._wait()
 
@@ -162,8 +163,12 @@ class Document:
         self.build(index)
         block, line = self.turns[index].find(y - self.heights.top(index))
         while self._waiting:
-            self.build(self._waiting[-1])
-            if self.turns[self._waiting[-1]].lay_some(enough):
+            turn = self.turns[self._waiting[-1]]
+            if not turn.built and not turn.is_sure:  # it may have been looked at, and let go again
+                self.build(self._waiting[-1])
+                if enough():  # a long one takes as long as some blocks
+                    break
+            if turn.is_sure or turn.lay_some(enough):
                 self._waiting.pop()
                 self.stack(0)
                 self.tidy(self._top(index, block) + line, 0)

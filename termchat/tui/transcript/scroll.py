@@ -49,7 +49,7 @@ class DocumentView(ScrollView, can_focus=True):
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document, lambda: self.forks)
         self._unseen = False
-        self._moving = False
+        self._moving = self._working = False
         self._bar_place = (0, 0, 0)
         self._worker: Timer | None = None
         self.is_complete = False
@@ -121,7 +121,8 @@ class DocumentView(ScrollView, can_focus=True):
         """Lays out what comes into view, and sees whether the reader has left the end or come back to it."""
         y = round(new_value)
         if round(old_value) != y:
-            touch(self, self.size.region)
+            if not self._working:
+                touch(self, self.size.region)
             self._move_bar()
         if self._moving or not self.is_mounted:
             return
@@ -226,17 +227,21 @@ class DocumentView(ScrollView, can_focus=True):
 
     def work(self) -> None:
         """Lays out a little of what nobody has looked at yet; a timer calls it until there is nothing left."""
-        if self.app.animator.is_being_animated(self, "scroll_y"):
-            return
+        if self.screen._dirty_widgets or self.app.animator.is_being_animated(self, "scroll_y"):
+            return  # the frame that is due comes first
         deadline = perf_counter() + SLICE
         top = self._document.settle(self._top, self._rows)
+        seen = self._document.find(top)
         y, done = self._document.work_on(top, lambda: perf_counter() > deadline)
         if self.following:
             y = self._document.reach_end(self._rows)
-        moved = y != self._top
-        self._move_to(y)
-        if moved:
-            self.refresh()
+        self._working = True  # other numbers for the same lines
+        try:
+            self._move_to(y)
+        finally:
+            self._working = False
+        if self._document.find(self._top) != seen or self.text_selection is not None:
+            touch(self, self.size.region)
         self.is_complete = done
         if done and self._worker is not None:
             self._worker.pause()

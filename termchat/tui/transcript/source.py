@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.stamps import changes, model_change
@@ -83,31 +83,33 @@ class Source:
         """Characters of the whole turn, read or not."""
         return sum(len(node.written) + _shown(node, taken) for node, taken, _ in self.parts)
 
-    def read(self) -> Iterator[tuple[str, int]]:
-        """The text that came since the last time, by token, with the token's heat; -1 where there is none."""
+    def read(self) -> Iterator[tuple[Sequence[str], Sequence[int] | None]]:
+        """The text that came since the last time, by token, many at once, with the tokens' heats; None where they have none."""
         while True:
             node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
                 self._taken = 1
                 self.length += len(node.written)
-                yield node.written, -1
+                yield (node.written,), None
             tokens = node.tokens
             hot = heats(tokens, self._look) if self._look != "reading" else None
-            for index, text in enumerate(tokens.texts[self._taken : taken], self._taken):
-                self._read_settings(node, index)
-                self._drawn_with = self._newest
-                self._taken += 1
-                self.tokens += 1
-                self.length += len(text)
-                yield text, -1 if hot is None else hot[index]
+            stop = len(tokens) if taken is None else min(taken, len(tokens))
             self._read_settings(node, self._taken)
+            while (begin := self._taken) < stop:  # as far as the settings are the same
+                self._drawn_with = self._newest
+                self._taken = min([*node.settings_at[self._settings_seen :][:1], stop])
+                texts = tokens.texts[begin : self._taken]
+                self.tokens += len(texts)
+                self.length += sum(map(len, texts))
+                yield texts, hot[begin : self._taken] if hot is not None else None
+                self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
             self._pending_read = True
             self.length += len(node.pending)
-            yield node.pending, -1
+            yield (node.pending,), None
 
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""

@@ -10,12 +10,11 @@ from textual.strip import Strip
 from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock, TitleBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.heights import Heights
-from termchat.tui.transcript.ink import HEATS, Ink, Line, Paint
+from termchat.tui.transcript.ink import Ink, Line, Paint
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.places import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.source import Part, Source
 
-INKS = {heat: Ink("text", heat=heat) for heat in range(-1, HEATS)}
 USER_GROUND = "surface"
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 
@@ -71,10 +70,20 @@ class Turn:
         if not self.built:
             return
         self._kept = tuple(block.height(self._width) for block in self.blocks)
+        self._drop()
+        self._source = Source(self.parts, self._look)
+
+    def change_look(self, look: Look) -> None:
+        """Another look: nothing is built, and the height is an estimate again."""
+        self._look, self._kept = look, ()
+        if self.built:
+            self._drop()
+        self._source = Source(self.parts, look)
+
+    def _drop(self) -> None:
         self._estimate = self.heights.total
         self.built, self.blocks, self.heights, self._settled = False, [], Heights(), 0
         self.places = TurnPlaces(self.parts)
-        self._source = Source(self.parts, self._look)
         self._body = PlainBody()
 
     def resize(self, width: int) -> None:
@@ -196,9 +205,8 @@ class Turn:
     def _read(self, running: bool) -> None:
         """Reads on, and puts new blocks in the place of those that were open."""
         source, body = self._source, self._body
-        for text, heat in source.read():
-            if text:
-                body.feed(text, INKS[heat])
+        for texts, heats in source.read():
+            body.feed(texts, heats)
         done = source.done or not running
         old_settled = self._settled
         was_open = self.blocks[self._settled :]

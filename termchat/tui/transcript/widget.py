@@ -16,6 +16,7 @@ from termchat.tui.compositor import touch
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.copying import copied
 from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.ink import MARGIN, Paint
 from termchat.tui.transcript.looks import Look, TokenLook
 from termchat.tui.transcript.scroll import DocumentView
@@ -238,7 +239,7 @@ class Transcript(DocumentView):
             self.close_cursor()
         else:
             self._token_look = look
-        anchor = self._document.anchor(self._top)
+        anchor = self._document.anchor(self._top) if not self.following else Anchor(0, -1)
         self._document.change_look(look)
         self._place(lambda: self._document.reach(anchor, self._rows))
         self._keep_cursor()

@@ -16,6 +16,8 @@ from termchat.text import sanitize
 from termchat.tui.transcript.ink import Ink, Line, Run
 
 TAB = 4
+_PLAIN = re.compile(r" ?[!-~]+")
+"""What most tokens are: at most a space, and a word or a part of one."""
 _PIECE = re.compile(r"\n|\t| +|[^\n\t ]+")
 _IDEOGRAPHS = (
     "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
@@ -44,6 +46,21 @@ class Wrapper:
 
     def feed(self, text: str, ink: Ink) -> None:
         """Adds foreign text; it is sanitised here."""
+        parts = bool(self._word) and not self._word[-1][0].isascii()
+        if parts or not _PLAIN.fullmatch(text):
+            self._feed_any(text, ink)
+            return
+        if text[0] == " ":
+            self._end_word()
+            if self._used < self._width:
+                _add(self._line, " ", ink)
+                self._used += 1
+            self._fed += 1
+            text = text[1:]
+        self._extend_word(text, ink, parted=False)
+        self._fed += len(text)
+
+    def _feed_any(self, text: str, ink: Ink) -> None:
         for found in _PIECE.finditer(text):
             piece = found[0]
             if piece == "\n":
@@ -165,7 +182,10 @@ def _add(runs: list[Run], text: str, ink: Ink) -> None:
     """Adds a run; what continues the last character keeps that character's ink."""
     if runs:
         last, last_ink = runs[-1]
-        cut = len(text) if last_ink == ink else _continuation(last, text)
+        if last_ink is ink:
+            runs[-1] = (last + text, ink)
+            return
+        cut = len(text) if last_ink == ink else 0 if last.isascii() and text.isascii() else _continuation(last, text)
         if cut:
             runs[-1] = (last + text[:cut], last_ink)
             text = text[cut:]
