@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--life", type=int, help="only this one, as a fault says it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="lives at a time  [%(default)s]")
     args = parser.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored, and what is started here would inherit that
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
     tally = Tally()
     whole, rest = divmod(args.rounds, plan.ROUNDS)
