@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from termchat.chat.service import Chat
@@ -54,6 +55,35 @@ async def test_a_look_into_what_waits_to_be_laid_out_ends_the_waiting() -> None:
             if done:
                 break
         assert done
+
+
+@pytest.mark.parametrize("following", [True, False])
+async def test_what_is_laid_out_far_from_the_view_is_not_drawn(following: bool) -> None:
+    app = Host(numbered_chat(80))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        transcript = app.transcript
+        assert transcript._worker is not None
+        transcript._worker.pause()
+        if not following:
+            transcript.scroll_to(y=transcript.line_count // 2, animate=False, force=True)
+            transcript._worker.pause()
+        await pilot.pause()
+        seen = screen(app)
+        numbers: set[int] = set()
+        dirty: list[Region] = []
+        for _ in range(5000):
+            app.screen._dirty_widgets.discard(transcript.vertical_scrollbar)
+            transcript._dirty_regions.clear()
+            transcript.work()
+            dirty += transcript._dirty_regions
+            numbers.add(transcript.scroll_offset.y)
+            if transcript.is_complete:
+                break
+        assert transcript.is_complete
+        assert len(numbers) > 1, "the lines in view have other numbers now"
+        assert not dirty
+        assert screen(app) == seen
 
 
 async def test_line_by_line_up_through_what_was_let_go_of() -> None:
