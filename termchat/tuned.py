@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -60,6 +58,8 @@ class _File(msgspec.Struct):
 
 def machine() -> str:
     """What the best settings depend on beside the model: the hardware, and the build of llama.cpp."""
+    from importlib import metadata  # it takes longer than the first frame should wait, and most starts need none of it
+
     try:
         library = metadata.version(_LIBRARY)
     except metadata.PackageNotFoundError:
@@ -77,6 +77,8 @@ def processor() -> str:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    import platform
+
     return platform.processor() or platform.machine() or sys.platform
 
 

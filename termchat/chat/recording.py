@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from termchat.chat.recorder import Recorder
-from termchat.conversation import export
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.transcript import TranscriptError
@@ -140,6 +139,8 @@ class StoreRecorder(Recorder):
         if not self.info.id:
             raise TranscriptError("there is nothing to save yet", "write a message first")
         info = msgspec.structs.replace(self.info, updated=time())
+        from termchat.conversation import export  # not needed before the first frame
+
         return export.write(path, conversation, info, partial(self._records, self.info.id))
 
     def _records(self, session: str, number: int) -> Iterator[Record]:

@@ -23,15 +23,16 @@ CHARACTERS = (
 _JOINED = "\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """What belongs to the character before it: voiced sounds, variants."""
 
-_APART = re.compile(rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=\w)(?=[{CHARACTERS}])")
-_MARKED = re.compile(rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARACTERS}])")
+# Patterns are compiled when they are first used, and kept by `re`: a start needs none of them.
+_APART = rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=\w)(?=[{CHARACTERS}])"
+_MARKED = rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARACTERS}])"
 
 
 def apart(text: str) -> str:
     """The text with a mark on either side of each such character, where another word or character stands beside it."""
-    return text if text.isascii() else _APART.sub(_MARK, text)
+    return text if text.isascii() else re.sub(_APART, _MARK, text)
 
 
 def together(text: str) -> str:
     """The text that `apart` was given. Where it had such a mark itself between two of these characters, that is gone too."""
-    return _MARKED.sub("", text) if _MARK in text else text
+    return re.sub(_MARKED, "", text) if _MARK in text else text

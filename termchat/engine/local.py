@@ -33,7 +33,19 @@ from termchat.engine.port import (
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
-_ENDS_A_COMMAND = (Finished, Failed, Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Compared)
+_ENDS_A_COMMAND = (
+    Finished,
+    Failed,
+    Loaded,
+    Unloaded,
+    Probed,
+    Rendered,
+    Tokenized,
+    Inspected,
+    Explained,
+    Scored,
+    Compared,
+)
 
 
 class LocalEngine:

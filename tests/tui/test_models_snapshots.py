@@ -74,7 +74,11 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
         ((120, 40), "dark", ("down", "down", "down")),
         ((200, 60), "dark", ("pagedown",)),
         ((40, 12), "dark", ()),
-        ((80, 24), "dark", ("p", "h", "i", "ctrl+t", "down", "right", "down", "down", "down", "9", "9", "9", "9", "down")),
+        (
+            (80, 24),
+            "dark",
+            ("p", "h", "i", "ctrl+t", "down", "right", "down", "down", "down", "9", "9", "9", "9", "down"),
+        ),
     ],
     ids=["filtered", "light", "beside", "wide", "smallest", "engine"],
 )

@@ -196,8 +196,8 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
     assert "impossible 1 of 4" in rows
     assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
     assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
-    assert "Recomputed, in batches: where two tokens are nearly tied" in words(lines)
-    assert "Recomputed ±1.3%, in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
+    assert "Recomputed in batches: where two tokens are nearly tied" in words(lines)
+    assert "Recomputed ±1.3% in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
 
 
 def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:

@@ -11,14 +11,13 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
-from termchat.tui.screens.save import SaveDialog, default_path
-from termchat.tui.screens.setup import Setup, SetupDialog
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import Palette
 
 if TYPE_CHECKING:
     from termchat.tui.screens.sessions import SessionsDialog
+    from termchat.tui.screens.setup import Setup
 
 
 class Conversations:
@@ -50,6 +49,8 @@ class Conversations:
 
     def set_up(self) -> None:
         """A new chat that begins another way."""
+        from termchat.tui.screens.setup import SetupDialog  # not needed before the first frame
+
         old = self._chat.conversation
 
         def begin(setup: Setup | None) -> None:
@@ -77,6 +78,7 @@ class Conversations:
 
     def save(self, save: Callable[[Path], None]) -> None:
         """Asks where to save the transcript."""
+        from termchat.tui.screens.save import SaveDialog, default_path  # not needed before the first frame
 
         def saved(path: Path | None) -> None:
             if path is not None:

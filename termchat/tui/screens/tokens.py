@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.message import Message
@@ -12,10 +13,6 @@ from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import Unit
 from termchat.tui.keys import TOKENS
-from termchat.tui.screens.breakpoints import BreakpointsDialog
-from termchat.tui.screens.keylist import KeyList
-from termchat.tui.screens.tokenizer import PiecesDialog, TokenizerDialog
-from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.themes import Palette
 from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokenpanel import View
@@ -26,6 +23,9 @@ from termchat.tui.views.ribbon import legend_line, ribbon_line
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.lines import Column, LinesView
+
+if TYPE_CHECKING:
+    from termchat.tui.screens.tokenizer import PiecesDialog
 
 
 class Ribbon(LinesView, can_focus=True):
@@ -193,14 +193,19 @@ class Tokens(Column):
 
     def action_keys(self) -> None:
         """All keys."""
+        from termchat.tui.screens.keylist import KeyList  # not needed before the first frame
+
         self.app.push_screen(KeyList(self._colours, self._keymap))
 
     def action_breakpoints(self) -> None:
         """Breakpoints and stop rules."""
+        from termchat.tui.screens.breakpoints import BreakpointsDialog  # not needed before the first frame
+
         self.app.push_screen(BreakpointsDialog(self._chat, self._colours))
 
     def action_tree(self) -> None:
         """The branches; the one that was chosen is shown."""
+        from termchat.tui.screens.tree import TreeDialog  # not needed before the first frame
 
         def go(leaf: int | None) -> None:
             if leaf is not None and leaf != self._chat.conversation.leaf:
@@ -210,6 +215,8 @@ class Tokens(Column):
 
     def action_prompt(self) -> None:
         """What the model read before the reply under the cursor."""
+        from termchat.tui.screens.tokenizer import PiecesDialog  # not needed before the first frame
+
         reply = self._transcript.cursor_reply
         parent = reply[0].node.parent if reply else None
         if parent is not None:
@@ -219,6 +226,7 @@ class Tokens(Column):
 
     def action_tokenize(self) -> None:
         """The tokens of what is being typed, and of anything else."""
+        from termchat.tui.screens.tokenizer import TokenizerDialog  # not needed before the first frame
 
         def ask(text: str) -> None:
             self._chat.questions.tokens(text)

@@ -25,7 +25,7 @@ from termchat.tui.views.marks import (
 _NUMBER, _SHARE = 6, 8
 _STAMP = Ink("stamp", bold=True)
 _SAME = "The knobs are as they were: Ctrl+T turns them."
-_TIES = "{}, in batches: where two tokens are nearly tied, it may fall the other way."
+_TIES = "{} in batches: where two tokens are nearly tied, it may fall the other way."
 
 
 def whatif_lines(
