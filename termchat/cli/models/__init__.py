@@ -5,25 +5,14 @@ A command is the module of its name, and a name in `_COMMANDS`; it is imported w
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
-_COMMANDS = ("add", "list", "pull", "rm", "show", "verify")
+from termchat.cli.lazily import group
+
+_COMMANDS = {name: name for name in ("add", "list", "pull", "rm", "show", "verify")}
 
 
-class _Models(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS]  # `list` is a module here, once it was asked for
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        found: click.Command = import_module(f"{__name__}.{cmd_name}").command
-        return found
-
-
-@click.group("models", cls=_Models)
+@click.group("models", cls=group(__name__, _COMMANDS))
 def command() -> None:
     """List, download, check and remove models.
 

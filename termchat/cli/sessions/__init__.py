@@ -5,9 +5,9 @@ A command is a module, and a name in `_COMMANDS`; it is imported when it is aske
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
+
+from termchat.cli.lazily import group
 
 _COMMANDS = {
     "export": "export",
@@ -22,18 +22,7 @@ _COMMANDS = {
 """Names of commands, and the modules they are in."""
 
 
-class _Sessions(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS]  # `list` is a module here, once it was asked for
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        found: click.Command = import_module(f"{__name__}.{_COMMANDS[cmd_name]}").command
-        return found
-
-
-@click.group("sessions", cls=_Sessions)
+@click.group("sessions", cls=group(__name__, _COMMANDS))
 def command() -> None:
     """List, search, show, name and remove saved chats.
 
