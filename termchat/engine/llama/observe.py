@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,8 +163,9 @@ class NativeStep:
         self._stages = stages
 
 
+@cache
 def load(path: Path = LIBRARY) -> Any:
-    """The library, or None where it was not built, or from another version of its source."""
+    """The library, opened once, or None where it was not built, or from another version of its source."""
     try:
         library = ctypes.PyDLL(str(path))  # the calls are short: to let other threads in costs more than it gives
         current = library.termchat_abi() == ABI
