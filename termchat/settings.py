@@ -35,6 +35,8 @@ DEFAULT, TUNED, MODEL, PICKER, FLAG = "default", "tuned", "model", "picker", "fl
 _SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
 _TABLES = {**{name: option.table for name, option in OPTIONS.items()}, **dict.fromkeys(KNOBS, "sampling")}
 """In which table of the config file a setting stands."""
+_KEYS = "keys"
+"""The table of the config file that binds keys; what may be bound is the screen's to say."""
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """What else whoever sets the second of two also means."""
 
@@ -64,6 +66,11 @@ class Config(msgspec.Struct, frozen=True):
     """Where to look for models besides the folders of other programs; `~` is not expanded yet."""
     on_full: str = "ask"
     """What is done when a context is full: "ask" or one of `termchat.chat.full.WAYS`."""
+    keys: dict[str, str] = {}
+    """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
+    and keys there are is the screen's to say."""
+    key_places: dict[str, str] = {}
+    """Where each of `keys` is bound: "config.toml, line 3"."""
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         """What to tell an engine to load this file as configured."""
@@ -169,6 +176,8 @@ def load(
         problems=tuple(found.problems),
         model_folders=tuple(values["model_folders"]),  # type: ignore[arg-type]
         on_full=str(values["on_full"]),
+        keys=found.keys,
+        key_places=found.key_places,
     )
 
 
@@ -179,6 +188,8 @@ class _Found:
         self.values: dict[str, Value | str] = {}
         self.origin: dict[str, str] = {}
         self.problems: list[str] = []
+        self.keys: dict[str, str] = {}
+        self.key_places: dict[str, str] = {}
 
     def from_file(self, path: Path) -> None:
         if not path.exists():
@@ -188,18 +199,21 @@ class _Found:
         except TomlError as error:
             self.problems.append(f"{error}; the file is ignored")
             return
-        for keys, value in _entries(source.table, set(_TABLES.values())):
+        tables = {*_TABLES.values(), _KEYS}
+        for keys, value in _entries(source.table, tables):
             table, name = ".".join(keys[:-1]), keys[-1]
             place = source.place(*keys)
-            if name in _SETTINGS and _TABLES[name] == table:
+            if table == _KEYS:
+                self._bind(name, value, place)
+            elif name in _SETTINGS and _TABLES[name] == table:
                 self._try(name, path.name, place, _native, value)
             elif name in _SETTINGS:
                 right = f"under [{_TABLES[name]}]" if _TABLES[name] else "at the top, before any table"
                 self.problems.append(f"{place}: {name} belongs {right}; it is ignored")
-            elif name in _TABLES.values():
+            elif name in tables:
                 self.problems.append(f"{place}: {name} must be a table, [{name}]; it is ignored")
             else:
-                known = [n for n in _SETTINGS if _TABLES[n] == table] if table else [*_SETTINGS, *_TABLES.values()]
+                known = [n for n in _SETTINGS if _TABLES[n] == table] if table else [*_SETTINGS, *tables]
                 self.problems.append(f"{place}: there is no setting {name!r}{_guess(name, known)}; it is ignored")
 
     def from_environment(self, environ: Mapping[str, str]) -> None:
@@ -220,6 +234,14 @@ class _Found:
             except ValueError as error:
                 raise FlagError(name, str(error)) from error
             self.origin[name] = FLAG
+
+    def _bind(self, name: str, value: object, place: str) -> None:
+        keys = value if isinstance(value, list) else [value]
+        if all(isinstance(key, str) for key in keys):
+            self.keys[name] = ",".join(keys)
+            self.key_places[name] = place
+        else:
+            self.problems.append(f"{place}: {name} must be a key or a list of keys, not {value!r}; it is ignored")
 
     def _try(self, name: str, origin: str, place: str, read: Callable[[str, Any], Value | str], raw: object) -> None:
         try:

@@ -66,6 +66,22 @@ def test_folders_of_models_are_a_list(written) -> None:
     assert "config.toml, line 1: model_folders must be a list of texts, not [1]" in wrong.problems[0]
 
 
+def test_keys_are_bound_under_keys(written) -> None:
+    found = written(
+        'theme = "dark"\n[keys]\nsend = "ctrl+k"\nlook = ["f2", "ctrl+l"]\noff = ""\nfind = 3\n[engine]\nthreads = 1\n'
+    )
+    assert found.keys == {"send": "ctrl+k", "look": "f2,ctrl+l", "off": ""}
+    assert found.key_places == {
+        "send": "config.toml, line 3",
+        "look": "config.toml, line 4",
+        "off": "config.toml, line 5",
+    }
+    assert found.problems == ("config.toml, line 6: find must be a key or a list of keys, not 3; it is ignored",)
+    assert found.engine["threads"] == 1
+    assert "line 1: keys must be a table, [keys]" in written("keys = 'ctrl+k'").problems[0]
+    assert written("").keys == {}
+
+
 def test_a_whole_config_file(written) -> None:
     found = written(
         """
