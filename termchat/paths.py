@@ -40,3 +40,8 @@ def log_file() -> Path:
 def tuned_file() -> Path:
     """What `termchat tune` measured on this machine."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"
+
+
+def themes_folder() -> Path:
+    """The user's own themes, beside the ones that ship."""
+    return platformdirs.user_config_path(_NAME, appauthor=False) / "themes"

@@ -199,7 +199,7 @@ class _Found:
         except TomlError as error:
             self.problems.append(f"{error}; the file is ignored")
             return
-        tables = {*_TABLES.values(), _KEYS}
+        tables = {*_TABLES.values(), _KEYS} - {""}
         for keys, value in _entries(source.table, tables):
             table, name = ".".join(keys[:-1]), keys[-1]
             place = source.place(*keys)
@@ -236,8 +236,9 @@ class _Found:
             self.origin[name] = FLAG
 
     def _bind(self, name: str, value: object, place: str) -> None:
-        keys = value if isinstance(value, list) else [value]
-        if all(isinstance(key, str) for key in keys):
+        given = value if isinstance(value, list) else [value]
+        keys = [key for key in given if isinstance(key, str)]
+        if len(keys) == len(given):
             self.keys[name] = ",".join(keys)
             self.key_places[name] = place
         else:
