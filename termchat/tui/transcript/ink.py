@@ -24,7 +24,12 @@ MARGIN = 1
 
 
 class Ink(NamedTuple):
-    """How text is painted. `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1."""
+    """How text is painted, and what the mouse does with it.
+
+    `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1. `does` is an action of the screen that a
+    click performs. `knob` is the name of the one that the wheel turns there; what has it and does nothing is that knob's bar,
+    along which a drag sets it.
+    """
 
     color: str = "text"
     ground: str = ""
@@ -33,7 +38,12 @@ class Ink(NamedTuple):
     italic: bool = False
     strike: bool = False
     underline: bool = False
+    does: str = ""
+    knob: str = ""
 
+
+_LOOKS = slice(Ink._fields.index("bold"), Ink._fields.index("does"))
+"""The fields of an ink that are ways to write."""
 
 Run = tuple[str, Ink]
 """Text in one ink."""
@@ -52,6 +62,11 @@ class Line(NamedTuple):
 
 
 BLANK = Line(())
+
+
+def doing(does: str, runs: Iterable[Run]) -> list[Run]:
+    """The runs, of which a click performs that action."""
+    return [(text, ink._replace(does=does)) for text, ink in runs]
 
 
 def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:
@@ -84,7 +99,7 @@ class Paint:
         style = self._styles.get((ink, ground))
         if style is None:
             color, bgcolor = str(getattr(self.palette, ink.color)), self._ground(ink, ground)
-            style = self._styles[ink, ground] = _style(color, bgcolor, *ink[3:])
+            style = self._styles[ink, ground] = _style(color, bgcolor, *ink[_LOOKS])
         return style
 
     def _ground(self, ink: Ink, ground: str) -> str:
