@@ -42,9 +42,6 @@ class Ink(NamedTuple):
     knob: str = ""
 
 
-_LOOKS = slice(Ink._fields.index("bold"), Ink._fields.index("does"))
-"""The fields of an ink that are ways to write."""
-
 Run = tuple[str, Ink]
 """Text in one ink."""
 
@@ -99,7 +96,7 @@ class Paint:
         style = self._styles.get((ink, ground))
         if style is None:
             color, bgcolor = str(getattr(self.palette, ink.color)), self._ground(ink, ground)
-            style = self._styles[ink, ground] = _style(color, bgcolor, *ink[_LOOKS])
+            style = self._styles[ink, ground] = _style(color, bgcolor, ink.bold, ink.italic, ink.strike, ink.underline)
         return style
 
     def _ground(self, ink: Ink, ground: str) -> str:
