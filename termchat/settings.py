@@ -24,19 +24,24 @@ import msgspec
 from termchat import paths
 from termchat.decoding.samplers import KNOBS, Knob, Tuning, Value, unescape, well_formed
 from termchat.engine.port import ModelSpec
-from termchat.options import OPTIONS, Option, OptionError
+from termchat.options import OPTIONS, Option, OptionError, OptionValue
 from termchat.tomlfile import TomlError, TomlFile
 
 PREFIX = "TERMCHAT_"
-_NO_SETTINGS = frozenset({"TERMCHAT_OFFLINE"})
+_NOT_OURS = frozenset({"TERMCHAT_OFFLINE"})
 """Variables that speak to another part of termchat."""
 DEFAULT, TUNED, MODEL, PICKER, FLAG = "default", "tuned", "model", "picker", "flag"
 
-_SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
-_TABLES = {**{name: option.table for name, option in OPTIONS.items()}, **dict.fromkeys(KNOBS, "sampling")}
+SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
+"""All there is to set, by name; `Config` says what each is set to."""
+TABLES = {**{name: option.table for name, option in OPTIONS.items()}, **dict.fromkeys(KNOBS, "sampling")}
 """In which table of the config file a setting stands."""
-_KEYS = "keys"
+KEYS = "keys"
 """The table of the config file that binds keys; what may be bound is the screen's to say."""
+_TOLD = 20
+"""Problems that are told one by one; of a file that is all wrong, the number of the others says enough."""
+_LONGEST = 500
+"""Characters of a problem: what is wrong may be a text of any length."""
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """What else whoever sets the second of two also means."""
 
@@ -71,6 +76,15 @@ class Config(msgspec.Struct, frozen=True):
     and keys there are is the screen's to say."""
     key_places: dict[str, str] = {}
     """Where each of `keys` is bound: "config.toml, line 3"."""
+    places: dict[str, str] = {}
+    """Where each setting stands that the file or a variable sets: "config.toml, line 3", "TERMCHAT_TOP_K"."""
+
+    def value(self, name: str) -> Value | OptionValue:
+        """What a setting is set to, as its option or knob takes it."""
+        if name in KNOBS:
+            return getattr(self.tuning, name)  # type: ignore[no-any-return]
+        found = self.engine[name] if name in self.engine else getattr(self, name)
+        return "" if found is None else found
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         """What to tell an engine to load this file as configured."""
@@ -165,19 +179,20 @@ def load(
     found.from_file(paths.config_file() if file is None else file)
     found.from_environment(os.environ if environ is None else environ)
     found.from_flags(flags or {})
-    values = {name: found.values.get(name, setting.default) for name, setting in _SETTINGS.items()}
+    values = {name: found.values.get(name, setting.default) for name, setting in SETTINGS.items()}
     return Config(
         model=str(values["model"]) or None,
         system=well_formed(str(values["system"])),
         theme=str(values["theme"]) or str(OPTIONS["theme"].default),
         engine={name: values[name] for name, option in OPTIONS.items() if option.table == "engine"},
         tuning=Tuning(**{name: values[name] for name in KNOBS}),  # type: ignore[arg-type]
-        origin={name: found.origin.get(name, DEFAULT) for name in _SETTINGS},
-        problems=tuple(found.problems),
+        origin={name: found.origin.get(name, DEFAULT) for name in SETTINGS},
+        problems=found.told(),
         model_folders=tuple(values["model_folders"]),  # type: ignore[arg-type]
         on_full=str(values["on_full"]),
         keys=found.keys,
         key_places=found.key_places,
+        places=found.places,
     )
 
 
@@ -187,45 +202,45 @@ class _Found:
     def __init__(self) -> None:
         self.values: dict[str, Value | str] = {}
         self.origin: dict[str, str] = {}
+        self.places: dict[str, str] = {}
         self.problems: list[str] = []
+        self.untold = 0
         self.keys: dict[str, str] = {}
         self.key_places: dict[str, str] = {}
 
     def from_file(self, path: Path) -> None:
-        if not path.exists():
-            return
         try:
             source = TomlFile(path)
         except TomlError as error:
-            self.problems.append(f"{error}; the file is ignored")
+            if not isinstance(error.__cause__, FileNotFoundError):
+                self._tell(f"{error}; the file is ignored")
             return
-        tables = {*_TABLES.values(), _KEYS} - {""}
+        tables = {*TABLES.values(), KEYS} - {""}
         for keys, value in _entries(source.table, tables):
             table, name = ".".join(keys[:-1]), keys[-1]
             place = source.place(*keys)
-            if table == _KEYS:
+            if table == KEYS:
                 self._bind(name, value, place)
-            elif name in _SETTINGS and _TABLES[name] == table:
+            elif name in SETTINGS and TABLES[name] == table:
                 self._try(name, path.name, place, _native, value)
-            elif name in _SETTINGS:
-                right = f"under [{_TABLES[name]}]" if _TABLES[name] else "at the top, before any table"
-                self.problems.append(f"{place}: {name} belongs {right}; it is ignored")
+            elif name in SETTINGS:
+                right = f"under [{TABLES[name]}]" if TABLES[name] else "at the top, before any table"
+                self._tell(f"{place}: {name} belongs {right}; it is ignored")
             elif name in tables:
-                self.problems.append(f"{place}: {name} must be a table, [{name}]; it is ignored")
+                self._tell(f"{place}: {name} must be a table, [{name}]; it is ignored")
             else:
-                known = [n for n in _SETTINGS if _TABLES[n] == table] if table else [*_SETTINGS, *tables]
-                self.problems.append(f"{place}: there is no setting {name!r}{_guess(name, known)}; it is ignored")
+                known = [n for n in SETTINGS if TABLES[n] == table] if table else [*SETTINGS, *tables]
+                self._unknown(f"{place}: there is no setting {name!r}", name, known)
 
     def from_environment(self, environ: Mapping[str, str]) -> None:
-        variables = {PREFIX + name.upper(): name for name in _SETTINGS}
+        variables = {PREFIX + name.upper(): name for name in SETTINGS}
         for variable, text in environ.items():
             name = variables.get(variable)
             if name is not None:
-                if text or _SETTINGS[name].kind in ("text", "texts"):
+                if text or SETTINGS[name].kind in ("text", "texts"):
                     self._try(name, variable, variable, _typed, text)
-            elif variable.startswith(PREFIX) and variable not in _NO_SETTINGS:
-                guess = _guess(variable, variables)
-                self.problems.append(f"{variable}: there is no such setting{guess}; it is ignored")
+            elif variable.startswith(PREFIX) and variable not in _NOT_OURS:
+                self._unknown(f"{variable}: there is no such setting", variable, variables)
 
     def from_flags(self, flags: Mapping[str, object]) -> None:
         for name, value in flags.items():
@@ -234,6 +249,21 @@ class _Found:
             except ValueError as error:
                 raise FlagError(name, str(error)) from error
             self.origin[name] = FLAG
+            self.places.pop(name, None)
+
+    def told(self) -> tuple[str, ...]:
+        """The problems, and how many more there are than anybody reads."""
+        return (*self.problems, *([f"and {self.untold:,} more mistakes"] if self.untold else []))
+
+    def _tell(self, problem: str) -> None:
+        if len(self.problems) < _TOLD:
+            self.problems.append(problem if len(problem) <= _LONGEST else problem[:_LONGEST] + "…")
+        else:
+            self.untold += 1
+
+    def _unknown(self, problem: str, name: str, known: Iterable[str]) -> None:
+        guess = guess_of(name, known) if len(self.problems) < _TOLD else ""  # to guess takes time
+        self._tell(f"{problem}{guess}; it is ignored")
 
     def _bind(self, name: str, value: object, place: str) -> None:
         given = value if isinstance(value, list) else [value]
@@ -242,15 +272,16 @@ class _Found:
             self.keys[name] = ",".join(keys)
             self.key_places[name] = place
         else:
-            self.problems.append(f"{place}: {name} must be a key or a list of keys, not {value!r}; it is ignored")
+            self._tell(f"{place}: {name} must be a key or a list of keys, not {value!r}; it is ignored")
 
     def _try(self, name: str, origin: str, place: str, read: Callable[[str, Any], Value | str], raw: object) -> None:
         try:
             self.values[name] = read(name, raw)
         except ValueError as error:
-            self.problems.append(f"{place}: {error}; it is ignored")
+            self._tell(f"{place}: {error}; it is ignored")
         else:
             self.origin[name] = origin
+            self.places[name] = place
 
 
 def _entries(table: Mapping[str, object], tables: set[str]) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -264,7 +295,7 @@ def _entries(table: Mapping[str, object], tables: set[str]) -> Iterator[tuple[tu
 
 def _native(name: str, value: object) -> Value | str:
     """A value of a TOML file, which has types; numbers may also be words, such as "off" and "fresh"."""
-    setting = _SETTINGS[name]
+    setting = SETTINGS[name]
     if isinstance(value, str) and setting.kind in ("float", "int", "seed", "bool"):
         return setting.parse(value)
     return setting.check(value)
@@ -272,7 +303,7 @@ def _native(name: str, value: object) -> Value | str:
 
 def _typed(name: str, text: str) -> Value | str:
     """A value of a variable, which is text; a list of texts may be JSON."""
-    setting = _SETTINGS[name]
+    setting = SETTINGS[name]
     if setting.kind == "texts" and text.lstrip().startswith("["):
         try:
             listed = json.loads(text)
@@ -285,7 +316,7 @@ def _typed(name: str, text: str) -> Value | str:
 
 def _flag(name: str, value: object) -> Value | str:
     """A value of a flag: as typed, or already of the right type."""
-    setting = _SETTINGS[name]
+    setting = SETTINGS[name]
     if isinstance(value, str):
         return setting.parse(value)
     if setting.kind == "texts" and isinstance(value, (list, tuple)):
@@ -293,6 +324,7 @@ def _flag(name: str, value: object) -> Value | str:
     return setting.check(value)
 
 
-def _guess(name: str, known: Iterable[str]) -> str:
+def guess_of(name: str, known: Iterable[str]) -> str:
+    """What a misspelled name may have meant, to be put behind it: " (did you mean top_k?)"; "" if nothing is near."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -4,54 +4,145 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+MOST = 1 << 20
+"""Bytes of a file that are read; nobody writes more by hand."""
+
+_BOM = "\ufeff"
+_KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_DOTTED = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
+_HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_DOTTED})[ \t]*\]\]?")
+_PAIR = re.compile(rf"[ \t]*({_DOTTED})[ \t]*=[ \t]*")
+_TOKEN = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?'{3,5}'''  # texts of several lines
+    r"""|"(?:\\.|[^"\\\n])*"|'[^'\n]*\'|\#[^\n]*|[\[\]{}]|\n""",
+    re.DOTALL,
+)
 
 
 class TomlError(Exception):
     """A file that cannot be read as TOML; the message names the file, and the line where there is one."""
 
 
+class Statement(NamedTuple):
+    """A line that says something: a table's header, or a key with its value. All but `line` are offsets into the text."""
+
+    line: int
+    keys: tuple[str, ...]
+    """With those of the table."""
+    start: int
+    value: int
+    """Where the value begins; -1 for a header."""
+    end: int
+    """Behind the value or the header; a comment may follow."""
+    after: int
+    """The beginning of the next line."""
+
+
 class TomlFile:
-    """A TOML file: its `table`, and the lines of its keys.
+    """A TOML file: its `text` as it is written (line ends too, without a byte order mark), its `table`, and its statements.
 
     Raises:
-        TomlError: it cannot be opened, is not UTF-8 or not TOML.
+        TomlError: it cannot be opened, is too large, not UTF-8 or not TOML. The cause is the error that was met.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._text = path.read_text("utf-8")
-            self.table: dict[str, Any] = tomllib.loads(self._text)
+            with path.open("rb") as file:
+                data = file.read(MOST + 1)
+            if len(data) > MOST:
+                raise TomlError(f"{path} is larger than {MOST >> 10} KiB")
+            text = data.decode("utf-8")
+            self.mark = _BOM if text.startswith(_BOM) else ""
+            self.text = text.removeprefix(_BOM)
+            self.table: dict[str, Any] = parsed(self.text)
         except OSError as error:
             raise TomlError(f"{path} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise TomlError(f"{path} is not UTF-8 text (byte {error.start})") from error
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise TomlError(f"{path} is not valid TOML: {error}") from error
 
     def place(self, *keys: str) -> str:
         """Where a key stands, for a message: "config.toml, line 3"; the table's line if the key has none of its own."""
         while keys:
-            for number, found in self._keys():
-                if found == keys:
-                    return f"{self.path.name}, line {number}"
+            if keys in self._lines:
+                return f"{self.path.name}, line {self._lines[keys]}"
             keys = keys[:-1]
         return self.path.name
 
-    def _keys(self) -> list[tuple[int, tuple[str, ...]]]:
-        """Line numbers and full keys, as far as a look at each line tells."""
-        table: tuple[str, ...] = ()
-        found = []
-        for number, line in enumerate(self._text.splitlines(), 1):
-            if header := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", line):
-                table = _parts(header[1])
-                found.append((number, table))
-            elif pair := re.match(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=""", line):
-                found.append((number, (*table, *_parts(pair[1]))))
-        return found
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """All of them, in order."""
+        return list(_statements(self.text))
+
+    @cached_property
+    def _lines(self) -> dict[tuple[str, ...], int]:
+        lines: dict[tuple[str, ...], int] = {}
+        for statement in self.statements:
+            for count in range(len(statement.keys), 0, -1):  # a dotted key makes its tables, too
+                lines.setdefault(statement.keys[:count], statement.line)
+        return lines
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The table that the text says.
+
+    Raises:
+        ValueError: it is not TOML, with the line as far as there is one.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("too many brackets within brackets") from None
+
+
+def _statements(text: str) -> Iterator[Statement]:
+    """Of a text that is known to be TOML."""
+    table: tuple[str, ...] = ()
+    at, line = 0, 1
+    while at < len(text):
+        start = at
+        if found := _HEADER.match(text, at):
+            table = keys = _parts(found[1])
+            value, end = -1, found.end()
+            _, at = _ends(text, end)
+        elif found := _PAIR.match(text, at):
+            keys, value = (*table, *_parts(found[1])), found.end()
+            end, at = _ends(text, value)
+        else:
+            at = text.find("\n", at) + 1 or len(text)
+            line += 1
+            continue
+        yield Statement(line, keys, start, value, end, at)
+        line += text.count("\n", start, at)
+
+
+def _ends(text: str, at: int) -> tuple[int, int]:
+    """Where the value that begins there ends, and where the line after it begins."""
+    depth, end = 0, -1
+    for token in _TOKEN.finditer(text, at):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif depth == 0 and token[0] == "\n":
+            return _trimmed(text, at, token.start() if end < 0 else end), token.end()
+        elif depth == 0 and token[0].startswith("#"):
+            end = token.start()
+    return _trimmed(text, at, len(text) if end < 0 else end), len(text)
+
+
+def _trimmed(text: str, begin: int, end: int) -> int:
+    return begin + len(text[begin:end].rstrip())
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip("\"'") for part in re.findall(r"""[\w-]+|"[^"]*"|'[^']*'""", dotted))
+    """The keys of a dotted one."""
+    parts = re.findall(_KEY, dotted)
+    return tuple(next(iter(tomllib.loads(f"{part} = 0"))) if part[0] in "\"'" else part for part in parts)
