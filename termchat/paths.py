@@ -22,6 +22,11 @@ def user_models_file() -> Path:
     return platformdirs.user_config_path(_NAME, appauthor=False) / "models.toml"
 
 
+def personas_file() -> Path:
+    """The user's own personas, in the format of those that ship."""
+    return platformdirs.user_config_path(_NAME, appauthor=False) / "personas.toml"
+
+
 def models_folder() -> Path:
     """Where downloaded models lie, each in a folder of its own name."""
     return platformdirs.user_data_path(_NAME, appauthor=False) / "models"

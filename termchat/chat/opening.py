@@ -19,6 +19,7 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from termchat.models.header import Header, read_header
+from termchat.personas import PREFIX
 from termchat.settings import DEFAULT, FLAG, MODEL, Config
 
 _TURNED = (FLAG, "panel", "session")
@@ -123,11 +124,12 @@ def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tu
     for name, knob in KNOBS.items():
         value, place = getattr(left, name), drawn.origin.get(name, DEFAULT) if drawn is not None else DEFAULT
         before = getattr(drawn.samplers, name, value) if drawn is not None and place != DEFAULT else knob.default
-        turned = place in _TURNED or value != before
+        preset = place.startswith(PREFIX) and value == before
+        turned = place in _TURNED or preset or value != before
         if config.origin[name] == FLAG:
             continue
         if turned:
-            kept[name], origin[name] = value, "session"
+            kept[name], origin[name] = value, place if preset else "session"
         elif place == MODEL and config.origin[name] in (DEFAULT, MODEL):
             kept[name], origin[name] = value, MODEL
     return msgspec.structs.replace(config.tuning, **kept), origin

@@ -7,8 +7,9 @@ What a chat consists of is in `state`; how things are done is in the rooms besid
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from termchat.chat import presets
 from termchat.chat.again import Again
 from termchat.chat.branches import Branches
 from termchat.chat.changes import (
@@ -253,10 +254,21 @@ class Chat(State):
             KnobError: the knob refuses the value; nothing has changed.
         """
         turned = self.tuning.turned({name: value})
-        if turned == self.tuning:
-            return
+        if turned != self.tuning:
+            self._turn(turned, {name: "panel"})
+
+    def preset(self, values: Mapping[str, object], origin: str) -> None:
+        """Turns several knobs at once, as a preset of this origin has them. What the one before it had set is no longer set.
+
+        Raises:
+            KnobError: a knob refuses its value; nothing has changed.
+        """
+        turned, places = presets.replaced(self.tuning, self.origin, values, origin)
+        self._turn(turned, places)
+
+    def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
         self.tuning = turned
-        self.origin[name] = "panel"
+        self.origin |= origin
         self.changed(TuningChanged())
         self.recorder.tuned(self.conversation, turned)
         if self._replies.running:

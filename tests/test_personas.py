@@ -1,0 +1,136 @@
+"""Personas: those that ship, those a person writes, and what becomes of knobs that one sets."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from termchat import personas
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.personas import Persona, PersonaError
+
+
+def test_every_persona_that_ships_can_be_used(tmp_path: Path) -> None:
+    found = personas.load(tmp_path / "none.toml")
+    assert found.problems == ()
+    assert {"plain", "exact", "storyteller", "brainstorm", "translator", "teacher", "code"} <= found.entries.keys()
+    for persona in found.entries.values():
+        Tuning().turned(persona.knobs)
+        assert persona.description
+    assert found.entries["exact"].knobs["temperature"] == 0
+    assert found.entries["storyteller"].knobs["min_p"]
+
+
+def test_a_persona_of_ones_own_takes_the_place_of_one_that_ships(tmp_path: Path) -> None:
+    own = tmp_path / "personas.toml"
+    own.write_text('[code]\nsystem = "Rust only."\ntemperature = 0.1\nstop = ["END"]\ntop_k = "off"\n')
+    persona = personas.load(own).get("CODE")
+    assert persona == Persona("code", "Rust only.", knobs={"temperature": 0.1, "stop": ("END",), "top_k": 0}, own=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[good]\n[bad]\n\ntemprature = 1", "line 4: a persona has no 'temprature' (did you mean temperature?)"),
+        ("[good]\n[bad]\ntemperature = 99", "line 3: temperature must be a number from 0 to 5, not 99"),
+        ("[good]\n[bad]\nsystem = 3", "line 3: system must be a text, not 3"),
+        ("bad = 1\n[good]", "line 1: bad must be a table, [bad]"),
+        ("[good]\n[bad]\ntop_k = 1" + "0" * 400, "line 3:"),
+    ],
+)
+def test_a_bad_entry_fails_alone_and_names_its_line(tmp_path: Path, text: str, said: str) -> None:
+    own = tmp_path / "personas.toml"
+    own.write_text(text)
+    found = personas.load(own)
+    assert "good" in found.entries
+    assert "bad" not in found.entries
+    assert len(found.problems) == 1
+    assert said in found.problems[0]
+
+
+def test_a_file_that_is_no_toml_leaves_those_that_ship(tmp_path: Path) -> None:
+    own = tmp_path / "personas.toml"
+    own.write_text("[code\n")
+    found = personas.load(own)
+    assert "code" in found.entries
+    assert "personas.toml" in found.problems[0]
+
+
+def test_one_that_there_is_not_is_guessed(tmp_path: Path) -> None:
+    with pytest.raises(PersonaError, match="did you mean storyteller"):
+        personas.load(tmp_path / "none").get("storytelle")
+
+
+def test_what_was_written_by_hand_outlives_a_persona_that_is_kept(tmp_path: Path) -> None:
+    own = tmp_path / "deep" / "personas.toml"
+    own.parent.mkdir()
+    own.write_text(
+        '# mine\n[a]\nsystem = """\n[poet]\nnot a table"""\n\n[poet]\nsystem = "old"\n[z]  # last\nseed = 1\n'
+    )
+    with pytest.raises(PersonaError, match="cannot be replaced"):
+        personas.save(Persona("poet", "new"), own)
+    own.write_text('# mine\n[a]\nsystem = "one"\n\n[poet]\nsystem = "old"\n[z]  # last\nseed = 1\n')
+    personas.save(Persona("poet", "new", knobs={"stop": ("\n",)}), own)
+    found = personas.load(own).entries
+    assert (found["poet"].system, found["poet"].knobs) == ("new", {"stop": ("\n",)})
+    assert (found["a"].system, found["z"].knobs) == ("one", {"seed": 1})
+    assert "# mine" in own.read_text()
+
+
+_NAMES = st.text(string.ascii_letters + string.digits + " ._+-é漢", min_size=1, max_size=40).filter(
+    lambda name: name == name.strip() and name[0] not in "."
+)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"])).map(str.strip)
+
+
+@given(
+    name=_NAMES,
+    system=_TEXTS,
+    stops=st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), unique=True),
+)
+def test_what_is_kept_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, name: str, system: str, stops: list[str]
+) -> None:
+    own = tmp_path_factory.mktemp("p") / "personas.toml"
+    persona = Persona(name, system, knobs={"temperature": 1.0, "stop": tuple(stops)}, own=True)
+    for _ in range(2):
+        personas.save(persona, own)
+        assert personas.load(own).entries[name] == persona
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.binary(max_size=200)
+    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
+    | st.dictionaries(st.sampled_from([*KNOBS, "system", "description", "x"]), _VALUES, max_size=6).map(
+        lambda table: (
+            b"[p]\n"
+            + "".join(f"{key} = {_toml(value)}\n" for key, value in table.items()).encode("utf-8", "replace")
+        )
+    )
+)
+def test_no_file_is_more_than_a_problem(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    own = tmp_path_factory.mktemp("p") / "personas.toml"
+    own.write_bytes(content)
+    found = personas.load(own)
+    assert "plain" in found.entries
+    for persona in found.entries.values():
+        Tuning().turned(persona.knobs)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value).replace("None", '"off"') if not isinstance(value, str) else f"'{value}'"
