@@ -138,6 +138,13 @@ OPTIONS: dict[str, Option] = {
             choices=("ask", "stop", "drop", "summarise"),
         ),
         Option(name="theme", kind="text", default="auto", help="a theme's name; auto follows the terminal"),
+        Option(
+            name="glyphs",
+            kind="choice",
+            default="auto",
+            help="characters that bars and frames are drawn with; auto goes by the terminal's locale",
+            choices=("auto", "unicode", "ascii"),
+        ),
         _engine(
             "context",
             "int",

@@ -71,6 +71,8 @@ class Config(msgspec.Struct, frozen=True):
     """Where to look for models besides the folders of other programs; `~` is not expanded yet."""
     on_full: str = "ask"
     """What is done when a context is full: "ask" or one of `termchat.chat.full.WAYS`."""
+    glyphs: str = "auto"
+    """Which characters to draw with: "unicode", "ascii", or "auto" by the terminal."""
     keys: dict[str, str] = {}
     """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
     and keys there are is the screen's to say."""
@@ -190,6 +192,7 @@ def load(
         problems=found.told(),
         model_folders=tuple(values["model_folders"]),  # type: ignore[arg-type]
         on_full=str(values["on_full"]),
+        glyphs=str(values["glyphs"]),
         keys=found.keys,
         key_places=found.key_places,
         places=found.places,
@@ -328,3 +331,17 @@ def guess_of(name: str, known: Iterable[str]) -> str:
     """What a misspelled name may have meant, to be put behind it: " (did you mean top_k?)"; "" if nothing is near."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def range_of(setting: Option | Knob) -> str:
+    """What a setting takes, in short: "0 to 1; off is 1", "auto on off", "fresh, or 0 to 9007199254740991"."""
+    if isinstance(setting, Option):
+        return setting.range
+    if setting.kind == "texts":
+        return "texts"
+    numbers = f"{setting.gap or setting.low:.16g} to {setting.high:.16g}"
+    if setting.kind == "seed":
+        return f"fresh, or {numbers}"
+    if setting.gap:
+        return f"{setting.low:g}, or {numbers}"
+    return f"{numbers}; off is {setting.off:g}" if isinstance(setting.off, (int, float)) else numbers

@@ -10,7 +10,7 @@ import click
 from termchat.cli.flags import config, flags
 from termchat.decoding.samplers import well_formed
 
-NOT_FOR_RUN = ("theme", "on_full")
+NOT_FOR_RUN = ("theme", "glyphs", "on_full")
 
 
 @click.command("run")

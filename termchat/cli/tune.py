@@ -9,7 +9,17 @@ import click
 
 from termchat.cli.flags import config, flags
 
-_MEASURED = ("theme", "on_full", "system", "model", "threads", "threads_batch", "prefill_batch", "fast_prefill")
+_MEASURED = (
+    "theme",
+    "glyphs",
+    "on_full",
+    "system",
+    "model",
+    "threads",
+    "threads_batch",
+    "prefill_batch",
+    "fast_prefill",
+)
 
 
 @click.command("tune")
