@@ -1,0 +1,52 @@
+"""All that can be wrong with what is configured, from the config file to the themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from termchat import paths
+from termchat.options import at_odds
+from termchat.settings import DEFAULT, Config, guess_of
+
+
+def problems(config: Config) -> list[str]:
+    """One line each; they may hold foreign text. The terminal's own side of it is what `termchat doctor` looks at."""
+    return [*config.problems, *_keys(config), *_engine(config), *_theme(config), *_model(config)]
+
+
+def _keys(config: Config) -> Iterator[str]:
+    from termchat.tui.keymap import checked
+
+    yield from checked(config.keys, config.key_places)[1]
+
+
+def _engine(config: Config) -> Iterator[str]:
+    if odds := at_odds(config.engine):
+        yield f"{_place(config, 'kv_type')}: {odds}"
+
+
+def _theme(config: Config) -> Iterator[str]:
+    from termchat import shipped
+    from termchat.tui.themes import AUTO, load_themes
+
+    themes, bad = load_themes([shipped.folder("themes"), paths.themes_folder()])
+    yield from map(str, bad)
+    if config.theme not in (AUTO, *themes):
+        guess = guess_of(config.theme, themes)
+        yield f"{_place(config, 'theme')}: there is no theme {config.theme!r}{guess}; the default is taken"
+
+
+def _model(config: Config) -> Iterator[str]:
+    if config.origin["model"] == DEFAULT:
+        return
+    from termchat.models import catalogue
+    from termchat.models.errors import ModelError
+
+    try:
+        catalogue.resolve(config.model, folders=config.model_folders)
+    except ModelError as error:
+        yield f"{_place(config, 'model')}: {error.message}. {error.hint}".rstrip()
+
+
+def _place(config: Config, name: str) -> str:
+    return config.places.get(name, config.origin[name])

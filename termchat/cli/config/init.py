@@ -1,0 +1,46 @@
+"""`termchat config init`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from termchat import paths
+from termchat.amounts import home
+from termchat.cli.said import complain
+from termchat.text import sanitize
+
+
+@click.command("init")
+@click.option("--print", "only_print", is_flag=True, help="print it, and write nothing")
+@click.option("--force", is_flag=True, help="replace the config.toml that is there")
+def command(*, only_print: bool, force: bool) -> None:
+    """Write a config.toml that explains every setting and every key.
+
+    In it all is commented out: it changes nothing until you do.
+    """
+    from termchat.cli.config import template
+
+    if only_print:
+        click.echo(template.text(), nl=False)
+        return
+    file = paths.config_file()
+    if file.exists() and not force:
+        complain(f"{home(file)} is there already", "--force replaces it; --print shows what would be written.")
+        sys.exit(1)
+    write(file)
+    click.echo(f"{sanitize(home(file))} is written", err=True)
+
+
+def write(file: Path) -> None:
+    """Writes it; what goes wrong is said, and ends the command with 1."""
+    from termchat import configfile
+    from termchat.cli.config import template
+
+    try:
+        configfile.write(file, template.text())
+    except configfile.ConfigFileError as error:
+        complain(str(error))
+        sys.exit(1)

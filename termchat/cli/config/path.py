@@ -1,0 +1,13 @@
+"""`termchat config path`."""
+
+from __future__ import annotations
+
+import click
+
+from termchat import paths
+
+
+@click.command("path")
+def command() -> None:
+    """Print where config.toml is, or would be."""
+    click.echo(str(paths.config_file()).encode("utf-8", "surrogateescape"))

@@ -1,0 +1,48 @@
+"""`termchat config set`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from termchat import configfile
+from termchat.amounts import home
+from termchat.cli.said import complain
+from termchat.decoding.samplers import KnobError, Value, unescape
+from termchat.options import OptionError, OptionValue
+from termchat.settings import KEYS, SETTINGS
+from termchat.text import sanitize
+
+
+@click.command("set", context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+def command(*, name: str, values: tuple[str, ...]) -> None:
+    """Set NAME to VALUE in config.toml, and leave the rest of that file as it is.
+
+    NAME is a setting of `termchat config show`, or keys.ID for a key. Only lists (stop, model_folders) take more than one
+    VALUE.
+    """
+    try:
+        file = configfile.put(name, _value(name, values))
+    except (configfile.ConfigFileError, OptionError, KnobError) as error:
+        complain(str(error))
+        sys.exit(1)
+    click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
+
+
+def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
+    """As the setting reads what is typed; that of a name which is none is refused later.
+
+    Raises:
+        OptionError, KnobError: the setting does not take it.
+    """
+    setting = SETTINGS.get(name)
+    if setting is not None and setting.kind == "texts":
+        return setting.check([unescape(value) if name == "stop" else value for value in values if value])
+    if name.startswith(KEYS + "."):
+        return ",".join(values)
+    if len(values) > 1:
+        raise click.UsageError(f"{name} takes one value; put quotes around one with spaces")
+    return setting.parse(values[0]) if setting is not None else values[0]

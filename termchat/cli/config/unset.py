@@ -1,0 +1,30 @@
+"""`termchat config unset`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from termchat import configfile, paths
+from termchat.amounts import home
+from termchat.cli.said import complain
+from termchat.text import sanitize
+
+
+@click.command("unset")
+@click.argument("name")
+def command(*, name: str) -> None:
+    """Take NAME out of config.toml, so that its default counts again.
+
+    NAME is a setting of `termchat config show`, or keys.ID for a key.
+    """
+    try:
+        there = configfile.remove(name)
+    except configfile.ConfigFileError as error:
+        complain(str(error))
+        sys.exit(1)
+    file = sanitize(home(paths.config_file()))
+    click.echo(
+        f"{sanitize(name)} is no longer set in {file}" if there else f"{sanitize(name)} is not in {file}", err=True
+    )
