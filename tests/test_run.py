@@ -284,3 +284,13 @@ def test_version_and_help_are_quick_and_import_nothing_heavy(environment: dict[s
     )
     shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_a_reply_begins_with_the_prefill_and_its_tokens_say_that_they_were_forced(environment: dict[str, str]) -> None:
+    begin = "The three colours are: blue"
+    records = stream(run(environment, "Name three colours.", *COMMON, "--prefill", begin, "--json"))
+    tokens = [r for r in records if r["record"] == "token"]
+    forced = [t for t in tokens if t["forced"]]
+    assert tokens[: len(forced)] == forced
+    assert "".join(t["text"] for t in forced) == begin
+    assert len(tokens) > len(forced)

@@ -8,22 +8,24 @@ from typing import NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.chat.position import position_of
-from termchat.chat.replies import Replies
+from termchat.chat.replies import Replies, Then
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Tokenize, Tokenized
 
 
 class _Fork(NamedTuple):
-    """A fork that waits for its ids (None until they are there), or for the reply that runs to end."""
+    """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own."""
 
     conversation: Conversation
     node: Node
     at: int
     ids: Sequence[int] | None
-    paused: bool
+    then: Then
+    seed: int | None = None
+    prefill: str = ""
 
 
 class Again:
@@ -38,8 +40,8 @@ class Again:
         """Whether a fork waits to be made."""
         return self._fork is not None
 
-    def regenerate(self) -> None:
-        """Another reply to the last message."""
+    def regenerate(self, *, same: bool = False) -> None:
+        """Another reply to the last message; `same`: with the dice of the one that is there."""
         state, chat = self._state, self._state.conversation
         if not state.ready("regenerate"):
             return
@@ -51,8 +53,10 @@ class Again:
         turn = chat.nodes[number]
         if state.is_foreign():  # its ids are another model's: the message is sent again
             self._turns.begin(turn.written, chat.nodes[turn.parent] if turn.parent is not None else None, turn.at)
-        else:
-            self._replies.start(turn, len(turn.ids), seed=state.seed(), done=0)
+            return
+        before = _seed(spans) if same else None
+        seed = state.seed() if before is None else before
+        self._ask(_Fork(chat, turn, len(turn.ids), (), "go on", seed, state.prefill), state.prefill)
 
     def go_on(self) -> None:
         """Goes on with the last reply from its last token."""
@@ -75,7 +79,7 @@ class Again:
             # Whoever continues a reply that was long enough wants as much again.
             self._grow(last, len(last.ids), longer=done if reason == "length" else 0)
 
-    def fork(self, node: Node, at: int, ids: Sequence[int], text: str, *, paused: bool) -> None:
+    def fork(self, node: Node, at: int, ids: Sequence[int] = (), text: str = "", *, then: Then = "go on") -> None:
         """Another way on from the first `at` tokens of a reply's node; a reply that is running ends first."""
         state = self._state
         why = self._refusal(node, at)
@@ -84,11 +88,7 @@ class Again:
             return
         if state.busy:
             self._turns.cancel() if state.phase == "rendering" else self._replies.stop()
-        fork = _Fork(state.conversation, node, at, None if text else ids, paused)
-        self._fork = fork
-        if text:
-            state.line.ask(Tokenize(text), partial(self._hear_ids, fork))
-        self.make()
+        self._ask(_Fork(state.conversation, node, at, ids, then), text)
 
     def make(self) -> None:
         """Makes the fork that waits, if all is ready for it."""
@@ -97,11 +97,20 @@ class Again:
             return
         self._fork = None
         state.conversation.leaf = fork.node.number
-        self._grow(fork.node, fork.at, ids=fork.ids, paused=fork.paused)
+        if fork.prefill:
+            state.prefill = ""
+        self._grow(fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed)
 
     def drop(self) -> None:
         """Forgets the fork that waits."""
         self._fork = None
+
+    def _ask(self, fork: _Fork, text: str) -> None:
+        """Makes a fork, after its ids have come if it begins with a text."""
+        self._fork = fork._replace(ids=None) if text else fork
+        if text:
+            self._state.line.ask(Tokenize(text), partial(self._hear_ids, self._fork))
+        self.make()
 
     def _hear_ids(self, fork: _Fork, event: Event) -> None:
         if self._fork is not fork:
@@ -130,16 +139,29 @@ class Again:
         return None
 
     def _grow(
-        self, node: Node, at: int, *, longer: int | None = None, ids: Sequence[int] = (), paused: bool = False
+        self,
+        node: Node,
+        at: int,
+        *,
+        longer: int | None = None,
+        ids: Sequence[int] = (),
+        then: Then = "go on",
+        seed: int | None = None,
     ) -> None:
         """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps."""
         chat, state = self._state.conversation, self._state
         position = position_of(chat, node, at)
-        seed = position.seed if position.seed is not None else state.seed()
+        if seed is None:
+            seed = position.seed if position.seed is not None else state.seed()
         if longer is None:
             # What was continued beyond the limit may become as long as it was let.
             limit = state.tuning.max_tokens
             longer = position.done // limit * limit if limit else 0
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = chat.nodes[node.parent], node.at
-        self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, paused=paused)
+        self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then)
+
+
+def _seed(spans: Sequence[Span]) -> int | None:
+    """The one of a reply's first piece; None where it never began."""
+    return next((span.node.start.seed for span in spans if span.node.start is not None), None)

@@ -67,7 +67,7 @@ class MakingRoom:
         if wanted is None:
             return False
         full = Full(
-            chat, turn.written, chat.nodes[parent] if parent is not None else None, turn.at, parent, wanted, failure
+            chat, turn.written, chat.nodes[parent] if parent is not None else None, turn.at, chat.leaf, wanted, failure
         )
         if turn.omitted is not None:  # more has to go than was thought
             self._begin(full.text, full.parent, full.at, msgspec.structs.replace(turn.omitted, turns=wanted))

@@ -82,15 +82,15 @@ class _Signals:
         self.caught = number
 
 
-def answer(config: Config, prompt: str, *, raw: bool, as_json: bool, candidates: int) -> int:
-    """Prints the reply to `prompt` and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
+def answer(config: Config, prompt: str, *, prefill: str = "", raw: bool, as_json: bool, candidates: int) -> int:
+    """Prints the reply to `prompt`, begun with `prefill`, and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
     signals = _Signals()
     if sys.stdout is None:
         _complain("there is no stdout to write the reply to")
         return 1
     printer = _Json() if as_json else _Text()
     try:
-        return _answer(config, prompt, printer, signals, raw=raw, candidates=candidates)
+        return _answer(config, prompt, printer, signals, prefill=prefill, raw=raw, candidates=candidates)
     except BrokenPipeError:
         _drop_stdout()
         return 128 + signal.SIGPIPE
@@ -101,7 +101,14 @@ def answer(config: Config, prompt: str, *, raw: bool, as_json: bool, candidates:
 
 
 def _answer(
-    config: Config, prompt: str, printer: _Text | _Json, signals: _Signals, *, raw: bool, candidates: int
+    config: Config,
+    prompt: str,
+    printer: _Text | _Json,
+    signals: _Signals,
+    *,
+    prefill: str,
+    raw: bool,
+    candidates: int,
 ) -> int:
     """See `answer`.
 
@@ -127,6 +134,7 @@ def _answer(
     )
     try:
         chat.load(spec)
+        chat.begin_with(prefill)
         chat.send(prompt)
         stopping = False
         while chat.busy or chat.phase == "loading":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.state import State
@@ -30,12 +30,17 @@ from termchat.engine.port import (
     Unit,
 )
 
+Then = Literal["go on", "wait", "end"]
+"""What follows forced tokens at the begin of a reply: the dice's own, a pause, or its end."""
+
 
 class _Running(NamedTuple):
     """A reply, and the conversation that it belongs to, whatever is shown by then."""
 
     conversation: Conversation
     node: Node
+    ends: bool = False
+    """Whether it ends when it first waits."""
 
 
 class Replies:
@@ -66,13 +71,13 @@ class Replies:
         longer: int = 0,
         limit: int = 0,
         ids: Sequence[int] = (),
-        paused: bool = False,
+        then: Then = "go on",
     ) -> None:
         """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
 
         `done` of the ids before it are the reply's own; their cells are made again in the batches in which they were made
         first, where those are known. It may have `longer` more tokens than the knob says, but no more than `limit` (0: as
-        many as there is room for). The first of them are `ids`, whatever the dice say; with `paused` it waits after these.
+        many as there is room for). The first of them are `ids`, whatever the dice say; `then` is what follows these.
         """
         state, chat = self._state, self._state.conversation
         reply = chat.grow("assistant", parent=parent.number, at=at)
@@ -82,7 +87,7 @@ class Replies:
         state.recorder.turn(chat, reply)
         state.enter("prefill")
         state.changed(PathChanged(), LiveChanged())
-        self._running = _Running(chat, reply)
+        self._running = _Running(chat, reply, ends=then == "end")
         state.line.ask(
             Generate(
                 ids=chat.ids(),
@@ -96,7 +101,7 @@ class Replies:
                 shapes=shapes or [],
                 rebuild_exactly=bool(shapes and done),
                 script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
-                paused=paused or self._pausing,
+                paused=then != "go on" or self._pausing,
             ),
             partial(self._hear, self._running),
         )
@@ -172,6 +177,9 @@ class Replies:
     def _wait(self, running: _Running, event: Paused) -> None:
         state = self._state
         self._stepping = False
+        if running.ends:
+            self.stop()
+            return
         state.paused = event
         state.enter("paused")
         if self._is_shown(running):

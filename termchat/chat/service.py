@@ -19,6 +19,7 @@ from termchat.chat.changes import (
     StatusChanged,
     TuningChanged,
 )
+from termchat.chat.editing import Editing
 from termchat.chat.full import Way
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.preview import Preview
@@ -29,7 +30,7 @@ from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.session import Breakpoint, View
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Engine, Event, ModelSpec, Unit
@@ -67,6 +68,7 @@ class Chat(State):
         self._replies = Replies(self)
         self._turns = Turns(self, self._replies)
         self._again = Again(self, self._turns, self._replies)
+        self._editing = Editing(self, self._turns, self._again, self.stop)
         self._branches = Branches(self, self._leave)
         self._preview = Preview(self)
         self.questions = Questions(self)
@@ -135,6 +137,14 @@ class Chat(State):
             self._loading.reload()
         self._go_on()
 
+    def take_back(self, number: int) -> str:
+        """Takes a text out of the queue, counted from 0, the next to go out, and returns it."""
+        return self._turns.take_back(number)
+
+    def put_off(self, number: int, to: int) -> None:
+        """Puts a text of the queue in another place."""
+        self._turns.move(number, to)
+
     def stop(self) -> None:
         """Ends the running reply; what it has stays. The queue is kept, but waits for the next message."""
         if self.phase == "rendering":
@@ -146,9 +156,34 @@ class Chat(State):
         """Answers what is to be done about `full`: nothing, leave the oldest turns out, or have them summarised first."""
         self._turns.room.make(way)
 
-    def regenerate(self) -> None:
-        """Another reply to the last message, beside the one that is there."""
-        self._again.regenerate()
+    def begin_with(self, text: str) -> None:
+        """What the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
+
+        Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
+        """
+        self.prefill = text
+        self.changed(StatusChanged())
+
+    def regenerate(self, *, same: bool = False) -> None:
+        """Another reply to the last message, beside the one that is there: with the seed that is set, else a new one.
+
+        `same` throws the dice of the reply that is there: only other knobs make it another one.
+        """
+        self._again.regenerate(same=same)
+
+    def edit(self, node: Node, text: str) -> None:
+        """Sends a text in the place of a person's message, beside it; the branch that grew from that stays.
+
+        A reply that is running ends first. What cannot be edited is told, and the text is in `returned`.
+        """
+        self._editing.edit(node, text)
+
+    def replace(self, spans: Sequence[Span], text: str) -> None:
+        """Puts other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.
+
+        What is the same from its begin stays as it was drawn; the tokens after that are forced. It can be continued.
+        """
+        self._editing.replace(spans, text)
 
     def continue_reply(self) -> None:
         """Goes on with the last reply from its last token, with its own seed, as if it had never stopped."""
@@ -160,7 +195,7 @@ class Chat(State):
         `ids`, or the tokens of `text`, come first whatever the dice say; with neither, the reply is drawn again from there.
         `paused` waits after them. A reply that is running ends first. What cannot be forked is told.
         """
-        self._again.fork(node, at, ids, text, paused=paused)
+        self._again.fork(node, at, ids, text, then="wait" if paused else "go on")
 
     # --- a running reply ---------------------------------------------------------------------------------------------
 
@@ -292,6 +327,7 @@ class Chat(State):
         if isinstance(event, Failed) and event.kind == "engine":
             self.line.broken(event)
             self._again.drop()
+            self._editing.drop()
             self.model = None
             self.enter("failed")
             self.fail(event)
@@ -301,11 +337,13 @@ class Chat(State):
     def _forget(self) -> None:
         """Drops what waits for an answer of a model that goes."""
         self._again.drop()
+        self._editing.drop()
         self.questions.forget()
 
     def _leave(self) -> None:
         """Ends what is being made, for something else is to be shown."""
         self._again.drop()
+        self._editing.drop()
         if self.busy:
             self.stop()
 
@@ -318,5 +356,7 @@ class Chat(State):
             self.continue_reply()
         elif self._again.waits:
             self._again.make()
+        elif self._editing.waits:
+            self._editing.make()
         elif self.queue and not self._replies.held:
             self._turns.next()

@@ -29,7 +29,8 @@ class State:
     `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `failure` is what last went
     wrong, `returned` what was written and not sent. `paused` is what the running reply waits with, None while it
     does not wait. `view` is how the screen looks at the chat, kept for it. `full` is the full context that a person is asked
-    about, `on_full` what is done about one without asking, or "ask".
+    about, `on_full` what is done about one without asking, or "ask". `prefill` is what the next reply begins with, whatever the
+    dice say; "" leaves it to them.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class State:
         self.returned = ""
         self.full: Full | None = None
         self.on_full = on_full
+        self.prefill = ""
         self._changes: list[Change] = []
 
     @property

@@ -14,15 +14,17 @@ from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
-from termchat.engine.port import Event, Render, Rendered, Tokenize, Tokenized
+from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
 
 
 class _Asked(NamedTuple):
-    """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it."""
+    """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
+    that was shown until then."""
 
     conversation: Conversation
     node: Node
     anew: bool
+    before: int | None
 
 
 class Turns:
@@ -40,10 +42,21 @@ class Turns:
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
         self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
 
+    def take_back(self, number: int) -> str:
+        """Takes a text out of the queue, counted from 0, the next to go out."""
+        text = self.queue[number]
+        del self.queue[number]
+        self._state.changed(StatusChanged())
+        return text
+
+    def move(self, number: int, to: int) -> None:
+        """Puts a text of the queue in another place."""
+        self.queue.insert(to, self.take_back(number))
+
     def begin(self, text: str, parent: Node | None, at: int, omitted: Omission | None = None) -> Node:
         """A new turn behind `parent`, these turns left out of its prompt: asks for its prompt ids."""
         state, chat = self._state, self._state.conversation
-        chat.leaf = parent.number if parent else None
+        before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
         turn.omitted = omitted
@@ -51,23 +64,15 @@ class Turns:
         self._cancelled = self._replies.held = False
         state.enter("rendering")
         state.changed(PathChanged())
-        state.line.ask(self._question(text, parent, anew), partial(self._hear, _Asked(chat, turn, anew)))
+        state.line.ask(
+            question(state, messages(chat), text, parent, anew=anew),
+            partial(self._hear, _Asked(chat, turn, anew, before)),
+        )
         return turn
 
     def cancel(self) -> None:
         """Takes the turn back as soon as its ids have come."""
         self._cancelled = True
-
-    def _question(self, text: str, parent: Node | None, anew: bool) -> Render | Tokenize:
-        chat = self._state.conversation
-        if chat.raw:
-            whole = "".join(message.content for message in messages(chat) if message.role != "system")
-            return Tokenize(whole if anew else text, begin=anew or parent is None)
-        finished = parent.finished if parent is not None else None
-        # A reply from elsewhere has its words, and no tokens.
-        ended = parent.ids[-1] if parent is not None and parent.ids and finished and finished.reason == "end" else None
-        after_reply = parent is not None and parent.role == "assistant" and not anew
-        return Render(messages(chat), after_reply=after_reply, reply_ended=ended)
 
     def _hear(self, asked: _Asked, event: Event) -> None:
         if isinstance(event, Rendered):
@@ -78,18 +83,36 @@ class Turns:
             self._refuse(asked, event)
 
     def _prompted(self, asked: _Asked, ids: list[int], *, whole: bool) -> None:
-        """The prompt ids of the turn are there."""
+        """The prompt ids of the turn are there; of what the reply begins with they may still be asked for."""
+        prefill = "" if self.room.is_request(asked.node) else self._state.prefill
+        if prefill and not self._cancelled and self._state.model is not None:
+            begin = partial(self._hear_prefill, asked, ids, whole)
+            self._state.line.ask(Tokenize(prefill), begin)
+        else:
+            self._begin(asked, ids, [], whole=whole)
+
+    def _hear_prefill(self, asked: _Asked, ids: list[int], whole: bool, event: Event) -> None:
+        if isinstance(event, Tokenized):
+            self._begin(asked, ids, event.ids, whole=whole)
+        elif isinstance(event, Failed):
+            self._refuse(asked, event)
+
+    def _begin(self, asked: _Asked, ids: list[int], forced: list[int], *, whole: bool) -> None:
+        """Begins the reply, with these tokens first, if there is room for it."""
         turn, model = asked.node, self._state.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
-        length = asked.conversation.length(turn.number)
+        length = asked.conversation.length(turn.number) + len(forced)
         if self._cancelled or model is None:
             self._take_back(asked)
         elif length > model.context:
             self._make_room(asked, length, model.context)
         else:
+            if forced:
+                self._state.prefill = ""
             self._state.recorder.turn(asked.conversation, turn)
-            self._replies.start(turn, len(turn.ids), seed=self._state.seed(), done=0, limit=self.room.limit(turn))
+            limit = self.room.limit(turn)
+            self._replies.start(turn, len(turn.ids), seed=self._state.seed(), done=0, limit=limit, ids=forced)
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -101,7 +124,7 @@ class Turns:
         if chat is not state.conversation or chat.leaf != asked.node.number:
             self._refuse(asked, failure)
             return
-        chat.drop(asked.node)
+        self._drop(asked)
         state.enter("idle")
         state.changed(PathChanged())
         if self.room.is_request(asked.node):
@@ -116,11 +139,39 @@ class Turns:
 
     def _take_back(self, asked: _Asked) -> None:
         """A turn that could not be sent leaves its chat; its text goes back to whoever typed it, whatever is shown by then."""
-        state, chat = self._state, asked.conversation
-        leaf = chat.leaf
-        chat.drop(asked.node)
-        if leaf != asked.node.number:  # another branch is shown by now
-            chat.leaf = leaf
+        state = self._state
+        self._drop(asked)
         state.give_back(self.room.let_go(asked.node))
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
+
+    @staticmethod
+    def _drop(asked: _Asked) -> None:
+        """Takes a turn out of its chat, which shows what it showed before."""
+        chat, leaf = asked.conversation, asked.conversation.leaf
+        chat.drop(asked.node)
+        if leaf != asked.node.number:  # another branch is shown by now
+            chat.leaf = leaf
+        elif asked.before is not None and not chat.is_hidden(asked.before):
+            chat.leaf = asked.before
+
+
+def question(
+    state: State, said: list[Message], text: str, parent: Node | None, *, anew: bool, ended: int | None = None
+) -> Render | Tokenize:
+    """What asks for the prompt ids of a turn behind `parent`.
+
+    Args:
+        said: all that the model is told, the turn's `text` last.
+        anew: the whole prompt is wanted, whatever stands before the turn.
+        ended: the end token that a reply which is still running will have.
+    """
+    if state.conversation.raw:
+        whole = "".join(message.content for message in said if message.role != "system")
+        return Tokenize(whole if anew else text, begin=anew or parent is None)
+    finished = parent.finished if parent is not None else None
+    # A reply from elsewhere has its words, and no tokens.
+    if parent is not None and parent.ids and finished and finished.reason == "end":
+        ended = parent.ids[-1]
+    after_reply = parent is not None and parent.role == "assistant" and not anew
+    return Render(said, after_reply=after_reply, reply_ended=ended)

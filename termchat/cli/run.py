@@ -16,12 +16,13 @@ NOT_FOR_RUN = ("theme", "glyphs", "on_full")
 @click.command("run")
 @click.argument("prompt", required=False)
 @click.option("--raw", is_flag=True, help="complete PROMPT without the model's chat template")
+@click.option("--prefill", default="", metavar="TEXT", help="how the reply begins; the model goes on from there")
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object a line")
 @click.option(
     "--candidates", type=click.IntRange(1, 1000), default=20, show_default=True, help="candidates recorded a step"
 )
 @flags(without=NOT_FOR_RUN)
-def command(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **given: Any) -> None:
+def command(*, prompt: str | None, prefill: str, raw: bool, as_json: bool, candidates: int, **given: Any) -> None:
     """Answer PROMPT and leave: the reply's text on stdout, nothing else.
 
     PROMPT is read from stdin when it is absent or "-". Exit codes: 0 done, 1 failed, 2 usage, 130 and 143 interrupted.
@@ -35,4 +36,13 @@ def command(*, prompt: str | None, raw: bool, as_json: bool, candidates: int, **
         raise click.UsageError("the prompt is empty")
     from termchat.chat.once import answer
 
-    sys.exit(answer(chosen, well_formed(prompt), raw=raw, as_json=as_json, candidates=candidates))
+    sys.exit(
+        answer(
+            chosen,
+            well_formed(prompt),
+            prefill=well_formed(prefill),
+            raw=raw,
+            as_json=as_json,
+            candidates=candidates,
+        )
+    )
