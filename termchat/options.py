@@ -125,6 +125,12 @@ OPTIONS: dict[str, Option] = {
         Option(name="model", kind="text", default="", help="a model's name, or the path of a GGUF file"),
         Option(name="system", kind="text", default="", help="the system message of new chats"),
         Option(
+            name="persona",
+            kind="text",
+            default="",
+            help="a persona's name: its system message and its knobs go before all but flags",
+        ),
+        Option(
             name="model_folders",
             kind="texts",
             default=(),

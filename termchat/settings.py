@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,9 @@ from termchat.decoding.samplers import KNOBS, Knob, Tuning, Value, unescape, wel
 from termchat.engine.port import ModelSpec
 from termchat.options import OPTIONS, Option, OptionError, OptionValue
 from termchat.tomlfile import TomlError, TomlFile
+
+if TYPE_CHECKING:
+    from termchat.personas import Persona
 
 PREFIX = "TERMCHAT_"
 _NOT_OURS = frozenset({"TERMCHAT_OFFLINE"})
@@ -56,7 +59,7 @@ class FlagError(ValueError):
 
 class Config(msgspec.Struct, frozen=True):
     """All settings. `origin` says of each where its value came from: "flag", "picker", a variable's name, "config.toml",
-    "tuned", "model" or "default". `problems` are one line each, and may hold foreign text."""
+    "tuned", "model", "default", or "persona" and its name. `problems` are one line each, and may hold foreign text."""
 
     model: str | None
     """A catalogue name or a path; None if none was chosen."""
@@ -80,6 +83,19 @@ class Config(msgspec.Struct, frozen=True):
     """Where each of `keys` is bound: "config.toml, line 3"."""
     places: dict[str, str] = {}
     """Where each setting stands that the file or a variable sets: "config.toml, line 3", "TERMCHAT_TOP_K"."""
+    persona: str = ""
+    """The persona that a chat begins as; "" is none."""
+
+    def with_persona(self, persona: Persona) -> Config:
+        """A copy that begins as a persona: what it sets goes before all but flags."""
+        taken = {name: value for name, value in persona.knobs.items() if self.origin[name] != FLAG}
+        origin = dict.fromkeys(taken, persona.origin)
+        system = self.system
+        if self.origin["system"] != FLAG:
+            system, origin["system"] = persona.system, persona.origin
+        return msgspec.structs.replace(
+            self, persona=persona.name, system=system, tuning=self.tuning.turned(taken), origin=self.origin | origin
+        )
 
     def value(self, name: str) -> Value | OptionValue:
         """What a setting is set to, as its option or knob takes it."""
@@ -182,7 +198,7 @@ def load(
     found.from_environment(os.environ if environ is None else environ)
     found.from_flags(flags or {})
     values = {name: found.values.get(name, setting.default) for name, setting in SETTINGS.items()}
-    return Config(
+    config = Config(
         model=str(values["model"]) or None,
         system=well_formed(str(values["system"])),
         theme=str(values["theme"]) or str(OPTIONS["theme"].default),
@@ -196,7 +212,28 @@ def load(
         keys=found.keys,
         key_places=found.key_places,
         places=found.places,
+        persona=str(values["persona"]),
     )
+    return _as_persona(config) if config.persona else config
+
+
+def _as_persona(config: Config) -> Config:
+    """The settings with those of their persona.
+
+    Raises:
+        FlagError: a flag asks for one that there is not.
+    """
+    from termchat import personas  # most begin as none
+
+    found = personas.load()
+    config = msgspec.structs.replace(config, problems=(*config.problems, *found.problems))
+    try:
+        return config.with_persona(found.get(config.persona))
+    except personas.PersonaError as error:
+        if config.origin["persona"] == FLAG:
+            raise FlagError("persona", str(error)) from error
+        problem = f"{config.places.get('persona', config.origin['persona'])}: {error}; it is ignored"
+        return msgspec.structs.replace(config, problems=(*config.problems, problem), persona="")
 
 
 class _Found:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import string
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat import personas
+from termchat import personas, settings
+from termchat.chat import presets
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.personas import Persona, PersonaError
+from tests.whole.terminal import environment
 
 
 def test_every_persona_that_ships_can_be_used(tmp_path: Path) -> None:
@@ -114,8 +119,7 @@ _VALUES = st.recursive(
     | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
     | st.dictionaries(st.sampled_from([*KNOBS, "system", "description", "x"]), _VALUES, max_size=6).map(
         lambda table: (
-            b"[p]\n"
-            + "".join(f"{key} = {_toml(value)}\n" for key, value in table.items()).encode("utf-8", "replace")
+            b"[p]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in table.items()).encode("utf-8", "replace")
         )
     )
 )
@@ -134,3 +138,59 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     return repr(value).replace("None", '"off"') if not isinstance(value, str) else f"'{value}'"
+
+
+def test_a_persona_goes_before_all_but_flags(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('system = "mine"\npersona = "storyteller"\n[sampling]\nmin_p = 0.5\n')
+    config = settings.load({"temperature": "0.25"}, {"TERMCHAT_TOP_K": "7"}, file)
+    storyteller = personas.load(tmp_path / "none").entries["storyteller"]
+    assert config.tuning.temperature == 0.25
+    assert (config.tuning.min_p, config.tuning.top_k) == (storyteller.knobs["min_p"], 0)
+    assert config.system == storyteller.system
+    assert config.origin["temperature"] == "flag"
+    assert config.origin["min_p"] == config.origin["system"] == "persona storyteller"
+    assert config.origin["frequency_penalty"] == "default"
+
+
+def test_a_persona_that_there_is_not_stops_only_whoever_asks_for_it_with_a_flag(tmp_path: Path) -> None:
+    with pytest.raises(settings.FlagError, match="did you mean teacher"):
+        settings.load({"persona": "teachr"}, {}, tmp_path / "none")
+    file = tmp_path / "config.toml"
+    file.write_text('\npersona = "teachr"\n')
+    config = settings.load({}, {}, file)
+    assert config.tuning == Tuning()
+    assert "config.toml, line 2" in config.problems[-1]
+    assert "did you mean teacher" in config.problems[-1]
+
+
+def test_another_persona_leaves_nothing_of_the_one_before() -> None:
+    origin = dict.fromkeys(KNOBS, "default") | {"top_p": "panel"}
+    tuning, places = presets.replaced(Tuning(top_p=0.5), origin, {"temperature": 1.5, "min_p": 0.2}, "persona a")
+    tuning, places = presets.replaced(tuning, origin | places, {"min_p": 0.3, "stop": ("x",)}, "persona b")
+    assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
+    assert (places["temperature"], places["min_p"], places["stop"]) == ("default", "persona b", "persona b")
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("model_path")
+def test_the_records_of_a_run_say_which_persona_set_a_knob(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "termchat",
+        "run",
+        "--json",
+        "--persona",
+        "translator",
+        "--max-tokens",
+        "3",
+        "Hallo",
+    ]
+    environment_ = environment(tmp_path, {})
+    run = subprocess.run(command, capture_output=True, text=True, env=environment_, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    record = next(one for one in map(json.loads, run.stdout.splitlines()) if one["record"] == "settings")
+    assert record["samplers"]["temperature"] == 0.2
+    assert record["origin"]["temperature"] == record["origin"]["stop"] == "persona translator"
+    assert record["origin"]["max_tokens"] == "flag"

@@ -11,7 +11,7 @@ import click
 from termchat.cli.flags import config, flags
 from termchat.cli.run import NOT_FOR_RUN
 
-_ON_RECORD = (*NOT_FOR_RUN, "system", "fast_prefill")
+_ON_RECORD = (*NOT_FOR_RUN, "system", "persona", "fast_prefill")
 
 
 @click.command("replay")

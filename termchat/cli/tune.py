@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from termchat.cli import completers
 from termchat.cli.flags import config, flags
 
 _MEASURED = (
     "theme",
+    "persona",
     "glyphs",
     "on_full",
     "system",
@@ -23,7 +25,7 @@ _MEASURED = (
 
 
 @click.command("tune")
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=completers.models)
 @click.option(
     "--seconds", type=click.IntRange(5, 3600), default=60, show_default=True, help="about how long to measure"
 )
