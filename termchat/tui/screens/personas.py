@@ -1,0 +1,130 @@
+"""The personas: which there are, what each of them is made of, and with which one to begin."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.widgets import Label
+
+from termchat.personas import Persona, Personas
+from termchat.text import cells, sanitize
+from termchat.tui import dialogkeys
+from termchat.tui.screens.listing import ARROWS, Listing
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.ink import Line
+from termchat.tui.views.persona import persona_line, persona_lines
+from termchat.tui.widgets.sheet import Sheet
+
+_BESIDE = 104
+"""Columns from which the details stand beside the list."""
+_LOW = 20
+"""Rows below which there is no room for them."""
+_CHOOSE = (("list-up", "choose"), ("persona-begin", "begins"), ("close", "closes"))
+_ASK = (
+    ("persona-begin", "once more begins a new chat with it"),
+    ("persona-here", "takes its knobs from here on in this one"),
+    ("close", "goes back"),
+)
+_SAVES = "/persona save NAME keeps this chat's settings."
+
+
+class Begin(NamedTuple):
+    """A persona to go on with: in a new chat, or from here on with its knobs."""
+
+    persona: Persona
+    new: bool
+
+
+class PersonasDialog(Listing[Begin]):
+    """All personas. In a chat that has begun (`begun`) it asks whether a new one is meant; `asked` is asked about at once."""
+
+    DEFAULT_CSS = """
+    PersonasDialog #body { height: 1fr; layout: vertical; margin-top: 1; }
+    PersonasDialog Picker { height: 1fr; margin-top: 0; }
+    PersonasDialog #details { height: 9; margin-top: 1; }
+    PersonasDialog.-beside #details { width: 60%; height: 1fr; margin: 0 0 0 2; }
+    PersonasDialog.-beside #body { layout: horizontal; }
+    PersonasDialog.-low #details { display: none; }
+    PersonasDialog > Vertical { max-height: 30; }
+    """
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogkeys.PERSONAS)]  # noqa: RUF012
+    TITLE = "Personas"
+    KEYS = "PERSONAS"
+
+    def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
+        super().__init__(palette)
+        self._all, self._problems, self._begun = list(personas.entries.values()), personas.problems, begun
+        self._longest = max((cells(persona.name) for persona in self._all), default=0)
+        self._details = Sheet(self._detailed, id="details")
+        self.asking = bool(asked)
+        self.picker.count = len(self._all)
+        self.picker.chosen = next((at for at, persona in enumerate(self._all) if persona.name == asked), 0)
+
+    def compose(self) -> ComposeResult:
+        """Title, list, details, what is wrong with the files, hint."""
+        with Vertical():
+            yield Label(self.TITLE, classes="title", markup=False)
+            with Container(id="body"):
+                yield self.picker
+                yield self._details
+            yield Label(sanitize("\n".join(self._problems[:2]), keep="\n"), classes="problem", markup=False)
+            yield Label(self._hint, classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Colours."""
+        super().on_mount()
+        self._details.paint_with(self._palette)
+
+    def on_resize(self) -> None:
+        """Arranges everything for the size."""
+        self.set_class(self.app.size.width >= _BESIDE, "-beside")
+        self.set_class(self.app.size.height < _LOW, "-low")
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The personas in view."""
+        return [persona_line(self._all[at], width, self._longest, chosen=at == chosen) for at in rows]
+
+    def action_move(self, how: str) -> None:
+        """Goes to another one."""
+        super().action_move(how)
+        self._details.show()
+        self._ask(False)
+
+    def action_begin(self) -> None:
+        """Begins; asks first where a chat would be left."""
+        if self._begun and not self.asking:
+            self._ask(True)
+        else:
+            self._end(new=True)
+
+    def action_here(self) -> None:
+        """From here on with its knobs."""
+        if self._begun:
+            self._end(new=False)
+
+    def action_close(self) -> None:
+        """Takes the question back, or closes."""
+        if self.asking:
+            self._ask(False)
+        else:
+            super().action_close()
+
+    def _end(self, *, new: bool) -> None:
+        if self._all and self.is_current:  # no second Enter in the same burst
+            self.dismiss(Begin(self._all[self.picker.chosen], new))
+
+    def _ask(self, asking: bool) -> None:
+        self.asking = asking
+        self.query_one(".hint", Label).update(self._hint)
+
+    @property
+    def _hint(self) -> Content:
+        return dialogkeys.hint(*_ASK) if self.asking else dialogkeys.hint(*_CHOOSE, before=_SAVES)
+
+    def _detailed(self) -> list[Line]:
+        if not self._all:
+            return []
+        return persona_lines(self._all[self.picker.chosen], self._details.room, self._details.size.height)

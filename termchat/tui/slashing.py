@@ -1,0 +1,60 @@
+"""Commands behind a slash, on the chat's screen: what they act on is made when the first is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.tui.slash import Slash
+from termchat.tui.widgets.composer import Composer
+
+if TYPE_CHECKING:
+    from termchat.tui.gathering import Models
+    from termchat.tui.screens.choosing import Choosing
+    from termchat.tui.screens.conversations import Conversations
+    from termchat.tui.screens.personate import Personating
+    from termchat.tui.screens.tokens import Tokens
+    from termchat.tui.slashtable import Deeds
+
+
+class Around(NamedTuple):
+    """What stands around a chat. `do` does something to it and has the screen take that in, `tell` shows a notice."""
+
+    chat: Chat
+    models: Models
+    choosing: Choosing
+    conversations: Conversations
+    personating: Personating
+    tokens: Tokens
+    save: Callable[[Path], None]
+    do: Callable[[Callable[[], object]], None]
+    tell: Callable[[Notice], None]
+
+
+class Slashing:
+    """Has a composer take commands, and complete them."""
+
+    def __init__(self, screen: Screen[None], composer: Composer, around: Around) -> None:
+        self._screen, self._composer, self._around = screen, composer, around
+        self._slash = Slash(self._deeds, self._send, self._keep, around.tell)
+        composer.commands = self._take
+        composer.sources = [self._slash, *composer.sources]
+
+    def _take(self, written: str) -> bool:
+        return written.startswith("/") and self._slash.take(self._composer.attachments.unfold(written))
+
+    def _deeds(self) -> Deeds:
+        from termchat.tui.slashdeeds import ScreenDeeds  # not needed before the first frame
+
+        return ScreenDeeds(self._screen, self._around)
+
+    def _send(self, text: str) -> None:
+        self._composer.post_message(Composer.Submitted(text, text))
+
+    def _keep(self, text: str) -> None:
+        self._composer.call_next(self._composer.give_back, text)  # the field is emptied first

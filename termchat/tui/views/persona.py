@@ -1,0 +1,57 @@
+"""Personas, as lines: a row of the list, and one of them in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.personas import Persona
+from termchat.text import one_line
+from termchat.tui.transcript.ink import BLANK, Line
+from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
+
+_VALUE = 8
+
+
+def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
+    """Its name and what it is for."""
+    name = column(persona.name, longest)
+    about = persona.description or persona.system or "no description"
+    mark = "▌ " if chosen else "  "
+    room = max(width - longest - 4, 0)
+    return Line(
+        ((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (one_line(about, room), TEXT if chosen else MUTED)),
+        "panel" if chosen else "",
+    )
+
+
+def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
+    """System prompt, knobs and stop sequences; the system prompt is what is cut where there is no room."""
+    knobs = _knobs(persona.knobs, width)
+    said = prose(persona.system, width) if persona.system else [Line((("none", MUTED),))]
+    room = max(rows - len(knobs) - 3, 1)
+    if len(said) > room:
+        said = [*said[: room - 1], Line((("…", MUTED),))]
+    return [Line((("SYSTEM PROMPT", TITLE),)), *said, BLANK, Line((("KNOBS", TITLE),)), *knobs][:rows]
+
+
+def told(knobs: Mapping[str, Value]) -> str:
+    """The knobs in a few words."""
+    return ", ".join(f"{name} {_shown(name, value)}" for name, value in knobs.items())
+
+
+def _knobs(knobs: Mapping[str, Value], width: int) -> list[Line]:
+    if not knobs:
+        return [Line((("as they are", MUTED),))]
+    longest = max(map(len, knobs))
+    lines = []
+    for name, value in knobs.items():
+        shown = _shown(name, value)
+        known = [(f"{name:<{longest}}  ", MUTED), (f"{one_line(shown, max(width - longest - 2, 4)):<{_VALUE}}", TEXT)]
+        room = width - longest - 4 - max(len(shown), _VALUE)
+        lines.append(Line((*known, (f"  {one_line(KNOBS[name].help, room)}" if room > 20 else "", MUTED))))
+    return lines
+
+
+def _shown(name: str, value: Value) -> str:
+    return KNOBS[name].show(value)

@@ -1,0 +1,179 @@
+"""Commands behind a slash: all that has a key is one, what is typed is what happens, and what is no command is a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from termchat.decoding.samplers import KNOBS
+from termchat.tui import keys
+from termchat.tui.slash import Slash, message_of, parted
+from termchat.tui.slashtable import ALSO, COMMANDS, Deeds
+from termchat.tui.transcript import Transcript
+from tests.tui.test_app import Desktop, desktop
+
+
+def test_all_that_has_a_key_and_every_knob_is_a_command() -> None:
+    rows = {key.id: key for table in (keys.CHAT, keys.MODEL, keys.TOKENS, keys.APP) for key in table if key.palette}
+    assert rows.keys() <= COMMANDS.keys()
+    assert KNOBS.keys() <= COMMANDS.keys()
+    assert {"system", "model", "persona", "theme", "title", "save", "look", "raw", "help"} <= COMMANDS.keys()
+    for id in rows:
+        command = COMMANDS[id]
+        assert command.argument or command.help == rows[id].help
+    assert not ALSO.keys() & COMMANDS.keys()
+    assert set(ALSO.values()) <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/new", ("new", "")),
+        ("/temperature  0.7 ", ("temperature", "0.7")),
+        ("/system You are\nbrief.", ("system", "You are\nbrief.")),
+        ("/system\nYou are brief.", ("system", "You are brief.")),
+        ("/", ("", "")),
+        ("/usr/bin is full", None),
+        ("/ is a slash", None),
+        ("//new", None),
+        ("hello /new", None),
+        (" /new", None),
+        ("", None),
+    ],
+)
+def test_what_is_a_command_and_what_a_message(text: str, command: tuple[str, str] | None) -> None:
+    assert parted(text) == command
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("//new", "/new"), ("// a comment", "// a comment"), ("//usr/bin", "//usr/bin"), ("a // b", "a // b")],
+)
+def test_two_slashes_begin_a_message_with_one(text: str, message: str) -> None:
+    assert message_of(text) == message
+
+
+async def test_a_message_that_begins_with_a_slash_is_sent() -> None:
+    async with desktop() as desk:
+        await desk.sent("//help me", "ok")
+        await desk.sent("/usr/bin is full", "ok")
+        desk.engine.end()
+        await desk.settle()
+        said = [node.written for node in desk.chat.conversation.nodes.values() if node.role == "user"]
+        assert said == ["/help me", "/usr/bin is full"]
+
+
+async def test_knobs_are_set_with_the_checks_and_words_that_they_have() -> None:
+    async with desktop() as desk:
+        await command(desk, "/temperature 0.7")
+        await command(desk, "/top-k off")
+        await command(desk, '/stop "\\n" "a b"')
+        await command(desk, "/seed 42")
+        tuning = desk.chat.tuning
+        assert (tuning.temperature, tuning.top_k, tuning.stop, tuning.seed) == (0.7, 0, ("\n", "a b"), 42)
+        assert desk.chat.origin["temperature"] == "panel"
+        await command(desk, "/temperature 9")
+        assert "temperature must be a number from 0 to 5, not 9" in desk.text
+        assert desk.composer.text == "/temperature 9"
+        assert desk.chat.tuning.temperature == 0.7
+        await desk.type("", "ctrl+u")
+        await command(desk, "/stop off")
+        assert desk.chat.tuning.stop == ()
+
+
+async def test_a_knob_alone_tells_its_value_and_where_that_came_from() -> None:
+    async with desktop() as desk:
+        desk.composer.insert("/min_p")
+        await desk.type("", "escape", "enter")
+        assert "min_p 0.05 (default)" in desk.text
+
+
+async def test_a_typo_stays_in_the_composer_and_is_guessed() -> None:
+    async with desktop() as desk:
+        await command(desk, "/modle x")
+        assert "did you mean /model" in desk.text
+        assert desk.composer.text == "/modle x"
+        assert not desk.engine.generated
+
+
+async def test_a_command_does_what_its_key_does() -> None:
+    async with desktop() as desk:
+        await command(desk, "/tune")
+        assert "TUNE" in desk.text
+
+
+async def test_a_system_prompt_of_several_lines_begins_a_new_chat() -> None:
+    async with desktop() as desk:
+        desk.composer.insert("/system Be brief.\nBe kind.")
+        await desk.type("", "enter")
+        assert desk.chat.conversation.system == "Be brief.\nBe kind."
+        assert "Be brief." in desk.text
+        assert not desk.composer.text
+
+
+async def test_title_look_and_raw() -> None:
+    async with desktop() as desk:
+        await command(desk, "/title the  fox")
+        await command(desk, "/look entropy")
+        assert desk.chat.conversation.title == "the fox"
+        assert desk.app.query_one(Transcript).look == "entropy"
+        await command(desk, "/raw")
+        assert desk.chat.conversation.raw
+        await command(desk, "/look heat")
+        assert "there is no look 'heat'" in desk.text
+
+
+async def test_a_transcript_is_not_written_over_another_file(tmp_path: Path) -> None:
+    async with desktop() as desk:
+        there = tmp_path / "there.md"
+        there.write_text("mine")
+        await command(desk, f"/save {there}")
+        assert "exists" in desk.text
+        assert there.read_text() == "mine"
+
+
+async def test_names_are_completed_and_what_they_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    async with desktop() as desk:
+        await desk.type("/temp")
+        assert "/temperature" in desk.text
+        await desk.type("", "tab")
+        assert desk.composer.text == "/temperature "
+        assert "as it is now" in desk.text
+        await desk.type("0")  # which is no beginning of anything offered
+        assert "as it is now" not in desk.text
+        await desk.type("", "enter")
+        assert desk.chat.tuning.temperature == 0.0
+        await desk.type("/persona st")
+        assert "storyteller" in desk.text
+
+
+async def test_help_lists_every_command() -> None:
+    async with desktop() as desk:
+        await command(desk, "/help")
+        for name in ("temperature", "system"):
+            assert f"/{name}" in desk.text
+        await desk.type("", "escape")
+        await command(desk, "/help /seed")
+        assert KNOBS["seed"].help[:20] in desk.text
+
+
+def test_completion_is_for_the_first_line_alone() -> None:
+    slash = Slash(lambda: _no_deeds(), lambda _: None, lambda _: None, lambda _: None)
+    assert slash.complete("/ne", 3, first=False) is None
+    assert slash.complete("/usr/b", 6, first=True) is None
+    found = slash.complete("/ne", 3, first=True)
+    assert found is not None
+    assert (found.start, found.offers[0].text) == (0, "/new")
+
+
+def _no_deeds() -> Deeds:
+    raise AssertionError("nothing was asked for")
+
+
+async def command(desk: Desktop, text: str) -> None:
+    """Writes a command and has it done, whatever is offered meanwhile."""
+    desk.composer.insert(text)
+    await desk.settle()
+    await desk.type("", *(["escape"] if desk.composer.popup.completion is not None else []), "enter")
