@@ -69,6 +69,11 @@ class Choosing:
         self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
         self._screen.app.push_screen(self._dialog, closed)
 
+    def take(self, wanted: str) -> None:
+        """Goes on with a model by its name or path, as soon as its file is read and checked."""
+        self._first = wanted
+        self._models.choose(wanted)
+
     @property
     def downloads(self) -> list[Pull]:
         """Those that go on."""
@@ -93,8 +98,7 @@ class Choosing:
         elif said.problem is not None and not said.cancelled:
             self._tell(Notice(said.problem.message, said.problem.hint, "error"))
         if said.path is not None and self._chat.spec is None:
-            self._first = wanted
-            self._models.choose(wanted)
+            self.take(wanted)
 
     def _chosen(self, chosen: Chosen) -> None:
         if self._dialog is not None:
@@ -102,3 +106,5 @@ class Choosing:
         elif chosen.wanted == self._first and chosen.choice is not None:
             choice = chosen.choice
             self._do(lambda: self._chat.switch(choice))
+        elif chosen.wanted == self._first and chosen.problem is not None:
+            self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))
