@@ -112,10 +112,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """The value after some key presses, kept in range; numbers only."""
         if not isinstance(value, (int, float)):
             return value
-        if self.logarithmic and not coarse:
-            size = max(self.step, self.step * 10 ** math.floor(math.log10(max(abs(value), 1))) / 10)
-        else:
-            size = self.coarse if coarse else self.step
+        size = self.coarse if coarse else self._step(value)
         moved: float = min(max(value + steps * size, self.low), self.high)
         if self.low < moved < self.gap:
             moved = self.low if steps < 0 else self.gap
@@ -130,6 +127,22 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         else:
             share = (value - self.low) / (self.bar - self.low)
         return min(max(share, 0.0), 1.0)
+
+    def at(self, fraction: float) -> Value:
+        """The value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
+        share, reach = min(max(fraction, 0.0), 1.0), self.bar - self.low
+        value = self.low + (math.expm1(share * math.log1p(reach)) if self.logarithmic else share * reach)
+        size = self._step(value)
+        value = max(round(value / size) * size, self.low)
+        if self.low < value < self.gap:
+            value = self.gap
+        return round(value) if self.kind in ("int", "seed") else round(value, 4)
+
+    def _step(self, value: float) -> float:
+        """The move of one key press from a value."""
+        if not self.logarithmic:
+            return self.step
+        return max(self.step, self.step * 10.0 ** math.floor(math.log10(max(abs(value), 1))) / 10)
 
     def show(self, value: Value) -> str:
         """The value as the panel and the transcript write it."""

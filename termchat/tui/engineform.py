@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.actions import parse
+
 from termchat.chat.running import Run
 from termchat.options import OPTIONS, Option, OptionError, OptionValue, at_odds
 from termchat.settings import Config
+from termchat.tui.dialogkeys import ENGINE, actions
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine")
 """One for each setting of the engine, in the order they are declared in."""
-
-_MOVES = {"left": -1, "right": 1}
 
 
 class EngineForm:
@@ -24,6 +25,7 @@ class EngineForm:
         self.at = 0
         self.typed: str | None = None
         self.error = ""
+        self._actions = actions(ENGINE)
 
     @property
     def field(self) -> Option:
@@ -37,10 +39,9 @@ class EngineForm:
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
-        if key in _MOVES:
-            self._move(_MOVES[key])
-        elif key in self._COMMANDS:
-            self._COMMANDS[key](self)
+        _, does, parameters = parse(self._actions.get(key, ""))
+        if does in self._DOES:
+            self._DOES[does](self, *parameters)
         elif character is not None and (character.isalnum() or character in "-_"):
             self.typed, self.error = (self.typed or "") + character, ""
         else:
@@ -106,8 +107,8 @@ class EngineForm:
         if self.typed is not None:
             self.typed = self.typed[:-1] or None
 
-    _COMMANDS: dict[str, Callable[[EngineForm], None]] = {  # noqa: RUF012 - a table, never changed
-        "space": lambda self: self._move(1),
-        "delete": _unset,
-        "backspace": _erase,
+    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
+        "move": _move,
+        "unset": _unset,
+        "erase": _erase,
     }

@@ -1,11 +1,16 @@
-"""Every key, declared once: bindings, the key line, the list of keys and the palette are made from these tables."""
+"""Every key of the chat, declared once: bindings, the key line, the help and the palette are made from these tables.
+
+Those of TUNE and of the dialogs are in `dialogkeys`, which is not needed before the first frame. There is one keyboard to a
+program: what its user has remapped is told once, with `remap`, and everything that names a key follows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from textual.binding import Binding
+from textual.keys import REPLACED_KEYS, key_to_character
 
 from termchat.chat.changes import Phase
 
@@ -37,13 +42,17 @@ def situation_of(phase: Phase, *, empty: bool, tokens: bool = False) -> Situatio
     return "empty" if empty and situation == "idle" else situation
 
 
+NO_KEY = "unbound"
+"""The key of what has none: no terminal sends it."""
+
+
 class Key(NamedTuple):
     """One thing a person can do.
 
     `id` is what a key map remaps; `keys` is as Textual writes them, the first is shown. `labels` says in which situations
     the key line shows it, and how. `palette` is its name in the palette, "" for what makes no sense there. With `priority`
     it goes before what the widget that has the keyboard does with the key. `display` is how it is written where it stands for
-    a few keys that belong together; the others of them have no `help`.
+    a few keys that belong together; the others of them follow it and have no `help`. What has no keys can be given some.
     """
 
     id: str
@@ -59,7 +68,8 @@ class Key(NamedTuple):
     def binding(self) -> Binding:
         """As Textual takes it."""
         label = self.palette or self.help
-        return Binding(self.keys, self.action, label, show=False, priority=self.priority, tooltip=self.help, id=self.id)
+        keys = self.keys or NO_KEY
+        return Binding(keys, self.action, label, show=False, priority=self.priority, tooltip=self.help, id=self.id)
 
 
 def _resting(label: str) -> dict[Situation, str]:
@@ -82,6 +92,7 @@ COMPOSER: tuple[Key, ...] = (
     ),
     Key("newline", "shift+enter,ctrl+j", "newline", "Begin a new line in the message", {}, priority=False),
     Key("undo", "ctrl+underscore", "undo", "Take back what was just written", {}, priority=False),
+    Key("unfold", "tab", "unfold", "Show the text of what was pasted in place of its label", {}, priority=False),
 )  # fmt: skip
 
 CHAT: tuple[Key, ...] = (
@@ -106,7 +117,18 @@ CHAT: tuple[Key, ...] = (
         _everywhere("look") | _in_tokens("look"), "Look",
     ),
     Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
-    Key("regenerate", "ctrl+r", "regenerate", "Another reply to the last message", {"idle": "again"}, "Regenerate"),
+    Key(
+        "page", "ctrl+right_square_bracket", "turn_page(1)", "The panels: the chain, plots of the reply, the next token",
+        {}, "Next page of the panels",
+    ),
+    Key("big", "f6", "big", "The panels in place of the chat, and back", {}, "Big view of the panels"),
+    Key(
+        "regenerate", "ctrl+r", "regenerate", "Another reply to the last message, with new dice unless a seed is set",
+        {"idle": "again"}, "Regenerate",
+    ),
+    Key("edit", "f7", "edit", "Edit an earlier message or a reply, on a new branch; again: the one before", {},
+        "Edit an earlier message"),
+    Key("find", "ctrl+f", "find", "Find a text in the chat", {}, "Find in the chat"),
     Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
     Key("save", "ctrl+s", "save", "Save a transcript, for people or for programs", _resting("save"), "Save transcript"),
     Key("sessions", "f4", "sessions", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
@@ -114,7 +136,9 @@ CHAT: tuple[Key, ...] = (
         "models", "f3", "models", "All models: switch, download, let go",
         {"empty": "models", "unloaded": "models", "failed": "models"}, "Models",
     ),
+    Key("persona", "f5", "persona", "Personas: a system prompt with the knobs that suit it", {}, "Personas"),
     Key("setup", "f2", "setup", "A new chat with a system prompt, or raw, without template", {}, "System prompt and raw mode"),
+    Key("editor", "f8", "editor", "The message in your editor: $VISUAL, $EDITOR", {}, "Edit the message in an editor"),
     Key("interrupt", "ctrl+c", "interrupt", "Copy the selection, else stop the reply, else quit", {}),
     Key("page-up", "pageup", "scroll('page_up')", "Scroll the chat up a page", {}),
     Key("page-down", "pagedown", "scroll('page_down')", "Scroll the chat down a page", {}),
@@ -122,6 +146,8 @@ CHAT: tuple[Key, ...] = (
     Key("line-down", "ctrl+down", "scroll('down')", "Scroll the chat down a line", {}),
     Key("top", "ctrl+home", "scroll('home')", "Scroll to the beginning of the chat", {}),
     Key("end", "ctrl+end", "scroll('end')", "Scroll to the end of the chat and follow it", {}),
+    Key("turn-up", "ctrl+pageup", "turn(-1)", "Go to the begin of this turn, or of the one before", {}, "Turn before"),
+    Key("turn-down", "ctrl+pagedown", "turn(1)", "Go to the begin of the next turn, or to the end", {}, "Next turn"),
 )  # fmt: skip
 
 
@@ -143,7 +169,7 @@ TOKENS: tuple[Key, ...] = (
     Key("choose-1", "1", "choose(1)", "Go on from here with that candidate; while paused, take it",
         {"token": "fork", "token-paused": "take"}, display="1-9"),
     *(Key(f"choose-{digit}", str(digit), f"choose({digit})", "", {}) for digit in range(2, 10)),
-    Key("keys", "?", "keys", "All keys", _in_tokens("keys"), "Keys"),
+    Key("token-keys", "?", "app.keys", "All keys", _in_tokens("keys")),
     Key("other-text", "t", "type('text')", "Type another text and go on behind it", {"token": "text", "token-paused": "text"}),
     Key("why", "w", "type('why')", "Why was it not … ? A text, or #id", _in_tokens("why")),
     Key("step-sentence", ")", "step('sentence')", "To the end of the sentence", {"token-paused": "sentence"}),
@@ -167,41 +193,53 @@ TOKENS: tuple[Key, ...] = (
     *_jump("fork", "f", "fork", "The next or previous fork"),
     Key("ending", "o", "show('ending')", "How it ended: p(end) all along, and why", {}, "How the reply ended"),
     Key("breakpoints", "b", "breakpoints", "Breakpoints and stop rules", {}, "Breakpoints"),
+    Key("copy-message", "m", "screen.copy_message", "Copy the reply under the cursor", {}),
+    Key("token-find", "/", "screen.find", "Find a text in the chat", {}),
     Key("tree", "y", "tree", "The tree of branches: walk, name, delete, compare", {}, "Branches"),
     Key("prompt", "p", "prompt", "The tokens of the turn before, as the model reads them", {}, "Prompt tokens"),
     Key("tokenize", "P", "tokenize", "The tokens of what is being typed", {}, "Tokenize what is typed"),
 )  # fmt: skip
 
+BIG: tuple[Key, ...] = (
+    Key("big-next", "tab", "screen.turn_page(1)", "The next page, or the one before", {}, display="Tab"),
+    Key("big-previous", "shift+tab", "screen.turn_page(-1)", "", {}),
+    Key("big-right", "right", "screen.arrow('right')", "A page on or back; in token mode, a token", {}, display="←→"),
+    Key("big-left", "left", "screen.arrow('left')", "", {}),
+    Key("big-down", "down", "screen.arrow('down')", "", {}),
+    Key("big-up", "up", "screen.arrow('up')", "", {}),
+)
+"""What works in the big view of the panels."""
+
 MODEL: tuple[Key, ...] = (
     Key("switch-back", "", "switch_back", "Go on with the model before this one", {}, "Model before"),
     Key("unload", "", "unload", "Let the model go; its memory is free for sure", {}, "Unload the model"),
     Key("reload", "", "reload", "Let the model go and load it again", {}, "Load the model again"),
+    Key("regenerate-same", "", "regenerate(True)", "The last reply once more with the same dice: what other knobs change",
+        {}, "Regenerate with the same seed"),
+    Key("prefill", "", "prefill", "Say how the next reply begins; the model goes on from there", {}, "Begin the reply with"),
+    Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),
+    Key("copy-code", "", "copy_code", "Copy the last block of code; again: the one before it", {}, "Copy the last code block"),
+    Key("history", "", "history", "Messages that were written before: search, write one again", {}, "Earlier messages"),
+    Key("queue", "", "queue", "Messages that wait: edit, remove, put in another order", {}, "Queued messages"),
 )
 """What has no key of its own: the palette has it, and the list of models."""
 
-SESSIONS: tuple[Key, ...] = (
-    Key("session-rename", "ctrl+r", "rename", "Give the highlighted chat another title", {}),
-    Key("session-duplicate", "ctrl+d", "duplicate", "Copy the highlighted chat", {}),
-    Key("session-delete", "delete", "drop", "Delete the highlighted chat", {}),
-    Key("session-undelete", "ctrl+y", "undo", "Bring back the chat that was deleted last", {}),
-    Key("session-new", "ctrl+n", "new", "An empty chat", {}),
-)
-"""What works in the list of saved chats, beside the arrows, Enter and Esc; all else is typed into the search."""
-
 APP: tuple[Key, ...] = (
+    Key("keys", "f1", "keys", "All keys: what works where", {}, "Keys"),
     Key("palette", "ctrl+p", "command_palette", "All there is to do", _everywhere("all") | _in_tokens("all")),
+    Key("theme", "f9", "theme", "Themes: each is shown while you look for one", {}, "Themes", priority=False),
     Key(
         "suspend", "ctrl+z", "suspend_process", "Give the terminal back to the shell; fg comes back here", {}, "Suspend"
     ),
     Key("quit", "ctrl+q", "quit", "End the reply, save and leave", _everywhere("quit") | _in_tokens("quit"), "Quit"),
 )
 
-_ALWAYS_IN_TOKENS = ("keys", "back")
+_ALWAYS_IN_TOKENS = ("token-keys", "back")
 """The way to all other keys, and the way out."""
 
 _NAMED = {
     "escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "delete": "Del",
-    "underscore": "_",
+
 }  # fmt: skip
 
 
@@ -210,23 +248,64 @@ def shown(key: str) -> str:
     first = key.split(",")[0].strip()
     if len(first) == 1:
         return first
-    return "+".join(_NAMED.get(part, part.capitalize()) for part in first.split("+"))
+    return "+".join(_NAMED.get(part) or _character(part) or part.capitalize() for part in first.split("+"))
 
 
-def displayed(key: Key, keymap: Mapping[str, str]) -> str:
-    """A key as people read it; `keymap` is id to keys where they were remapped."""
-    return shown(keymap[key.id]) if key.id in keymap else key.display or shown(key.keys)
+def _character(name: str) -> str:
+    """What a key writes whose name is that of a character, "" for others: question_mark is ?."""
+    character = key_to_character(REPLACED_KEYS.get(name, name)) if len(name) > 1 else None
+    return character if character is not None and character.isprintable() else ""
 
 
-def working(situation: Situation, keymap: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What works now, as key and label: what is shown as far as there is room, in order of use, and what always is.
+_remapped: dict[str, str] = {}
 
-    `keymap` is id to keys where they were remapped.
+
+def remap(keymap: Mapping[str, str]) -> None:
+    """From now on these keys stand in place of others; `keymap` is id to keys, "" for none. See `keymap.checked`."""
+    _remapped.clear()
+    _remapped.update(keymap)
+
+
+def keys_of(key: Key) -> tuple[str, ...]:
+    """The keys that do it."""
+    return tuple(name.strip() for name in _remapped.get(key.id, key.keys).split(",") if name.strip())
+
+
+def families(table: Iterable[Key]) -> Iterator[list[Key]]:
+    """Keys that belong together: one with its help, and those after it that have none."""
+    family: list[Key] = []
+    for key in table:
+        if key.help and family:
+            yield family
+            family = []
+        family.append(key)
+    if family:
+        yield family
+
+
+def displayed(family: list[Key]) -> str:
+    """The keys of a family as people read them, "" where there are none."""
+    first = family[0]
+    if first.display and not any(key.id in _remapped for key in family):
+        return first.display
+    return " ".join(shown(names[0]) for key in family if (names := keys_of(key)))
+
+
+def name_of(id: str) -> str:
+    """How the key of that id is written: "Ctrl+T"."""
+    key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP) if key.id == id)
+    return displayed([key._replace(display="")])
+
+
+def working(situation: Situation) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What works now, as the first of the keys and a label: what is shown as far as there is room, in order of use, and what
+    always is.
     """
     tokens = situation in TOKEN_SITUATIONS
     always = _ALWAYS_IN_TOKENS if tokens else tuple(key.id for key in APP)
     shown: tuple[list[tuple[str, str]], list[tuple[str, str]]] = [], []
-    for key in (*(TOKENS if tokens else COMPOSER), *CHAT, *APP):
-        if situation in key.labels:
-            shown[key.id in always].append((displayed(key, keymap), key.labels[situation]))
+    for family in families((*(TOKENS if tokens else COMPOSER), *CHAT, *APP)):
+        key = family[0]
+        if situation in key.labels and (name := displayed(family)):
+            shown[key.id in always].append((name, key.labels[situation]))
     return shown

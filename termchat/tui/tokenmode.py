@@ -11,6 +11,7 @@ from termchat.conversation.session import View as Kept
 from termchat.conversation.tree import Place
 from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
+from termchat.tui.keys import name_of
 from termchat.tui.tokenpanel import At, TokenPanel, View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
@@ -90,7 +91,8 @@ class TokenMode:
         in view."""
         found, self._found = self._found, None
         place = self._chat.view.cursor
-        if place is not None and found == (self._chat.conversation.leaf, place) and not self._chat.busy:
+        kept = place is not None and found == (self._chat.conversation.leaf, place) and not self._chat.busy
+        if place is not None and kept and self._transcript.cursor is None:  # else a token was clicked
             self._transcript.set_cursor(TokenRef(*place))
         else:
             self._transcript.open_cursor()
@@ -138,7 +140,7 @@ class TokenMode:
         if shown is None or place is None:
             return
         if number > len(shown.token.candidates):
-            self._tell(f"there is no candidate {number}", "i asks the model for them")
+            self._tell(f"there is no candidate {number}", f"{name_of('ask-again')} asks the model for them")
             return
         chosen = shown.token.candidates[number - 1].id
         if shown.pending:
@@ -186,7 +188,7 @@ class TokenMode:
         if self.view != "what-if" or replay is None:
             return
         if replay.summary.first is None:
-            self._tell("every token would be drawn again", "Ctrl+T turns the knobs")
+            self._tell("every token would be drawn again", f"{name_of('tune')} turns the knobs")
             return
         number, index = replay.places[replay.summary.first]
         self._fork(At(self._chat.conversation.nodes[number], index))
@@ -201,8 +203,12 @@ class TokenMode:
         else:
             spans = self._chat.conversation.reply()
             finished = spans[-1].node.finished if spans else None
-            onward = "" if finished is not None and finished.reason == "end" else "Ctrl+O continues it; "
-            self._tell("no reply is running", onward + "X cuts here and waits, to step from here")
+            onward = (
+                "" if finished is not None and finished.reason == "end" else f"{name_of('continue')} continues it; "
+            )
+            self._tell(
+                "no reply is running", onward + f"{name_of('cut-paused')} cuts here and waits, to step from here"
+            )
 
     def step(self, unit: Unit) -> None:
         """Lets a paused reply go on for a little."""
@@ -210,7 +216,8 @@ class TokenMode:
             self._behind = True
             self._chat.step(unit)
         else:
-            self._tell("only a paused reply can be stepped", "Space pauses; X cuts here and waits")
+            onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} cuts here and waits"
+            self._tell("only a paused reply can be stepped", onward)
 
     # --- what the chat says ------------------------------------------------------------------------------------------
 

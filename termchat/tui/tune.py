@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.actions import parse
+
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS, KnobError, Value
 
-BY_KEY = {knob.key: name for name, knob in KNOBS.items()}
-"""The letter of a knob to its name."""
-
 _NAMES = tuple(KNOBS)
 _TYPED = frozenset("0123456789.-")
-_MOVES = {"left": (-1, False), "right": (1, False), "shift+left": (-1, True), "shift+right": (1, True)}
-"""Key to steps and whether they are coarse."""
 
 
 class Tune:
@@ -30,19 +27,19 @@ class Tune:
         self.typed: str | None = None
         self.error = ""
         self.editing = False
+        self._actions: dict[str, str] = {}
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
+        from termchat.tui.dialogkeys import TUNE, actions  # not needed before the first frame
+
         self.error = ""
-        if key in _MOVES:
-            self.typed = None
-            self._move(*_MOVES[key])
-        elif key in self._COMMANDS:
-            self._COMMANDS[key](self)
+        self._actions = self._actions or actions(TUNE)
+        if key in self._actions:
+            _, does, parameters = parse(self._actions[key])
+            self._DOES[does](self, *parameters)
         elif character is not None and character in _TYPED:
             self._type(character)
-        elif key in BY_KEY:
-            self.select(BY_KEY[key])
         else:
             return False
         return True
@@ -50,6 +47,16 @@ class Tune:
     def select(self, name: str) -> None:
         """Goes to a knob; what was typed for another is dropped."""
         self.selected, self.typed, self.error = name, None, ""
+
+    def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
+        """Goes to a knob and turns it."""
+        self.select(name)
+        self._move(steps, coarse)
+
+    def slide(self, name: str, fraction: float) -> None:
+        """Goes to a knob and sets it to what stands at a fraction of its bar, 0 to 1."""
+        self.select(name)
+        self._set(name, KNOBS[name].at(fraction))
 
     def back(self) -> bool:
         """Drops what is being typed or an error; False if there was neither."""
@@ -80,8 +87,8 @@ class Tune:
         value: Value = getattr(self._chat.tuning, self.selected)
         return value
 
-    def _move(self, steps: int, coarse: bool) -> None:
-        value = self._value
+    def _move(self, steps: int, coarse: bool = False) -> None:
+        self.typed, value = None, self._value
         if not isinstance(value, (int, float)):
             self.error = f"{self.selected} has no steps: " + ("Enter edits it" if self._is_text() else "type a number")
             return
@@ -143,12 +150,13 @@ class Tune:
         if value != before:
             self._undo.append((name, before))
 
-    _COMMANDS: dict[str, Callable[[Tune], None]] = {  # noqa: RUF012 - a table, never changed
-        "enter": _accept,
-        "backspace": _erase,
-        "x": _off,
-        "d": _default,
-        "z": _take_back,
-        "up": lambda self: self._step(-1),
-        "down": lambda self: self._step(1),
+    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
+        "move": _move,
+        "step": _step,
+        "accept": _accept,
+        "erase": _erase,
+        "off": _off,
+        "default": _default,
+        "take_back": _take_back,
+        "select": select,
     }

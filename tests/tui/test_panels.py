@@ -13,8 +13,9 @@ from termchat.decoding.records import Candidate, Prefill, Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui import keys
+from termchat.tui.dialogkeys import TUNE
 from termchat.tui.transcript.ink import Line
-from termchat.tui.tune import BY_KEY, Tune
+from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
 from termchat.tui.views.chain import chain_lines
 from termchat.tui.views.hints import key_line, tune_line
@@ -195,20 +196,24 @@ def test_the_context_gauge_counts_the_path_and_not_the_branches() -> None:
 
 
 def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
-    idle, busy = (key_line(situation, {}, 130).text for situation in ("idle", "busy"))
+    idle, busy = (key_line(situation, 130).text for situation in ("idle", "busy"))
     assert "Enter send" in idle
     assert "Enter queue" in busy
     assert "Esc stop" in busy
     assert "Esc" not in idle
-    assert "F9 tune" in key_line("idle", {"tune": "f9"}, 130).text
-    assert "Ctrl+Q quit" in key_line("idle", {}, 40).text  # the way out is always there
-    assert "Ctrl+O restart and go on" in key_line("failed", {}, 80).text
-    let_go = key_line(keys.situation_of("no model", empty=False), {}, 100).text
+    keys.remap({"tune": "f9"})
+    try:
+        assert "F9 tune" in key_line("idle", 130).text
+    finally:
+        keys.remap({})
+    assert "Ctrl+Q quit" in key_line("idle", 40).text  # the way out is always there
+    assert "Ctrl+O restart and go on" in key_line("failed", 80).text
+    let_go = key_line(keys.situation_of("no model", empty=False), 100).text
     assert all(told in let_go for told in ("Enter send", "Ctrl+O load", "F3 models"))  # the next message loads it again
 
 
 def test_keys_are_named_as_they_are_written_on_a_keyboard() -> None:
-    named = [keys.displayed(key, {}) for key in (*keys.COMPOSER, *keys.CHAT, *keys.APP)]
+    named = [keys.displayed([key]) for key in (*keys.COMPOSER, *keys.CHAT, *keys.APP)]
     assert "Ctrl+_" in named
     assert all(len(name) <= 11 for name in named)  # the list of keys has no room for longer ones
 
@@ -284,5 +289,7 @@ def test_stop_sequences_are_added_with_escapes_and_removed_by_name() -> None:
 
 
 def test_no_knobs_letter_is_a_command_of_tune() -> None:
-    assert len(BY_KEY) == len(KNOBS)
-    assert not set(BY_KEY) & set(Tune._COMMANDS)
+    letters = {knob.key for knob in KNOBS.values()}
+    others = {name for key in TUNE if not key.action.startswith("select") for name in keys.keys_of(key)}
+    assert len(letters) == len(KNOBS)
+    assert not letters & others

@@ -467,8 +467,9 @@ async def test_all_keys_are_listed() -> None:
     async with looking((80, 24)) as desk:
         await desk.type("", "?")
         assert "One token, then pause again" in desk.text
-        await desk.type("", "end")
+        await desk.type("quit")
         assert "Ctrl+Q" in desk.text
+        assert "One token, then pause again" not in desk.text
 
 
 def keys_of(desk: Desktop) -> str:

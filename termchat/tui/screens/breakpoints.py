@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual.binding import Binding
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -12,6 +11,7 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import EXAMPLES, ConditionError, parse
 from termchat.text import one_line
+from termchat.tui.dialogkeys import BREAKPOINTS
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
@@ -25,8 +25,12 @@ class BreakpointsDialog(Listing[None]):
 
     DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; height: 24; }"
     TITLE = "Breakpoints and stop rules"
-    HINT = "Enter adds what is typed, or turns the chosen one on or off; Ctrl+D deletes it; Esc closes."
-    BINDINGS = [*ARROWS, Binding("ctrl+d,delete", "drop", show=False, priority=True)]  # noqa: RUF012
+    HINTS = (
+        ("rule-enter", "adds what is typed, or turns the chosen one on or off"),
+        ("rule-delete", "deletes it"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "BREAKPOINTS"
+    BINDINGS = [*ARROWS, *(key.binding for key in BREAKPOINTS)]  # noqa: RUF012
 
     def __init__(self, chat: Chat, palette: Palette) -> None:
         super().__init__(palette)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from textual.binding import Binding
 from textual.screen import ModalScreen
+
+from termchat.tui.dialogkeys import DIALOG
 
 Result = TypeVar("Result")
 
@@ -21,11 +22,17 @@ class Dialog(ModalScreen[Result | None]):
     }
     Dialog .title { text-style: bold; height: 1; }
     Dialog .hint { color: $muted; height: auto; margin-top: 1; }
+    Dialog Label {
+        link-style: none; link-color: $muted; link-background: transparent;
+        link-style-hover: underline; link-color-hover: $text; link-background-hover: transparent;
+    }
     Dialog .problem { color: $error; height: auto; }
     Dialog Label { width: 1fr; }
     Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin-top: 1; }
     """
-    BINDINGS = [Binding("escape", "close", "Close", show=False, id="close", priority=True)]  # noqa: RUF012
+    BINDINGS = [key.binding for key in DIALOG]  # noqa: RUF012
+    KEYS = "DIALOGS"
+    """The title of its keys in the help."""
 
     def action_close(self) -> None:
         """Closes it; nothing happens."""

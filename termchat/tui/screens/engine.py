@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Label
 
@@ -14,6 +13,7 @@ from termchat.chat.running import Picked, Run
 from termchat.chat.service import Chat
 from termchat.options import OptionValue
 from termchat.text import one_line
+from termchat.tui.dialogkeys import ENGINE, hint
 from termchat.tui.engineform import FIELDS, EngineForm
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes import Palette
@@ -42,8 +42,12 @@ class EngineDialog(Listing[Picked]):
     EngineDialog.-low #details { height: 2; }
     """
     AUTO_FOCUS = ""
-    HINT = "←→ or typing changes, Del takes back, Enter loads the model so and keeps it, Esc closes."
-    BINDINGS = [*ARROWS, Binding("enter", "load", show=False, priority=True)]  # noqa: RUF012
+    HINTS = (
+        ("engine-less", "or typing changes"), ("engine-unset", "takes back"),
+        ("engine-load", "loads the model so and keeps it"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "HOW A MODEL IS RUN"
+    BINDINGS = [*ARROWS, *(key.binding for key in ENGINE if key.id == "engine-load")]  # noqa: RUF012
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class EngineDialog(Listing[Picked]):
             yield self.picker
             yield self._details
             yield Label("", classes="problem", markup=False)
-            yield Label(self.HINT, classes="hint", markup=False)
+            yield Label(hint(*self.HINTS), classes="hint", markup=False)
 
     def on_mount(self) -> None:
         """Colours."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.chat.full import Full, Way
 from termchat.text import sanitize
+from termchat.tui.dialogkeys import FULL, link
 from termchat.tui.screens.dialog import Dialog
 
 
 class FullDialog(Dialog[Way]):
     """Asks; None is to do nothing."""
 
-    BINDINGS = [  # noqa: RUF012
-        Binding("d", "choose('drop')", show=False),
-        Binding("s", "choose('summarise')", show=False),
-    ]
+    KEYS = "CONTEXT FULL"
+    BINDINGS = [key.binding for key in FULL]  # noqa: RUF012
 
     def __init__(self, full: Full) -> None:
         super().__init__()
@@ -33,11 +31,13 @@ class FullDialog(Dialog[Way]):
             why = full.failure.message if full.failure is not None else "the reply was cut off where the context ended"
             yield Label(sanitize(why, keep=""), classes="hint", markup=False)
             then = "send the message" if full.failure is not None else "make the reply again"
-            yield Label(f"d  leave {turns} out of what the model sees, and {then}", classes="hint", markup=False)
+            drop = link("full-drop", f"leave {turns} out of what the model sees, and {then}", gap="  ")
+            yield Label(drop, classes="hint", markup=False)
             if full.can_summarise:
-                yield Label(f"s  have the model summarise {turns} first, and {then}", markup=False)
+                summarise = f"have the model summarise {turns} first, and {then}"
+                yield Label(link("full-summarise", summarise, gap="  "), markup=False)
             back = "the message goes back to where it was written" if full.failure is not None else "leave it as it is"
-            yield Label(f"Esc  stop: {back}", markup=False)
+            yield Label(link("close", f"stop: {back}", gap="  "), markup=False)
             yield Label("Nothing is deleted: the turns stay in the chat, and on record.", classes="hint", markup=False)
 
     def action_choose(self, way: Way) -> None:

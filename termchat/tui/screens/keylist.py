@@ -1,40 +1,67 @@
-"""All keys there are."""
+"""The help: all keys, those of the place where it was asked for first, and those with all words that are typed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from termchat.text import one_line
-from termchat.tui import keys
+from textual.widget import Widget
+from textual.widgets import Input
+
+from termchat.tui.dialogkeys import GROUPS, Group
+from termchat.tui.keys import displayed, families, keys_of
 from termchat.tui.screens.listing import ReadListing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import BLANK, Line
-from termchat.tui.views.marks import ACCENT, TEXT, TITLE, column
+from termchat.tui.views.marks import ACCENT, MUTED, TITLE, column, prose
+from termchat.tui.widgets.field import Field
 
-_TABLES = (
-    ("TOKEN MODE", keys.TOKENS),
-    ("CHAT", (*keys.COMPOSER, *keys.CHAT, *keys.APP)),
-    ("SAVED CHATS", keys.SESSIONS),
-)
 _KEY = 14
+"""Cells of the column with the keys."""
+_NOTE = "The id in [brackets] is what the config file remaps, under [keys]."
 
 
 class KeyList(ReadListing):
-    """The keys of token mode, then those of the chat and of the list of saved ones."""
+    """All keys. `place` is the title of those that work where it was asked for."""
 
     TITLE = "Keys"
+    HINT = _NOTE
+    HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
+    KEYS = "LISTS"
 
-    def __init__(self, palette: Palette, keymap: Mapping[str, str]) -> None:
+    def __init__(self, palette: Palette, place: str) -> None:
         super().__init__(palette)
-        self._keymap = keymap
+        here = [group for group in GROUPS if group.title == place]
+        beside = [group for group in GROUPS if any(group.table in one.at for one in here)]
+        self._groups = list(dict.fromkeys([*here, *beside, *GROUPS]))
+
+    def inputs(self) -> Iterable[Widget]:
+        """The filter."""
+        yield Field(placeholder="filter")
+
+    def on_input_changed(self) -> None:
+        """Other lines, from the first."""
+        self.picker.scroll_by("first")
+        self.lay_out()
 
     def made(self, width: int) -> list[Line]:
-        """A line a key."""
+        """A line a key; more where its help needs them."""
+        words = self.query_one(Input).value.lower().split()
         lines: list[Line] = []
-        for title, table in _TABLES:
-            lines += [BLANK] * bool(lines) + [Line(((title, TITLE),))]
-            for key in table:
-                if key.help:
-                    name = column(keys.displayed(key, self._keymap), _KEY)
-                    lines.append(Line(((name, ACCENT), (one_line(key.help, width - _KEY), TEXT))))
-        return lines
+        for group in self._groups:
+            found = list(_lines(group, words, width))
+            if found:
+                lines += [*[BLANK] * bool(lines), Line(((group.title, TITLE),)), *found]
+        return lines or [Line((("no key has that in its name or its help", MUTED),))]
+
+
+def _lines(group: Group, words: list[str], width: int) -> Iterable[Line]:
+    for family in families(group.table):
+        first = family[0]
+        names = displayed(family)
+        ids = f"[{first.id}]" if first.action else ""
+        searched = " ".join((group.title, names, first.help, *(key.id for key in family), *keys_of(first))).lower()
+        if not all(word in searched for word in words):
+            continue
+        for at, line in enumerate(prose(f"{first.help} {ids}", max(width - _KEY, 1))):
+            name = (names or "no key") if at == 0 else ""
+            yield Line(((column(name, _KEY), ACCENT if names else MUTED), *line.runs))

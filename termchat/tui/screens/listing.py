@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.text import sanitize
+from termchat.tui import dialogkeys
 from termchat.tui.screens.dialog import Dialog
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
@@ -19,10 +19,7 @@ from termchat.tui.widgets.picker import Picker
 
 Result = TypeVar("Result")
 
-ARROWS = tuple(
-    Binding(key, f"move('{how}')", show=False, priority=True)
-    for key, how in (("up", "up"), ("down", "down"), ("pageup", "page_up"), ("pagedown", "page_down"))
-)
+ARROWS = tuple(key.binding for key in dialogkeys.ARROWS)
 """Keys that move in a list, also while an input has the keyboard."""
 
 
@@ -37,6 +34,9 @@ class Listing(Dialog[Result]):
     """
     TITLE = ""
     HINT = ""
+    HINTS: tuple[tuple[str, str], ...] = (("close", "closes"),)
+    """The keys that the last line names, by their ids, and what they do; `HINT` is said before them."""
+    KEYS = "LISTS"
 
     def __init__(self, palette: Palette) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Listing(Dialog[Result]):
             yield from self.inputs()
             yield self.picker
             yield Label("", classes="problem", markup=False)
-            yield Label(self.HINT, classes="hint", markup=False)
+            yield Label(dialogkeys.hint(*self.HINTS, before=self.HINT), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
         """What stands between title and list."""
@@ -80,12 +80,11 @@ class Listing(Dialog[Result]):
 class ReadListing(Listing[None]):
     """Lines that are only read."""
 
-    BINDINGS = [  # noqa: RUF012
-        *ARROWS,
-        Binding("home,g", "move('first')", show=False),
-        Binding("end,G", "move('last')", show=False),
-    ]
-    HINT = "↑↓ PgUp PgDn scroll, Esc closes."
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogkeys.READING)]  # noqa: RUF012
+    HINTS: tuple[tuple[str, str], ...] = (
+        ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "TEXT TO READ"
 
     def __init__(self, palette: Palette) -> None:
         super().__init__(palette)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual.binding import Binding
 from textual.widgets import Input
 
 from termchat.chat.changes import Notice
@@ -12,6 +11,7 @@ from termchat.chat.running import Picked, Run
 from termchat.chat.service import Chat
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
+from termchat.tui.dialogkeys import MODELS
 from termchat.tui.facts import Facts
 from termchat.tui.gathering import Chosen, Models
 from termchat.tui.pulls import Pull
@@ -22,8 +22,6 @@ from termchat.tui.screens.skipped import SkippedDialog
 from termchat.tui.themes import Palette
 from termchat.tui.views.models import State
 
-_KEYS = {"ctrl+r": "reload", "ctrl+o": "unload", "ctrl+s": "skipped", "ctrl+t": "engine"}
-
 
 class ModelsDialog(ModelsShown):
     """All models. The result is the one to go on with; downloads go on when it is closed.
@@ -33,11 +31,7 @@ class ModelsDialog(ModelsShown):
         problem: what a person should read first.
     """
 
-    BINDINGS = [  # noqa: RUF012
-        *ARROWS,
-        Binding("delete", "cancel", show=False, priority=True),
-        *(Binding(keys, action, show=False, priority=True) for keys, action in _KEYS.items()),
-    ]
+    BINDINGS = [*ARROWS, *(key.binding for key in MODELS if key.action)]  # noqa: RUF012
 
     def __init__(
         self,

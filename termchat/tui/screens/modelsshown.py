@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
+from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Label
@@ -14,6 +15,7 @@ from textual.widgets import Label
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.text import one_line, sanitize
+from termchat.tui.dialogkeys import hint
 from termchat.tui.gathering import Models
 from termchat.tui.modellist import ModelList
 from termchat.tui.pulse import FRAMES
@@ -33,14 +35,17 @@ _BESIDE = 118
 _WIDEST = 180
 _LOW = 20
 """Rows below which there is no room for them."""
-_HINTS: dict[State, tuple[str, ...]] = {
-    "loaded": ("Ctrl+T how it is run", "Ctrl+R loads it again", "Ctrl+O lets it go"),
-    "loading": ("it is being loaded",),
-    "on disk": ("Enter chats with it", "Ctrl+T how it is run"),
-    "downloading": ("Del stops it, what came is kept", "Esc leaves it running"),
-    "not downloaded": ("Enter downloads it",),
-    "not installed": ("it comes with a package",),
-    "broken": ("it cannot be used",),
+_RUN = ("model-engine", "how it is run")
+_HINTS: dict[State, tuple[tuple[str, str], ...]] = {
+    "loaded": (_RUN, ("model-reload", "loads it again"), ("model-unload", "lets it go")),
+    "on disk": (("model-enter", "chats with it"), _RUN),
+    "downloading": (("model-cancel", "stops it, what came is kept"),),
+    "not downloaded": (("model-enter", "downloads it"),),
+}
+_SAID: dict[State, str] = {
+    "loading": "It is being loaded.",
+    "not installed": "It comes with a package.",
+    "broken": "It cannot be used.",
 }
 _HINT_LINES = 2
 """What there is room for below the list where rows are few."""
@@ -64,6 +69,7 @@ class ModelsShown(Listing[Choice]):
     ModelsShown.-low .hint { max-height: 2; }
     """
     TITLE = "Models"
+    KEYS = "MODELS"
 
     def __init__(self, chat: Chat, models: Models, palette: Palette, problem: str) -> None:
         super().__init__(palette)
@@ -177,14 +183,16 @@ class ModelsShown(Listing[Choice]):
         listed, row, view = self.list, self.list.row, self._details
         return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
 
-    def _hint(self) -> str:
+    def _hint(self) -> Content:
         """Keys, as many as there is room for; the way out always."""
-        row = self.list.row
-        keys = [*_HINTS[self.list.state(row)]] if row is not None else []
-        keys += ["Ctrl+S what was left out"] if self.models.skipped else []
-        while keys and len(wrap(_sentence(keys), self._inside)) > _HINT_LINES:
-            keys.pop()
-        return _sentence(keys)
+        state = self.list.state(self.list.row) if self.list.row is not None else None
+        does = [*_HINTS.get(state, ())] if state is not None else []
+        does += [("model-skipped", "what was left out")] if self.models.skipped else []
+        end = ("close", "closes, it goes on" if state == "downloading" else "closes")
+        said = _SAID.get(state, "") if state is not None else ""
+        while does and len(wrap(hint(*does, end, before=said).plain, self._inside)) > _HINT_LINES:
+            does.pop()
+        return hint(*does, end, before=said)
 
     def _title(self) -> str:
         return one_line(f"{self.TITLE}   {self.list.title(self._inside - len(self.TITLE) - 3)}", self._inside)
@@ -202,12 +210,8 @@ class ModelsShown(Listing[Choice]):
         self.models.read(row for row in wanted if row is not None)
         self.wake()
 
-    def _put(self, selector: str, text: str) -> None:
+    def _put(self, selector: str, text: str | Content) -> None:
         """Another text in a label, which costs a layout."""
         label = self.query_one(selector, Label)
-        if str(label.content) != text:
+        if str(label.content) != str(text):
             label.update(text)
-
-
-def _sentence(keys: list[str]) -> str:
-    return ", ".join([*keys, "Esc closes"]) + "."

@@ -13,6 +13,7 @@ from textual.widgets import Input, Label
 from termchat.conversation.formats import FORMATS, of_file
 from termchat.conversation.transcript import TranscriptError
 from termchat.text import sanitize
+from termchat.tui.dialogkeys import hint
 from termchat.tui.screens.dialog import Dialog
 from termchat.tui.widgets.field import Field
 
@@ -29,6 +30,8 @@ def default_path(title: str) -> Path:
 class SaveDialog(Dialog[Path]):
     """Asks for a path and saves; what went wrong is said in place. The result is the path that was written."""
 
+    KEYS = "SAVE"
+
     def __init__(self, path: Path, save: Callable[[Path], None]) -> None:
         super().__init__()
         self._path, self._save = path, save
@@ -40,9 +43,8 @@ class SaveDialog(Dialog[Path]):
             yield Label("Save transcript", classes="title", markup=False)
             yield Field(str(self._path))
             yield Label("", classes="problem", markup=False)
-            yield Label(
-                f"Enter saves, Esc closes. The name's ending says as what:\n{_LIST}", classes="hint", markup=False
-            )
+            yield Label(hint(("save-enter", "saves"), ("close", "closes")), classes="hint", markup=False)
+            yield Label(f"The name's ending says as what:\n{_LIST}", classes="hint", markup=False)
 
     def on_input_changed(self) -> None:
         """Another path needs another answer."""

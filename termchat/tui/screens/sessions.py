@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from time import time
 from typing import Literal
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
+from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
@@ -15,7 +16,7 @@ from textual.widgets import Input, Label
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
 from termchat.text import sanitize
-from termchat.tui.keys import SESSIONS, displayed
+from termchat.tui.dialogkeys import SESSIONS, hint, name_of
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import Palette
@@ -34,6 +35,8 @@ _LOW = 18
 _INDENT = 3
 """Cells before a title."""
 _DOES = {
+    "session-enter": "opens",
+    "close": "closes",
     "session-rename": "renames",
     "session-duplicate": "copies",
     "session-delete": "deletes",
@@ -67,21 +70,20 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
     SessionsDialog.-low .hint { max-height: 2; }
     """
     TITLE = "Chats"
-    BINDINGS = [*ARROWS, *(key.binding for key in SESSIONS)]  # noqa: RUF012
+    KEYS = "SAVED CHATS"
+    BINDINGS = [*ARROWS, *(key.binding for key in SESSIONS if key.action)]  # noqa: RUF012
 
     def __init__(
         self,
         chat: Chat,
         sessions: SessionList,
         palette: Palette,
-        keymap: Mapping[str, str],
         *,
         new: Callable[[], object],
         do: Callable[[Callable[[], object]], None],
     ) -> None:
         super().__init__(palette)
         self._chat, self._list, self._new, self._do = chat, sessions, new, do
-        self._keys = {key.id: displayed(key, keymap) for key in SESSIONS}
         self._heading, self._preview = Sheet(self._headed, id="heading"), Sheet(self._previewed, id="preview")
         self._search = Field(placeholder="search in all chats", id="search", select_on_focus=False)
         self._titled = Field(id="name", classes="-off", select_on_focus=False)
@@ -174,16 +176,13 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         row, view = self._list.row, self._preview
         return preview_lines(row, self._list.preview(row), view.room, view.size.height) if row is not None else []
 
-    def _hint(self) -> str:
+    def _hint(self) -> Content:
         if self._renaming:
-            return "Enter renames, Esc leaves the title as it is."
+            return hint(("session-enter", "renames"), ("close", "leaves the title as it is"))
         if self._list.opening:
-            return "opening …"
-        listed = self._list
-        does = [
-            f"{self._keys[name]} {what}" for name, what in _DOES.items() if name != "session-undelete" or listed.deleted
-        ]
-        return ", ".join(["Enter opens", "Esc closes", *does]) + "."
+            return Content("opening …")
+        deleted = self._list.deleted
+        return hint(*(does for does in _DOES.items() if does[0] != "session-undelete" or deleted))
 
     def _title(self) -> str:
         listed = self._list
@@ -191,10 +190,10 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         found = f"{number} found" if listed.searched else f"{number} saved"
         return f"{self.TITLE}   {found if listed.rows else ''}".rstrip()
 
-    def _put(self, selector: str, text: str) -> None:
+    def _put(self, selector: str, text: str | Content) -> None:
         """Another text in a label, which costs a layout."""
         label = self.query_one(selector, Label)
-        if str(label.content) != text:
+        if str(label.content) != str(text):
             label.update(text)
 
     @property
@@ -262,7 +261,7 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
             self._new()
         self._list.delete(row)
         new = "; an empty chat is open in its place" if opened else ""
-        self.say(f'"{row.title}" is deleted: {self._keys["session-undelete"]} brings it back{new}')
+        self.say(f'"{row.title}" is deleted: {name_of("session-undelete")} brings it back{new}')
 
     def action_undo(self) -> None:
         """Brings back what was deleted last."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Label
 
+from termchat.tui.dialogkeys import SETUP, hint
 from termchat.tui.screens.dialog import Dialog
 from termchat.tui.widgets.composer import Composer
 
@@ -27,10 +27,8 @@ class SetupDialog(Dialog[Setup]):
     SetupDialog Composer { background: $panel; margin-top: 1; padding: 0 1; min-height: 3; max-height: 8; }
     SetupDialog RawMark { margin-top: 1; }
     """
-    BINDINGS = [  # noqa: RUF012
-        Binding("tab,shift+tab", "raw", "Raw mode", show=False, priority=True),
-        Binding("enter", "start", "Start the chat", show=False),
-    ]
+    KEYS = "NEW CHAT"
+    BINDINGS = [key.binding for key in SETUP]  # noqa: RUF012
 
     def __init__(self, system: str, *, raw: bool) -> None:
         super().__init__()
@@ -42,9 +40,10 @@ class SetupDialog(Dialog[Setup]):
             yield Label("New chat", classes="title", markup=False)
             yield SystemPrompt(self._system, placeholder="system prompt, may stay empty")
             yield RawMark(self._raw)
-            yield Label(
-                "Enter starts the chat, Ctrl+J a new line, Tab raw mode, Esc closes.", classes="hint", markup=False
-            )
+            does = (
+                ("setup-start", "starts the chat"), ("newline", "a new line"), ("setup-raw", "raw mode"), ("close", "closes"),
+            )  # fmt: skip
+            yield Label(hint(*does), classes="hint", markup=False)
 
     def action_raw(self) -> None:
         """The other mode."""
@@ -86,4 +85,4 @@ class SystemPrompt(Composer):
 
     def action_send(self) -> None:
         """Sends the text as it stands."""
-        self.post_message(self.Submitted(self.text.strip()))
+        self.post_message(self.Submitted(self.message.strip()))

@@ -54,7 +54,9 @@ class TokenizerDialog(PiecesDialog):
     r"""The same for any text, as it is typed; `\n` and the like are read as such. `ask` is called with each text."""
 
     TITLE = "Tokenizer"
-    HINT = "Type any text: \\n is a line break. ↑↓ PgUp PgDn scroll, Esc closes."
+    HINT = "Type any text: \\n is a line break."
+    HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
+    KEYS = "LISTS"
 
     def __init__(self, palette: Palette, text: str, ask: Callable[[str], None]) -> None:
         super().__init__(palette)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -47,11 +47,11 @@ class Tokens(Column):
     class Acted(Message):
         """A key did something, or the mode was opened or closed."""
 
-    def __init__(self, chat: Chat, transcript: Transcript, keymap: Mapping[str, str]) -> None:
+    def __init__(self, chat: Chat, transcript: Transcript) -> None:
         super().__init__()
         self.mode = TokenMode(chat, transcript)
         self.ribbon = Ribbon()
-        self._chat, self._transcript, self._keymap = chat, transcript, keymap
+        self._chat, self._transcript = chat, transcript
         self._input = Field()
         self._palette: Palette | None = None
         self._pieces: PiecesDialog | None = None
@@ -191,12 +191,6 @@ class Tokens(Column):
 
     # --- dialogs -----------------------------------------------------------------------------------------------------
 
-    def action_keys(self) -> None:
-        """All keys."""
-        from termchat.tui.screens.keylist import KeyList  # not needed before the first frame
-
-        self.app.push_screen(KeyList(self._colours, self._keymap))
-
     def action_breakpoints(self) -> None:
         """Breakpoints and stop rules."""
         from termchat.tui.screens.breakpoints import BreakpointsDialog  # not needed before the first frame
@@ -232,7 +226,7 @@ class Tokens(Column):
             self._chat.questions.tokens(text)
             self.post_message(self.Acted())
 
-        self._read(TokenizerDialog(self._colours, self.screen.query_one(Composer).text, ask))
+        self._read(TokenizerDialog(self._colours, self.screen.query_one(Composer).message, ask))
 
     def _read(self, dialog: PiecesDialog) -> None:
         def closed(_result: None) -> None:

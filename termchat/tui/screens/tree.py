@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual.binding import Binding
 from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node
+from termchat.tui.dialogkeys import TREE
 from termchat.tui.screens.compare import CompareDialog
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes import Palette
@@ -17,22 +17,19 @@ from termchat.tui.transcript.ink import Line
 from termchat.tui.views.tree import Row, label_of, leaf_of, tree_lines, tree_rows
 from termchat.tui.widgets.field import Field
 
-_KEYS = {
-    "k": "move('up')", "j": "move('down')", "home,g": "move('first')", "end,G": "move('last')", "left,h": "parent",
-    "enter": "go", "n": "rename", "d,delete": "drop", "z,u": "undo", "m": "mark", "c": "compare",
-}  # fmt: skip
-
 
 class TreeDialog(Listing[int]):
     """All branches of a chat. The result is the turn where the branch to go to ends."""
 
     AUTO_FOCUS = ""
     TITLE = "Branches"
-    HINT = "↑↓ walk, Enter goes there, n names, d deletes, z brings back, m marks, c compares with the marked or shown one."
-    BINDINGS = [  # noqa: RUF012
-        *ARROWS,
-        *(Binding(keys, action, show=False, priority=True) for keys, action in _KEYS.items()),
-    ]
+    HINTS = (
+        ("list-up", "walk"), ("tree-go", "goes there"), ("tree-rename", "names"), ("tree-delete", "deletes"),
+        ("tree-undelete", "brings back"), ("tree-mark", "marks"), ("tree-compare", "compares with the marked or shown one"),
+        ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "BRANCHES"
+    BINDINGS = [*ARROWS, *(key.binding for key in TREE)]  # noqa: RUF012
 
     def __init__(self, chat: Chat, palette: Palette) -> None:
         super().__init__(palette)

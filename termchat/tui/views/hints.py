@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
@@ -26,9 +26,9 @@ _TELLING = 24
 _BADGE = Ink("background", ground="accent", bold=True)
 
 
-def key_line(situation: keys.Situation, keymap: Mapping[str, str], width: int) -> Line:
+def key_line(situation: keys.Situation, width: int) -> Line:
     """Keys and what they do, as many as there is room for."""
-    others, important = keys.working(situation, keymap)
+    others, important = keys.working(situation)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 

@@ -8,6 +8,7 @@ from termchat.conversation.tree import Node
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.text import one_line, show_piece
+from termchat.tui.keys import name_of
 from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
 from termchat.tui.views.candidates import candidate_table
 from termchat.tui.views.marks import (
@@ -25,7 +26,7 @@ from termchat.tui.views.marks import (
     spread,
 )
 
-_UNRECORDED = "No candidates are on record for this token. i asks the model again."
+_UNRECORDED = "No candidates are on record for this token. {} asks the model again."
 _STAMP = Ink("stamp", bold=True)
 _LONGEST = 4
 """Bytes of a token that are written out."""
@@ -67,7 +68,7 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     lines = [Line(_title(shown, width)), *flowing(_facts(shown), width)]
     lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
-        return [*lines, *prose(_UNRECORDED, width, MUTED)]
+        return [*lines, *prose(_UNRECORDED.format(name_of("ask-again")), width, MUTED)]
     title: list[Run] = [("CANDIDATES", TITLE)]
     return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, 3), numbered=True)
 

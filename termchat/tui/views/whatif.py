@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from termchat.chat.asking import Rescored
 from termchat.text import one_line, show_piece
+from termchat.tui.keys import name_of
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.marks import (
     ACCENT,
@@ -24,7 +25,7 @@ from termchat.tui.views.marks import (
 
 _NUMBER, _SHARE = 6, 8
 _STAMP = Ink("stamp", bold=True)
-_SAME = "The knobs are as they were: Ctrl+T turns them."
+_SAME = "The knobs are as they were: {} turns them."
 _TIES = "{} in batches: where two tokens are nearly tied, it may fall the other way."
 
 
@@ -34,7 +35,10 @@ def whatif_lines(
     """The panel. `changed` are the knobs that are not as they were, as in "temp 0.8→1.2"; without `replay` the answer is
     still awaited. `tolerance`: see `again`."""
     size: list[Run] = [(f"same dice, {len(replay.ids)} tokens", MUTED)] if replay is not None else []
-    lines = [Line((("WHAT IF  ", TITLE), *size)), *prose(", ".join(changed) or _SAME, width, STRONG)]
+    lines = [
+        Line((("WHAT IF  ", TITLE), *size)),
+        *prose(", ".join(changed) or _SAME.format(name_of("tune")), width, STRONG),
+    ]
     if replay is None:
         return [*lines, Line((("the model reads the reply again …", MUTED),))]
     first, others, impossible, kept = replay.summary
@@ -44,7 +48,7 @@ def whatif_lines(
         lines += prose("Every token would be drawn again.", width, STRONG)
     else:
         lines += _parting(replay, first, width)
-        lines.append(Line((("Enter", ACCENT), (" forks there, with these knobs", MUTED))))
+        lines.append(Line(((name_of("fork-there"), ACCENT), (" forks there, with these knobs", MUTED))))
     lines.append(Line((("impossible ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
     if replay.scored.recomputed:
         lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)

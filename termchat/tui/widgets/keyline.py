@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from textual import events
 from textual.message import Message
 
@@ -29,14 +27,14 @@ class KeyLine(LinesView, can_focus=True):
         self.tuning: Tune | None = None
         self._shown: tuple[Situation, int] | None = None
 
-    def show_keys(self, situation: Situation, keymap: Mapping[str, str]) -> None:
+    def show_keys(self, situation: Situation) -> None:
         """What works in this situation, or in TUNE."""
         if self.tuning is not None:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])
         elif self._shown != (situation, self.room):
             self._shown = (situation, self.room)
-            self.show_lines([key_line(situation, keymap, self.room)])
+            self.show_lines([key_line(situation, self.room)])
 
     def on_key(self, event: events.Key) -> None:
         """Gives a key to TUNE."""

@@ -114,19 +114,19 @@ class LinesView(Widget):
                 return ink
         return None
 
-    async def on_click(self, event: events.Click) -> None:
+    async def _on_click(self, event: events.Click) -> None:
         """Has the screen do what is clicked."""
         ink = self.ink_at(event.x, event.y)
         if event.button == 1 and ink is not None and ink.does:
             event.stop()
             await self.app.run_action(ink.does, self.screen)
 
-    def on_mouse_move(self, event: events.MouseMove) -> None:
+    def _on_mouse_move(self, event: events.MouseMove) -> None:
         """Shows what can be clicked."""
         ink = self.ink_at(event.x, event.y)
         self._point(event.y if ink is not None and ink.does else -1, ink.does if ink is not None else "")
 
-    def on_leave(self) -> None:
+    def _on_leave(self) -> None:
         """The mouse is elsewhere."""
         self._point(-1, "")
 

@@ -1,0 +1,130 @@
+"""What a user may make of the keys: other keys for what has an id, checked before anything is bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+
+from textual.keys import KEY_TO_UNICODE_NAME, Keys, _character_to_key
+
+from termchat.tui.dialogkeys import GROUPS, Group
+from termchat.tui.keys import Key, shown
+
+_MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
+_NAMES = {key.value.rpartition("+")[2] for key in Keys if key.value.isascii() and "<" not in key.value} | {"space"}
+"""Keys with a name, without modifiers."""
+_SAID = {
+    "esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "pgup": "pageup", "pgdn": "pagedown",
+    "pgdown": "pagedown", "page_up": "pageup", "page_down": "pagedown", "control": "ctrl", "option": "alt", "cmd": "super",
+}  # fmt: skip
+"""What people and this app itself write for them."""
+_SENT_AS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "escape"}
+"""Keys that a terminal cannot tell from others."""
+_INTERRUPT = "ctrl+c"
+_KEPT = ("quit", "interrupt", "back", "close", "send")
+"""What always has a key: the ways out, and how a message is sent."""
+
+_KEYS = {key.id: key for group in GROUPS for key in group.table}
+
+
+def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The key map, and what is wrong with what was asked for; what is wrong keeps its default.
+
+    Args:
+        keys: id to keys, "" for none: `{"tune": "ctrl+k", "look": "f12,ctrl+l"}`.
+        places: where each of them was asked for: `{"tune": "config.toml, line 3"}`.
+    """
+    keymap: dict[str, str] = {}
+    problems: list[str] = []
+    for id, asked in keys.items():
+        try:
+            keymap[id] = _read(id, asked)
+        except ValueError as error:
+            problems.append(f"{places.get(id, 'keys')}: {error}; it is ignored")
+    while (clash := next(_clashes(keymap), None)) is not None:
+        loser, key, other = clash
+        del keymap[loser]
+        default = " and ".join(map(shown, _names(loser, {}))) or "no key"
+        problems.append(f"{places.get(loser, 'keys')}: {shown(key)} is the key of {other}; {loser} keeps {default}")
+    return keymap, problems
+
+
+def _read(id: str, asked: str) -> str:
+    """The keys as Textual writes them. Raises ValueError for what cannot be."""
+    key = _KEYS.get(id)
+    if key is None:
+        raise ValueError(f"there is no key {id!r}{_guess(id, _KEYS)}")
+    if not key.action:
+        raise ValueError(f"{id} cannot have another key")
+    parted = ["comma"] if asked.strip() == "," else asked.replace(" ", "").split(",")
+    names = [_normal(name) for name in parted if name]
+    if not names and id in _KEPT:
+        raise ValueError(f"{id} must have a key")
+    for name in names:
+        if name == _INTERRUPT and id != "interrupt":
+            raise ValueError(f"{shown(_INTERRUPT)} always stops and quits")
+        if _writes(name) and any(group.written for group in _groups_of(id)):
+            raise ValueError(f"{shown(name)} is typed where {id} works")
+    return ",".join(dict.fromkeys(names))
+
+
+def _normal(name: str) -> str:
+    """A key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError if there is none such."""
+    *modifiers, base = [*name[:-1].split("+"), name[-1]] if name.endswith("+") else name.split("+")
+    held = [_SAID.get(one.lower(), one.lower()) for one in modifiers if one]
+    unknown = next((one for one in held if one not in _MODIFIERS), None)
+    if unknown is not None:
+        raise ValueError(f"there is no key {unknown!r}{_guess(unknown, _MODIFIERS)}")
+    if len(base) == 1:
+        if held == ["shift"] and base.isalpha():
+            return base.upper()
+        base = _character_to_key(base.lower() if held else base)
+    else:
+        base = _SAID.get(base.lower(), base.lower())
+        if base not in _NAMES and base not in _CHARACTERS:
+            raise ValueError(f"there is no key {name!r}{_guess(base, [*_NAMES, *_SAID, *_CHARACTERS])}")
+    normal = "+".join([*(one for one in _MODIFIERS if one in held), base])
+    return _SENT_AS.get(normal, normal)
+
+
+def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """A remapped id, its key, and the id beside which it has it; of two that were remapped, the later one."""
+    for id in reversed(list(keymap)):
+        beside = {key.id for group in _groups_of(id) for table in (group.table, *group.at) for key in table} - {id}
+        for name in keymap[id].split(","):
+            for other in beside:
+                if name and name in _names(other, keymap) and (other not in keymap or _later(id, other, keymap)):
+                    yield id, name, other
+
+
+def _later(id: str, other: str, keymap: Mapping[str, str]) -> bool:
+    ids = list(keymap)
+    return ids.index(id) > ids.index(other)
+
+
+def _names(id: str, keymap: Mapping[str, str]) -> list[str]:
+    """The keys that an id has."""
+    key: Key = _KEYS[id]
+    names = keymap.get(id, key.keys if key.action or "-" not in key.keys else "").split(",")
+    return [_normal(name.strip()) for name in names if name.strip()] + [_INTERRUPT] * (id == "interrupt")
+
+
+def _groups_of(id: str) -> list[Group]:
+    """The places where an id works."""
+    return [group for group in GROUPS if any(key.id == id for table in (group.table, *group.at) for key in table)]
+
+
+def _writes(name: str) -> bool:
+    """Whether a key writes a character."""
+    return "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")
+
+
+def _guess(name: str, known: Collection[str]) -> str:
+    close = get_close_matches(name.lower(), known, 1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+_CHARACTERS = frozenset(
+    {_character_to_key(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
+)
+"""The names of characters: question_mark."""
