@@ -19,7 +19,11 @@ def markdown(source: str, width: int = 60) -> list[str]:
     splitter = Splitter()
     splitter.feed(source)
     chunks = [*splitter.finished(), *splitter.open(done=True)]
-    lines = [line for chunk in chunks for line in markdown_lines(chunk.head + chunk.source, width, chunk.indent)]
+    lines = [
+        line
+        for chunk in chunks
+        for line in markdown_lines(chunk.head + chunk.source, width, chunk.indent, hidden=2 if chunk.head else 0)
+    ]
     return [line.text.rstrip() for line in lines]
 
 
@@ -42,6 +46,13 @@ def markdown(source: str, width: int = 60) -> list[str]:
         ("    x = 1\n    y = 2", ["x = 1", "y = 2"]),
         ("Steps:\n1. a\nText:\n- b", ["Steps:", "1. a Text:", "• b"]),
         ("-", ["•"]),
+        ("- [ ] a\n- [x] b\n  - [X] c\n- d\n1. [ ] e", ["[ ] a", "[x] b", "    [X] c", "• d", "[ ] e"]),
+        ("<div>\n<b>x</b>\n</div>", ["<div>", "<b>x</b>", "</div>"]),
+        (
+            r"$a_1 * b_2 * c$ and \(x_{i} \\ y\) cost $5, not $6",
+            [r"$a_1 * b_2 * c$ and \(x_{i} \\ y\) cost $5, not $6"],
+        ),
+        ("Sum[^1].\n\n[^1]: a note", ["Sum[^1].", "", "[^1]: a note"][::2]),
     ],
 )
 def test_markdown_constructs(source: str, shown: list[str]) -> None:
@@ -70,6 +81,20 @@ def test_tables_that_are_too_wide_wrap_or_give_up_their_columns() -> None:
     assert " ".join(markdown(many, 30)).count("abcdef") == 9
 
 
+def test_a_table_too_wide_is_told_row_by_row_with_its_columns_names() -> None:
+    names = "|" + "".join(f"name{n}|" for n in range(9)) + "\n|" + "-|" * 9
+    shown = markdown(f"{names}\n|{'x|' * 9}\n|{'y|' * 9}", 30)
+    rule = "─" * 30
+    assert shown == [rule, *(f"name{n}: x" for n in range(9)), rule, *(f"name{n}: y" for n in range(9))]
+
+
+def test_a_long_table_has_one_head_and_straight_columns() -> None:
+    rows = "".join(f"| row {n:04} | a **fox** | [x](http://y.z) |\n" for n in range(2000))
+    shown = markdown(f"| number | what | where |\n|---|---|---|\n{rows}")
+    assert len(shown) == 2002
+    assert len({tuple(at for at, char in enumerate(line) if char in "│┼") for line in shown}) == 1
+
+
 def inks(source: str) -> dict[str, Ink]:
     return {text: ink for line in markdown_lines(source, 60) for text, ink in line.runs}
 
@@ -85,6 +110,19 @@ def test_emphasis_is_painted() -> None:
     assert found["h"].bold
     assert found["h"].italic
     assert found["a "] == Ink()
+
+
+def test_the_six_headings_differ() -> None:
+    found = inks("\n".join(f"{'#' * level} level{level}" for level in range(1, 7)))
+    assert len(set(found.values())) == 6
+
+
+def test_addresses_and_mathematics_stand_out_and_nothing_of_them_is_lost() -> None:
+    found = inks("see https://a.b/c_d_e?f=1. So $a*b$ and $c*d$; [x](http://y) done[^1]")
+    assert found["https://a.b/c_d_e?f=1"].underline
+    assert found["$a*b$"] == found["$c*d$"] == Ink("code")
+    assert found["[^1]"].color == "link"
+    assert "http://y" not in found, "the text of a link is no second link"
 
 
 def test_code_is_highlighted_on_its_own_ground() -> None:
@@ -136,3 +174,12 @@ def test_a_cut_block_looks_as_if_it_were_whole() -> None:
     code = split("```python\n" + 'x = """\n\n\n' * 8 + "y = 1\n" * 100, [])
     assert all(chunk.source.count('"""') % 2 == 0 for chunk in code)
     assert "".join(markdown(LONG["paragraph"])).count("word") == 4000
+
+
+def test_mathematics_of_many_lines_stays_as_it_is() -> None:
+    source = "\\[\na = b\n+ c_1 \\\\ d_2\n= 3\n\\]\n\n$$\nx\n$$\nand on"
+    (first, second, text) = split(source, [])
+    assert (first.kind, first.source.strip()) == ("math", "\\[\na = b\n+ c_1 \\\\ d_2\n= 3\n\\]")
+    assert (second.kind, second.source.strip()) == ("math", "$$\nx\n$$")
+    assert text.kind == "paragraph"
+    assert [chunk.kind for chunk in split("$$ never closed\n\n# a heading", [])] == ["math", "line"]

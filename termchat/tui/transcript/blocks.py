@@ -14,8 +14,9 @@ from textual.strip import Strip
 
 from termchat.tui.transcript.code import LABEL, code_lines, label_line
 from termchat.tui.transcript.ink import BLANK, MARGIN, Ink, Line, Paint, Run, on_ground
-from termchat.tui.transcript.inline import mended
+from termchat.tui.transcript.inline import CODE
 from termchat.tui.transcript.markdown import markdown_lines, paragraph_lines
+from termchat.tui.transcript.mending import begun_table, mended
 from termchat.tui.transcript.source import Mark
 from termchat.tui.transcript.split import Chunk
 from termchat.tui.transcript.wrap import Wrapper
@@ -198,12 +199,18 @@ class ChunkBlock(Block):
         if chunk.kind == "code":
             label = [label_line(chunk.language)] if chunk.first and chunk.language else []
             return label + code_lines(chunk.source, chunk.language, width), None
+        if chunk.kind == "math":
+            wrapper = Wrapper(width)
+            wrapper.feed(chunk.source.rstrip("\n"), CODE)
+            return wrapper.lines, [self.start + start for start in wrapper.line_starts]
+        if self.open and not chunk.head and (table := begun_table(chunk.source)) is not None:
+            return markdown_lines(table, width, chunk.indent), None
         if self.open and chunk.kind == "paragraph" and not chunk.indent:
             return paragraph_lines(chunk.source, width), None
         source = mended(chunk.source) if self.open else chunk.source
         if chunk.indent:
             source = "\n".join(_dedented(line, chunk.indent) for line in source.split("\n"))
-        return markdown_lines(chunk.head + source, width, chunk.indent), None
+        return markdown_lines(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
 
     def aligned(self, lines: Sequence[Line]) -> list[int]:
         offsets, at, source = [], 0, self.chunk.source

@@ -1,14 +1,15 @@
-"""Inline Markdown to runs: emphasis, code, links with their address, line breaks."""
+"""Inline Markdown to runs: emphasis, code, mathematics as it is written, links with their address, line breaks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from termchat.tui.transcript.ink import Ink, Run
 
 if TYPE_CHECKING:
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token as MarkdownToken
 
 STEP = 64
@@ -16,15 +17,23 @@ STEP = 64
 
 CODE = Ink("code")
 ADDRESS = Ink("muted")
+LINK = {"color": "link", "underline": True}
+NOTE = {"color": "link"}
 
-_FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
+_APART = re.compile(r"(?P<address>https?://[^\s<>]*[^\s<>.,:;!?'\")\]}*_])|\[\^[^\]\s]{1,40}\]")
+"""What text holds that is painted otherwise: an address that stands there as it is, and the sign of a footnote."""
+_MATH = re.compile(
+    r"\$\$[^$]{1,2000}\$\$|\$(?![\s$])[^$\n]{0,400}(?<![\s\\$])\$(?!\d)|\\\([^\n]{1,400}?\\\)|\\\[.{1,2000}?\\\]",
+    re.DOTALL,
+)
+"""LaTeX within text, by the signs that models put around it; a price is none."""
 _SENTENCE_END = re.compile(r"[.!?,;:] (?=\S)")
 
 _OPENS: dict[str, dict[str, bool | str]] = {
     "strong_open": {"bold": True},
     "em_open": {"italic": True},
     "s_open": {"strike": True},
-    "link_open": {"color": "link", "underline": True},
+    "link_open": LINK,
 }
 
 
@@ -32,7 +41,7 @@ def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
     """The runs of an inline token's children, painted in variations of `ink`."""
     runs: list[Run] = []
     inks, addresses = [ink], list[tuple[str, int]]()
-    for token in tokens:
+    for index, token in enumerate(tokens):
         if token.type in _OPENS:
             inks.append(inks[-1]._replace(**_OPENS[token.type]))  # type: ignore[arg-type]
             if token.type == "link_open":
@@ -42,40 +51,53 @@ def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
             if token.type == "link_close":
                 address, begin = addresses.pop()
                 _add_address(runs, address, begin)
-        elif token.type == "code_inline":
+        elif token.type in ("code_inline", "math"):
             runs.append((token.content, CODE._replace(bold=inks[-1].bold, italic=inks[-1].italic)))
         elif token.type == "image":
             runs.append((token.content or "image", inks[-1]))
             _add_address(runs, str(token.attrs.get("src", "")), len(runs))
         elif token.type == "softbreak":
-            runs.append((" ", inks[-1]))
+            runs.append(("\n" if _is_html(tokens, index) else " ", inks[-1]))
         elif token.type == "hardbreak":
             runs.append(("\n", inks[-1]))
         elif token.content:
-            runs.append((token.content, inks[-1]))
+            runs += [(token.content, inks[-1])] if addresses else _with_addresses(token.content, inks[-1])
     return runs
+
+
+def _with_addresses(text: str, ink: Ink) -> Iterator[Run]:
+    """Plain text, with what is painted otherwise in it."""
+    at = 0
+    for found in _APART.finditer(text):
+        if found.start() > at:
+            yield text[at : found.start()], ink
+        yield found[0], ink._replace(**(LINK if found["address"] else NOTE))  # type: ignore[arg-type]
+        at = found.end()
+    if at < len(text):
+        yield text[at:], ink
+
+
+def _is_html(tokens: Sequence[MarkdownToken], index: int) -> bool:
+    """Whether a line break stands beside a tag: HTML is shown as the lines that it was written in."""
+    before = tokens[index - 1].content if index else ""
+    after = tokens[index + 1].content if index + 1 < len(tokens) else ""
+    return before.endswith(">") or after.startswith("<")
+
+
+def math(state: StateInline, silent: bool) -> bool:
+    """A rule for the parser: LaTeX is left as it is, so that no sign in it means anything."""
+    if state.src[state.pos] not in "$\\" or (found := _MATH.match(state.src, state.pos, state.posMax)) is None:
+        return False
+    if not silent:
+        state.push("math", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
 
 
 def _add_address(runs: list[Run], address: str, begin: int) -> None:
     """The address behind a link's text, unless it is the text."""
     if address and "".join(text for text, _ in runs[begin:]) not in (address, address.removeprefix("mailto:")):
         runs.append((f" ({address})", ADDRESS))
-
-
-def mended(source: str) -> str:
-    """The source of a paragraph that still streams, with the emphasis or code that is open at its end closed."""
-    start = source.rfind("\n\n") + 1
-    tail = source[start:].rstrip()
-    if _FENCE.search(source):
-        return source
-    outside = tail.split("`")
-    if len(outside) % 2 == 0:
-        return source.rstrip().removesuffix("`") if tail.endswith("`") else source.rstrip() + "`"
-    plain = "".join(outside[::2])
-    for marker in ("**", "~~"):
-        if plain.count(marker) % 2:
-            return source.rstrip().removesuffix(marker) if tail.endswith(marker) else source.rstrip() + marker
-    return source
 
 
 def closed_part(source: str) -> int:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from termchat.tui.transcript.code import code_lines, label_line
 from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.transcript.inline import closed_part, mended, runs_of
+from termchat.tui.transcript.inline import closed_part, math, runs_of
+from termchat.tui.transcript.mending import mended
 from termchat.tui.transcript.table import Cell, table_lines
 from termchat.tui.transcript.wrap import Wrapper
 
@@ -22,8 +23,18 @@ QUOTE_BAR: Run = ("▎ ", Ink("border"))
 RULE = Ink("border")
 MARKER = Ink("accent")
 BULLETS = "•◦▪"
-HEADINGS = (Ink("heading", bold=True, underline=True), Ink("heading", bold=True), Ink("heading", italic=True))
-"""The inks of headings of level 1, 2, and 3 or more."""
+DONE = Ink("success", bold=True)
+BOXES = {"[ ]": Ink("muted"), "[x]": DONE, "[X]": DONE}
+"""What a task begins with, and its ink."""
+HEADINGS = (
+    Ink("heading", bold=True, underline=True),
+    Ink("heading", bold=True),
+    Ink("heading", bold=True, italic=True),
+    Ink("heading", italic=True),
+    Ink("heading"),
+    Ink("muted", bold=True),
+)
+"""The inks of headings of level 1 to 6."""
 _LONG = 8192
 """Paragraphs of so many characters are made anew with every closed part: one made of another goes only so deep."""
 
@@ -33,12 +44,15 @@ def _parser() -> MarkdownIt:
     """HTML and link definitions are left as the text they are: nothing that was written may vanish from the screen."""
     from markdown_it import MarkdownIt  # here and not above: the first frame has no Markdown
 
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+    parser.inline.ruler.before("escape", "math", math)
+    return parser
 
 
-def markdown_lines(source: str, width: int, indent: int = 0) -> list[Line]:
-    """The lines of one chunk, `indent` cells to the right."""
-    writer = _Writer(width, indent)
+def markdown_lines(source: str, width: int, indent: int = 0, hidden: int = 0) -> list[Line]:
+    """The lines of one chunk, `indent` cells to the right; of a table not the first `hidden` rows, which only have a say in
+    its columns' widths."""
+    writer = _Writer(width, indent, hidden)
     writer.write(_parser().parse(source))
     return writer.lines
 
@@ -81,9 +95,9 @@ class _Prefix:
 
 
 class _Writer:
-    def __init__(self, width: int, indent: int) -> None:
+    def __init__(self, width: int, indent: int, hidden: int) -> None:
         self.lines: list[Line] = []
-        self._width = width
+        self._width, self._hidden = width, hidden
         self._prefixes = [_Prefix((" " * indent, TEXT), (" " * indent, TEXT))] if indent else []
         self._inks = [TEXT]
         self._lists: list[str] = []
@@ -95,15 +109,14 @@ class _Writer:
             token = tokens[index]
             match token.type:
                 case "heading_open":
-                    self._inks.append(HEADINGS[min(int(token.tag[1]), len(HEADINGS)) - 1])
+                    self._inks.append(HEADINGS[int(token.tag[1]) - 1])
                 case "blockquote_open":
                     self._prefixes.append(_Prefix(QUOTE_BAR, QUOTE_BAR))
                     self._inks.append(QUOTE)
                 case "bullet_list_open" | "ordered_list_open":
                     self._lists.append(token.type)
                 case "list_item_open":
-                    marker = self._marker(token)
-                    self._prefixes.append(_Prefix((marker, MARKER), (" " * len(marker), TEXT)))
+                    self._prefixes.append(self._item(token, tokens[index + 2] if index + 2 < len(tokens) else token))
                 case "inline":
                     self._space(token)
                     self._text(runs_of(token.children or (), self._inks[-1]))
@@ -128,6 +141,15 @@ class _Writer:
                 case "bullet_list_close" | "ordered_list_close":
                     self._lists.pop()
             index += 1
+
+    def _item(self, item: MarkdownToken, text: MarkdownToken) -> _Prefix:
+        """What stands before an item, whose first `text` begins with a box if it is a task."""
+        words = text.children[0] if text.type == "inline" and text.children else None
+        box = BOXES.get(words.content[:3]) if words is not None and words.content[3:4] == " " else None
+        marker, ink = self._marker(item), MARKER
+        if words is not None and box is not None:
+            marker, ink, words.content = words.content[:4], box, words.content[4:]
+        return _Prefix((marker, ink), (" " * len(marker), TEXT))
 
     def _marker(self, item: MarkdownToken) -> str:
         if self._lists[-1] == "ordered_list_open":
@@ -178,6 +200,6 @@ class _Writer:
                 rows[-1].append(Cell(tuple(runs_of(tokens[index + 1].children or (), ink)), align))
             index += 1
         first, rest = self._take_prefix()
-        for number, line in enumerate(table_lines(rows, self._room())):
+        for number, line in enumerate(table_lines(rows, self._room(), self._hidden)):
             self.lines.append(Line((*(rest if number else first), *line.runs)))
         return index

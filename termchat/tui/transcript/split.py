@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from termchat.tui.transcript.mending import widest
+
 LIMIT = 1600
 """Characters after which a chunk is cut at the next line, or at a space where the line itself is that long."""
 
 CODE_LINES = (12, 24, 100)
 """Lines after which a code block is cut where it seems to begin anew, outside of long comments and strings, anywhere."""
 
-Kind = Literal["paragraph", "line", "list", "quote", "table", "indented", "code"]
+Kind = Literal["paragraph", "line", "list", "quote", "table", "indented", "code", "math"]
 
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})\s*([^\s`]*)[^`\n]*$")
 _HEADING = re.compile(r" {0,3}#{1,6}(\s|$)")
@@ -26,13 +28,18 @@ _ITEM = re.compile(r" {0,3}([-*+]|\d{1,9}[.)])(\s+|$)")
 _QUOTE = re.compile(r" {0,3}>")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})\s*$")
 _TABLE_RULE = re.compile(r" {0,3}\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
-_MAY_BECOME_A_MARKER = re.compile(r"\s*([-*+_=~`#>|]{1,3}|\d{1,2}[.)]?)\s*$")
+_MAY_BECOME_A_MARKER = re.compile(
+    r"\s*([-*+_=~`#>|]{1,3}|\d{1,2}[.)]?|([-*+]|\d{1,9}[.)])\s+\[([ xX]?|[ xX]\])|\\)\s*$"
+)
+_MATH = re.compile(r" {0,3}(\$\$|\\\[)")
+_MATH_ENDS = {"$$": "$$", "\\[": "\\]"}
 
 _STARTS: tuple[tuple[re.Pattern[str], Kind], ...] = (
     (_HEADING, "line"),
     (_RULE, "line"),
     (_ITEM, "list"),
     (_QUOTE, "quote"),
+    (_MATH, "math"),
 )
 _BALANCED = (('"""', '"""'), ("'''", "'''"), ("/*", "*/"), ("<!--", "-->"))
 
@@ -42,8 +49,8 @@ class Chunk:
     """A piece of Markdown from `start` to `end` (characters of the reply).
 
     `gap` says that a blank line stands before it; `indent` that it goes on inside a list item, and how deep; `head` is
-    what must be parsed before it (a table's head). Of code, `source` is without the fences, and `first` says that it
-    begins the block.
+    what must be parsed before it: a table's head, and a row as wide as those before. Of code, `source` is without the fences,
+    and `first` says that it begins the block.
     """
 
     kind: Kind
@@ -154,8 +161,9 @@ class Splitter:
         if current.kind == "list" and not current.indent:
             marker = _ITEM.match(current.source)
             following.indent = len(marker[0].rstrip()) + 1 if marker else 2
-        if current.kind == "table" and not current.head:
-            following.head = "".join(current.source.splitlines(keepends=True)[:2])
+        if current.kind == "table":
+            rows = (current.head + current.source).splitlines(keepends=True)
+            following.head = "".join(rows[:2]) + widest(rows[2:])
         self._close()
         self._open = following
 
@@ -177,6 +185,8 @@ class Splitter:
         match current.kind:
             case "line" | "code":
                 return False
+            case "math":
+                return not self._gap and not _is_ended_math(current.source)
             case "list":
                 return _depth(body) >= 2 or (not self._gap and not starts)
             case "indented":
@@ -202,6 +212,11 @@ def _starts_block(body: str) -> bool:
 
 def _is_table(head: str, body: str) -> bool:
     return "|" in head and "-" in body and _TABLE_RULE.match(body) is not None
+
+
+def _is_ended_math(source: str) -> bool:
+    begin = _MATH.match(source)
+    return begin is None or _MATH_ENDS[begin[1]] in source[begin.end() :]
 
 
 def _is_long(chunk: Chunk) -> bool:

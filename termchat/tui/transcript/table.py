@@ -23,22 +23,39 @@ class Cell(NamedTuple):
     align: str
 
 
-def table_lines(rows: list[list[Cell]], width: int) -> Iterator[Line]:
-    """The lines of a table in `width` cells; the first row is its head."""
+def table_lines(rows: list[list[Cell]], width: int, hidden: int = 0) -> Iterator[Line]:
+    """The lines of a table in `width` cells but for the first `hidden` rows; the first row is its head.
+
+    Where there are too many columns to stand beside each other each row is told cell by cell, with the names of the columns.
+    """
     natural = [max(map(_width_of, column)) for column in zip_longest(*rows, fillvalue=Cell((), ""))]
     room = width - len(BAR[0]) * (len(natural) - 1)
     widths = _fitted(natural, room)
     if sum(widths) > room:
-        yield from (line for row in rows for line in _in_one(row, width))
+        for row in rows[max(hidden, 1) :]:
+            yield from _told(rows[0], row, width)
+        if len(rows) == 1:
+            yield from _in_one(rows[0], width)
         return
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows[hidden:], hidden):
         yield from _row(row, widths)
         if number == 0:
             yield Line((("─┼─".join("─" * size for size in widths), FRAME),))
 
 
+def _told(head: list[Cell], row: list[Cell], width: int) -> Iterator[Line]:
+    """A row as a list of its cells, each behind its column's name, below a rule."""
+    yield Line((("─" * max(width, 1), FRAME),))
+    for name, cell in zip(head, row, strict=False):
+        if cell.runs:
+            wrapper = Wrapper(width, (), (("  ", Ink()),))
+            for text, ink in (*name.runs, (": ", FRAME), *cell.runs):
+                wrapper.feed(text, ink)
+            yield from wrapper.lines
+
+
 def _in_one(row: list[Cell], width: int) -> list[Line]:
-    """A row of a table that has too many columns for its width: one text, wrapped."""
+    """A head without a row below it: one text, wrapped."""
     wrapper = Wrapper(width)
     for index, cell in enumerate(row):
         for text, ink in (BAR, *cell.runs) if index else cell.runs:
