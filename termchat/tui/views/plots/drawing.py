@@ -1,0 +1,180 @@
+"""Columns of block characters on two axes.
+
+A column is as high as its value, to an eighth of a row. The label on a row of the y axis is the value that fills it to its
+upper edge; the label beside the x axis is the value of no height at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.marks import ACCENT, FAINT, MUTED
+
+EIGHTHS = " ▁▂▃▄▅▆▇█"
+LABEL = 6
+"""Cells of the y axis: its labels and its line."""
+OUTLIER = Ink("warning")
+
+_STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_UPPER = "border"
+_HERE = Ink("cursor", ground="panel", bold=True)
+_LEVEL = Ink("stamp")
+
+
+class Axis(NamedTuple):
+    """What the rows of a plot stand for: from `bottom` to `top`, linear or logarithmic (then `bottom` is above 0)."""
+
+    top: float
+    show: Callable[[float], str]
+    bottom: float = 0.0
+    logarithmic: bool = False
+
+    def fraction(self, value: float) -> float:
+        """How much of the height a value takes, from 0 to 1; what is no number takes none."""
+        if math.isnan(value) or value <= self.bottom:
+            return 0.0
+        if value >= self.top:
+            return 1.0
+        if self.logarithmic:
+            return math.log(value / self.bottom) / math.log(self.top / self.bottom)
+        return (value - self.bottom) / (self.top - self.bottom)
+
+    def at(self, fraction: float) -> float:
+        """The value that takes so much of the height."""
+        if self.logarithmic:
+            return float(self.bottom * (self.top / self.bottom) ** fraction)
+        return self.bottom + fraction * (self.top - self.bottom)
+
+
+class Bar(NamedTuple):
+    """A column. Above `value` it goes on in another colour up to `high`; an outlier has a dot on it."""
+
+    value: float
+    ink: Ink = ACCENT
+    high: float = 0.0
+    outlier: bool = False
+
+
+class Tick(NamedTuple):
+    """A label of the x axis, and the column that it begins at."""
+
+    column: int
+    label: str
+
+
+def ceiling(value: float) -> float:
+    """The least round number that is not below a value; 1 where there is nothing to scale."""
+    if not math.isfinite(value) or value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (*_STEPS, 20.0) if step * power >= value)
+
+
+def number(value: float) -> str:
+    """A number of at most five cells: 0.25, 12.5, 1250, 12.5k."""
+    if value and not 0.01 <= value < 1e9:
+        return f"{value:.0e}"
+    for size, unit in ((1e6, "M"), (1e4, "k")):
+        if value >= size:
+            return f"{value / (1e6 if unit == 'M' else 1e3):.3g}{unit}"
+    return f"{value:.{4 if value >= 1000 else 3 if value >= 0.1 else 2}g}"
+
+
+def plot(
+    bars: Sequence[Bar],
+    axis: Axis,
+    rows: int,
+    ticks: Sequence[Tick],
+    *,
+    note: str = "",
+    cursor: int | None = None,
+    level: float | None = None,
+) -> list[Line]:
+    """`rows` rows of columns, then the x axis with `note` at its end. The column `cursor` is marked; a line across the empty
+    cells shows a `level`, with its value on the axis."""  # fmt: skip
+    labels = _labels(axis, rows)
+    level_row = None
+    if level is not None and 0 < axis.fraction(level) <= 1:
+        level_row = rows - math.ceil(axis.fraction(level) * rows)
+        labels = {row: label for row, label in labels.items() if abs(row - level_row) > 1 or row == 0 != level_row}
+        labels[level_row] = axis.show(level)
+    heights = [(_eighths(bar.value, axis, rows), _eighths(bar.high, axis, rows), bar) for bar in bars]
+    lines = []
+    for row in range(rows):
+        base = (rows - 1 - row) * 8
+        cells = []
+        for column, (height, high, bar) in enumerate(heights):
+            char, ink = _cell(height - base, high - base, bar.ink)
+            if bar.outlier and (row == 0 if height >= rows * 8 else -8 <= height - base - 1 < 0):
+                char, ink = "•", OUTLIER
+            elif char == " " and row == level_row:
+                char, ink = "─", _LEVEL
+            cells.append((char, _HERE if column == cursor else ink))
+        label = (f"{labels.get(row, ''):>{LABEL - 1}}", _LEVEL if row == level_row else MUTED)
+        lines.append(Line((label, ("│", FAINT), *_joined(cells))))
+    return [*lines, x_axis(axis.show(axis.bottom), len(bars), ticks, note)]
+
+
+def x_axis(label: str, columns: int, ticks: Sequence[Tick], note: str = "") -> Line:
+    """The line below the columns: ticks as far as they do not touch, and a note behind them."""
+    runs: list[Run] = [(f"{label:>{LABEL - 1}}", MUTED), ("│", FAINT)]
+    end = 0
+    room = columns - (len(note) + 1 if note else 0)
+    for tick in ticks:
+        behind = tick.column + cell_len(tick.label) + 1
+        if tick.column < end or behind > room:
+            continue
+        runs += [("─" * (tick.column - end), FAINT), (tick.label, MUTED), (" ", FAINT)]
+        end = behind
+    runs.append(("─" * max(room - end, 0), FAINT))
+    if note and room > 0:
+        runs.append((f" {note}", MUTED))
+    return Line(tuple(run for run in runs if run[0]))
+
+
+def every(count: int, each: int, apart: int) -> list[Tick]:
+    """Ticks at round numbers from 0 to below `count`, where a column stands for `each` of them, at least `apart` columns
+    apart."""
+    step = 1
+    while step < each * apart:
+        step = next(size for size in (step * 2, step * 5 // 2) if str(size).rstrip("0") in ("1", "2", "5"))
+    return [Tick(at // each, str(at)) for at in range(0, count, step)]
+
+
+def fitted(rows: int, *, quarters: bool = False) -> int:
+    """The most rows, of so many, that are parted into equal steps of the y axis; `quarters`: into four."""
+    if quarters:
+        return rows - rows % 4
+    return max((size for size in (1, 2, 3, 4, 6, 10, 15, rows - rows % 4) if size <= rows), default=0)
+
+
+def _labels(axis: Axis, rows: int) -> dict[int, str]:
+    """By row: the top, and others at equal distances, in big plots more of them."""
+    parts = 8 if rows >= 16 and rows % 8 == 0 and not axis.logarithmic else 4 if rows >= 8 else 2
+    apart = next((rows // count for count in (parts, 5, 2) if rows % count == 0 and rows // count > 1), rows)
+    return {row: axis.show(axis.at((rows - row) / rows)) for row in range(0, rows, apart)}
+
+
+def _eighths(value: float, axis: Axis, rows: int) -> int:
+    fraction = axis.fraction(value)
+    return max(round(fraction * rows * 8), int(fraction > 0))
+
+
+def _cell(height: int, high: int, ink: Ink) -> tuple[str, Ink]:
+    """A cell of a column that goes on for so many eighths from its lower edge."""
+    height, high = min(max(height, 0), 8), min(max(high, 0), 8)
+    if height == 0 and high:
+        return EIGHTHS[high], Ink(_UPPER)
+    if 0 < height < 8 and high == 8:
+        return EIGHTHS[height], ink._replace(ground=_UPPER)
+    return EIGHTHS[max(height, high)], ink  # both end in this cell: its upper end counts
+
+
+def _joined(cells: Sequence[tuple[str, Ink]]) -> list[Run]:
+    return [("".join(char for char, _ in group), ink) for ink, group in groupby(cells, key=lambda cell: cell[1])]

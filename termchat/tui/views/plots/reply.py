@@ -1,0 +1,103 @@
+"""Plots over a whole reply: how uncertain the model was, how probable what was drawn, how long each token took."""
+
+from __future__ import annotations
+
+from termchat.text import show_piece
+from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, spread
+from termchat.tui.views.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
+from termchat.tui.views.plots.trace import OUTLIER as TIMES
+from termchat.tui.views.plots.trace import Measure, Trace, highest
+
+_APART = 6
+"""Columns from one tick to the next, at least."""
+_LEAST_BITS = 1.0
+"""The top of the entropy's axis, at least: noise about 0 is no mountain."""
+_PIECE = 12
+"""Cells for the text of a token that is named."""
+
+
+def columns_of(width: int) -> int:
+    """Columns that a plot in so many cells has."""
+    return max(width - LABEL, 1)
+
+
+def entropy_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
+    """Entropy of the model's own distribution (T = 1, before the chain), in bits. A column is the mean of its tokens, the
+    lighter part above it the highest of them."""
+    folded = trace.folded("entropy")
+    axis = Axis(max(ceiling(highest(folded.highs)), _LEAST_BITS), number)
+    bars = [Bar(mean, high=high) for mean, high in zip(folded.means, folded.highs, strict=True)]
+    head = _head(trace, "ENTROPY", "bit", "mean, max", "entropy", "{:.2f}", width, title)
+    return [head, *_over_reply(trace, bars, axis, rows - 2, "entropy")]
+
+
+def probability_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
+    """The model's own probability of the token that was drawn (T = 1, before the chain): the mean of a column's tokens."""
+    axis = Axis(1.0, lambda share: f"{share:.0%}")
+    bars = [Bar(mean) for mean in trace.folded("probability").means]
+    head = _head(trace, "PROBABILITY", "before the chain", "mean", "probability", "{:.1%}", width, title)
+    return [head, *_over_reply(trace, bars, axis, rows - 2, "probability")]
+
+
+def time_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
+    """Milliseconds that decoding took: the highest of a column's tokens, the median of all as a line. Columns beyond twice the
+    median are outliers: they have another colour and a dot; they do not count for the scale."""
+    folded, times = trace.folded("time"), trace.times
+    limit = TIMES * times.median
+    top = ceiling(min(highest(folded.highs), 1.5 * limit) if limit > 0 else highest(folded.highs))
+    bars = [Bar(high, OUTLIER if high > limit else Ink("accent"), outlier=high > limit) for high in folded.highs]
+    head = _head(trace, "DECODE", "ms", "max", "time", "{:.1f}", width, title)
+    body = _over_reply(trace, bars, Axis(top, number), rows - 3, "time", times.median)
+    return [head, *body, _foot(trace, width)]
+
+
+def _over_reply(
+    trace: Trace, bars: list[Bar], axis: Axis, rows: int, measure: Measure, level: float | None = None
+) -> list[Line]:
+    folded = trace.folded(measure)
+    each = folded.each
+    shown = [*bars, *[Bar(0.0)] * (folded.columns - len(bars))]
+    return plot(
+        shown, axis, fitted(rows), every(folded.columns * each, each, _APART), note="token", level=level,
+        cursor=trace.cursor // each if trace.cursor is not None else None,
+    )  # fmt: skip
+
+
+def _head(
+    trace: Trace, name: str, unit: str, folding: str, measure: Measure, form: str, width: int, title: Ink
+) -> Line:
+    """What is shown, what a column is where it stands for several tokens, and the value of the token that is looked at, else
+    of the newest."""
+    each = trace.folded(measure).each
+    left: list[Run] = [(name, title), (f" {unit}", MUTED)]
+    if not trace.count:
+        return Line((*left, (" · appears with the first token", MUTED)))
+    index = trace.count - 1 if trace.cursor is None else trace.cursor
+    value = form.format(trace.value(measure, index))
+    right: list[Run] = [(f"{index} ", MUTED), (value, STRONG if trace.cursor is None else Ink("cursor", bold=True))]
+    if each > 1:
+        for words in (f"{folding} of {each} a column", f"{folding} of {each}"):
+            longer: list[Run] = [*left, (f" · {words}", MUTED)]
+            line = spread(longer, right, width)
+            if line[-1] == right[-1]:
+                return Line(line)
+    return Line(spread(left, right, width))
+
+
+def _foot(trace: Trace, width: int) -> Line:
+    """The median, how many outliers there are, and the slowest token by its number and text."""
+    times = trace.times
+    if not trace.count:
+        return Line(())
+    worst = times.worst
+    outliers = f"{times.outliers} beyond {TIMES:.0f}×"
+    runs: list[Run] = [
+        ("median ", Ink("stamp")), (f"{times.median:.1f}", TEXT),
+        (" · ", MUTED), (outliers, OUTLIER if times.outliers else MUTED),
+        (" · worst ", MUTED), (f"{worst.ms:.1f}", TEXT), (f" at {worst.at} ", MUTED),
+    ]  # fmt: skip
+    room = width - sum(len(text) for text, _ in runs)
+    if room >= 3:
+        runs.append((column(show_piece(trace.text(worst.at)), min(room, _PIECE)).rstrip(), TEXT))
+    return Line(tuple(runs))

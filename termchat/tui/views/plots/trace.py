@@ -1,0 +1,222 @@
+"""What the plots of a reply are drawn from: its measures folded into as many columns as there is room for.
+
+Tokens are read once, as they come; when there are too many for the cells that hold them, neighbours become one. So a new token
+costs the same however long the reply is, and a frame costs its columns.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from termchat.conversation.node import Node, TokenColumns
+from termchat.conversation.tree import Span
+from termchat.tui.transcript.tokens import TokenRef
+
+Measure = Literal["entropy", "probability", "time"]
+
+OUTLIER = 2.0
+"""A decode time is an outlier beyond so many times the median."""
+
+_FINER = 4
+
+_READ: dict[Measure, Callable[[TokenColumns, int, int], Sequence[float]]] = {
+    "entropy": lambda tokens, begin, end: tokens.entropies[begin:end],
+    "probability": lambda tokens, begin, end: list(map(math.exp, tokens.logprobs[begin:end])),
+    "time": lambda tokens, begin, end: [us / 1e3 for us in tokens.decode_us[begin:end]],
+}
+"""Bits, the model's own probability from 0 to 1, milliseconds."""
+
+
+class Folded:
+    """Numbers in at most `columns` columns, each of `each` numbers but perhaps the last: their means and their highest.
+
+    They are held in up to four times as many cells of 1, 2, 4, 8 … numbers, a column being one to four of those: at least half
+    of the columns are in use, and two thirds from twice as many numbers as columns on.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.columns = max(columns, 1)
+        self.count = 0
+        self._size = 1
+        self._sums: list[float] = []
+        self._highs: list[float] = []
+
+    def extend(self, values: Sequence[float]) -> None:
+        """Adds the next numbers."""
+        while self.count + len(values) > _FINER * self.columns * self._size:
+            self._halve()
+        done = 0
+        while done < len(values):
+            begun = self.count % self._size
+            part = values[done : done + self._size - begun]
+            if begun:
+                self._sums[-1] += sum(part)
+                self._highs[-1] = max(self._highs[-1], *part)
+            else:
+                self._sums.append(sum(part))
+                self._highs.append(max(part))
+            done += len(part)
+            self.count += len(part)
+
+    @property
+    def each(self) -> int:
+        """Numbers of a column."""
+        return self._size * self._cells
+
+    @property
+    def means(self) -> list[float]:
+        """The mean of each column."""
+        cells, each = self._cells, self.each
+        totals = [sum(self._sums[at : at + cells]) for at in range(0, len(self._sums), cells)]
+        return [total / min(each, self.count - at * each) for at, total in enumerate(totals)]
+
+    @property
+    def highs(self) -> list[float]:
+        """The highest number of each column."""
+        cells = self._cells
+        return [max(self._highs[at : at + cells]) for at in range(0, len(self._highs), cells)]
+
+    @property
+    def _cells(self) -> int:
+        return max(-(-len(self._sums) // self.columns), 1)
+
+    def _halve(self) -> None:
+        self._size *= 2
+        self._sums = [sum(self._sums[at : at + 2]) for at in range(0, len(self._sums), 2)]
+        self._highs = [max(self._highs[at : at + 2]) for at in range(0, len(self._highs), 2)]
+
+
+class Worst(NamedTuple):
+    """The slowest token of a reply: milliseconds, and its number in the reply."""
+
+    ms: float
+    at: int
+
+
+class Times:
+    """All decode times of a reply in order of size."""
+
+    def __init__(self) -> None:
+        self._sorted: list[float] = []
+        self.worst = Worst(0.0, 0)
+
+    def extend(self, values: Sequence[float]) -> None:
+        """Adds the next ones, in milliseconds."""
+        if not values:
+            return
+        slowest = max(values)
+        if slowest > self.worst.ms:
+            self.worst = Worst(slowest, len(self._sorted) + values.index(slowest))
+        if len(values) > len(self._sorted) // 8:
+            self._sorted = sorted([*self._sorted, *values])
+        else:
+            for value in values:
+                insort(self._sorted, value)
+
+    @property
+    def median(self) -> float:
+        """Of all times; 0 where there are none."""
+        half = len(self._sorted) // 2
+        if not self._sorted:
+            return 0.0
+        return self._sorted[half] if len(self._sorted) % 2 else (self._sorted[half - 1] + self._sorted[half]) / 2
+
+    @property
+    def outliers(self) -> int:
+        """How many are beyond `OUTLIER` times the median."""
+        return len(self._sorted) - bisect_right(self._sorted, OUTLIER * self.median)
+
+
+class Trace:
+    """One reply, which may be in several parts, and the token that is looked at.
+
+    `cursor` is that token's number in the reply, None while none is. Tokens are counted from 0 over all parts.
+    """
+
+    def __init__(self) -> None:
+        self.cursor: int | None = None
+        self.count = 0
+        self.times = Times()
+        self._parts: list[Span] = []
+        self._folded: dict[Measure, Folded] = {}
+
+    def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
+        """Takes in what is new of a reply; another reply, or other columns, are read anew."""
+        if not self._goes_on(parts) or any(folded.columns != columns for folded in self._folded.values()):
+            self.count, self.times = 0, Times()
+            self._folded = {measure: Folded(columns) for measure in _READ}
+        done, self._parts = self.count, list(parts)
+        passed = 0
+        for node, count in ((part.node, part.count) for part in parts):
+            begin, end = max(done - passed, 0), count
+            if begin < end:
+                self._read(node.tokens, begin, end)
+            passed += count
+        self.count = passed
+        self.cursor = self._number(cursor)
+
+    def folded(self, measure: Measure) -> Folded:
+        """A measure in columns; in none before the first `follow`."""
+        return self._folded.get(measure) or Folded(1)
+
+    def token(self, index: int) -> TokenRef:
+        """Where a token of the reply stands. Raises IndexError where there is none."""
+        node, at = self._find(index)
+        return TokenRef(node.number, at)
+
+    def value(self, measure: Measure, index: int) -> float:
+        """The measure of one token."""
+        node, at = self._find(index)
+        return _READ[measure](node.tokens, at, at + 1)[0]
+
+    def text(self, index: int) -> str:
+        """What one token let out."""
+        node, at = self._find(index)
+        return node.tokens.texts[at]
+
+    def peak(self, measure: Measure, column: int) -> TokenRef | None:
+        """The token of a column that stands out: the least probable, or the one with the highest measure."""
+        each = self.folded(measure).each
+        places = range(column * each, min((column + 1) * each, self.count))
+        if column < 0 or not places:
+            return None
+        sign = -1.0 if measure == "probability" else 1.0
+        return self.token(max(places, key=lambda index: sign * self.value(measure, index)))
+
+    def _goes_on(self, parts: Sequence[Span]) -> bool:
+        """Whether these are the parts that were read, of which the last may have grown."""
+        before = self._parts
+        if not before or len(parts) != len(before) or parts[-1].count < before[-1].count:
+            return False
+        same = all(one.node is other.node for one, other in zip(parts, before, strict=True))
+        return same and [part.count for part in parts[:-1]] == [part.count for part in before[:-1]]
+
+    def _read(self, tokens: TokenColumns, begin: int, end: int) -> None:
+        for measure, folded in self._folded.items():
+            values = _READ[measure](tokens, begin, end)
+            folded.extend(values)
+            if measure == "time":
+                self.times.extend(values)
+
+    def _number(self, ref: TokenRef | None) -> int | None:
+        passed = 0
+        for part in self._parts:
+            if ref is not None and part.node.number == ref.node and ref.index < part.count:
+                return passed + ref.index
+            passed += part.count
+        return None
+
+    def _find(self, index: int) -> tuple[Node, int]:
+        for part in self._parts:
+            if index < part.count:
+                return part.node, index
+            index -= part.count
+        raise IndexError("the reply has fewer tokens")
+
+
+def highest(values: Iterable[float]) -> float:
+    """The highest that is a number; 0 where there is none."""
+    return max((value for value in values if math.isfinite(value)), default=0.0)

@@ -1,0 +1,395 @@
+"""The plots against numbers that numpy computes: heights, labels, foldings, shares, outliers."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from termchat.conversation.node import Node
+from termchat.conversation.tree import Span
+from termchat.decoding.records import Candidate, Stage, Token
+from termchat.tui.transcript.ink import Line
+from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.views.plots.distribution import LEAST, Rest, distribution_plot
+from termchat.tui.views.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
+from termchat.tui.views.plots.pairs import slots
+from termchat.tui.views.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
+from termchat.tui.views.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
+from termchat.tui.views.plots.survivors import survivors_plot
+from termchat.tui.views.plots.temperature import shares, temperature_plot
+from termchat.tui.views.plots.trace import Folded, Times, Trace
+from tests import made_records
+from tests.tui.fake_engine import replaced
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [line.text for line in lines]
+
+
+def heights(lines: list[Line], columns: int) -> list[int]:
+    """What a person counts: the eighths of every column, from its rows alone."""
+    rows = [line.text[LABEL:] for line in lines]
+    return [sum(EIGHTHS.find(row[column]) for row in rows if row[column] in EIGHTHS) for column in range(columns)]
+
+
+def labels(lines: list[Line]) -> list[str]:
+    return [line.text[: LABEL - 1].strip() for line in lines]
+
+
+def reply_of(
+    entropies: list[float], logprobs: list[float] | None = None, times: list[int] | None = None, number: int = 2
+) -> Node:
+    node = Node(number, 1, 0, "assistant")
+    for at, entropy in enumerate(entropies):
+        token = made_records.token(at, b" w", f" w{at}")
+        logprob, time = (logprobs or [-1.0] * len(entropies))[at], (times or [6000] * len(entropies))[at]
+        node.add(replaced(token, entropy=entropy, logprob=logprob, decode_us=time))
+    return node
+
+
+def traced(node: Node, width: int = 43, cursor: int | None = None) -> Trace:
+    trace = Trace()
+    ref = TokenRef(node.number, cursor) if cursor is not None else None
+    trace.follow([Span(node, len(node.tokens))], columns_of(width), ref)
+    return trace
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 8, 15])
+@pytest.mark.parametrize("top", [1.0, 8.0, 250.0])
+def test_a_column_is_as_high_as_its_value_to_an_eighth_of_a_row(rows: int, top: float) -> None:
+    values = np.linspace(0, top, 97)
+    lines = plot([Bar(value) for value in values], Axis(top, number), rows, [])[:rows]
+    expected = values / top * rows * 8
+    assert np.abs(np.array(heights(lines, 97)) - expected).max() <= 1
+    assert heights(lines, 97)[0] == 0
+    assert heights(lines, 97)[-1] == rows * 8
+
+
+def test_on_a_logarithmic_axis_every_decade_takes_the_same_height() -> None:
+    axis = Axis(1.0, number, LEAST, logarithmic=True)
+    values = [1.0, 0.1, 0.01, 0.001, LEAST, 0.0]
+    lines = plot([Bar(value) for value in values], axis, 8, [])
+    assert heights(lines[:8], 6) == [64, 48, 32, 16, 0, 0]
+    assert [label for label in labels(lines) if label] == ["1", "0.1", "0.01", "1e-03", "1e-04"]
+
+
+@pytest.mark.parametrize("rows", [2, 4, 6, 8, 10, 12, 15, 16, 20, 24])
+def test_the_label_on_a_row_is_the_value_that_fills_it_to_its_upper_edge(rows: int) -> None:
+    axis = Axis(6.0, number)
+    lines = plot([Bar(6.0)], axis, rows, [])
+    shown = {row: float(label) for row, label in enumerate(labels(lines)) if label}
+    assert shown[0] == 6.0
+    assert shown[rows] == 0.0
+    for row, value in shown.items():
+        filled = heights(plot([Bar(value)], axis, rows, [])[:rows], 1)[0]
+        assert filled == (rows - row) * 8
+        assert value == pytest.approx(6.0 * (rows - row) / rows, abs=0.005)
+    assert len(shown) >= (5 if rows >= 8 else 2)
+
+
+def test_numbers_on_an_axis_fit_into_its_labels() -> None:
+    for value in (0.0, 0.0001, 0.062, 0.25, 3.75, 12.5, 999.0, 1250.0, 9999.0, 12_500.0, 125_000.0, 8e6, 2.5e8, 3e30):
+        shown = number(value)
+        assert len(shown) <= 5
+        scale = {"k": 1e3, "M": 1e6}.get(shown[-1], 1.0)
+        assert float(shown.rstrip("kM")) * scale == pytest.approx(value, rel=0.01)
+
+
+def test_a_big_plot_has_more_labels() -> None:
+    small, big = (sum(map(bool, labels(plot([Bar(1.0)], Axis(1.0, number), rows, [])))) for rows in (4, 24))
+    assert small < big
+
+
+@pytest.mark.parametrize("value", [0.004, 0.99, 1.0, 1.2, 3.7, 5.9, 8.1, 99.0, 1234.5, 6.6e7])
+def test_the_top_of_an_axis_is_a_round_number_above_the_highest_value_and_not_far(value: float) -> None:
+    top = ceiling(value)
+    assert value <= top <= value * 1.51
+    assert float(f"{top:.2g}") == pytest.approx(top)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_what_cannot_be_scaled_has_an_axis_all_the_same(value: float) -> None:
+    assert ceiling(value) == 1.0
+    lines = plot([Bar(value)], Axis(1.0, number), 4, [])
+    assert heights(lines[:4], 1) == [32 if value == math.inf else 0]
+
+
+def test_the_part_above_a_column_goes_up_to_its_own_value_in_another_colour() -> None:
+    low, high = plot([Bar(2.0, high=7.0), Bar(3.0, high=3.0)], Axis(8.0, number), 8, [])[:8], (7, 3)
+    for column, top in enumerate(high):
+        assert heights(low, 2)[column] == top * 8
+    inks = [line.runs[2][1].color for line in low]
+    assert inks[1:6] == ["border"] * 5
+    assert inks[6:] == ["accent"] * 2
+
+
+def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
+    ticks = every(640, 16, 6)
+    assert [int(tick.label) for tick in ticks] == list(range(0, 640, 100))
+    axis = plot([Bar(0.0)] * 40, Axis(1.0, number), 2, ticks, note="token")[-1].text
+    for tick in ticks[:-2]:  # the note stands in the place of the last ones
+        assert axis[LABEL + tick.column :].startswith(tick.label + " ")
+        assert tick.column == int(tick.label) // 16
+    assert axis.endswith(" token")
+    assert len(axis) == LABEL + 40
+    assert "12" not in plot([Bar(0.0)] * 9, Axis(1.0, number), 2, [Tick(0, "1111"), Tick(3, "12")])[-1].text
+
+
+@pytest.mark.parametrize("rows", range(1, 70))
+def test_rows_are_used_as_far_as_they_part_evenly(rows: int) -> None:
+    assert rows - 4 < fitted(rows) <= rows
+
+
+# --- foldings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 36, 37, 38, 148, 149, 1000, 50_001])
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+def test_columns_are_means_and_maxima_of_their_numbers_however_they_came(count: int, step: int) -> None:
+    if step == 1 and count > 1000:
+        count = 3001
+    values = np.random.default_rng(count).exponential(size=count)
+    folded = Folded(37)
+    for begin in range(0, count, step):
+        folded.extend(list(values[begin : begin + step]))
+    each = folded.each
+    parts = [values[at : at + each] for at in range(0, count, each)]
+    assert len(parts) == len(folded.means) == len(folded.highs) <= 37
+    assert count <= 37 or len(parts) >= 37 / 2
+    assert count <= 2 * 37 or len(parts) >= 37 * 2 / 3
+    np.testing.assert_allclose(folded.means, [part.mean() for part in parts])
+    np.testing.assert_allclose(folded.highs, [part.max() for part in parts])
+
+
+def test_median_outliers_and_the_worst_are_those_of_all_times() -> None:
+    values = np.random.default_rng(5).lognormal(1.8, 0.6, 4001)
+    times = Times()
+    for begin in [0, 1, 2, 500, *range(501, 600), 600]:
+        end = {0: 1, 1: 2, 2: 500, 500: 501, 600: 4001}.get(begin, begin + 1)
+        times.extend(list(values[begin:end]))
+    assert times.median == pytest.approx(np.median(values))
+    assert times.outliers == int((values > 2 * np.median(values)).sum())
+    assert times.worst == (values.max(), int(values.argmax()))
+
+
+def test_a_growing_reply_is_read_once_and_drawn_as_one_that_is_there() -> None:
+    random.seed(4)
+    entropies = [random.expovariate(0.5) for _ in range(700)]
+    node, whole = Node(2, 1, 0, "assistant"), reply_of(entropies)
+    growing = Trace()
+    reads: list[int] = []
+    for at, entropy in enumerate(entropies):
+        node.add(replaced(made_records.token(at, b" w", f" w{at}"), entropy=entropy, logprob=-1.0, decode_us=6000))
+        if at % 9 == 0 or at == 699:
+            reads.append(at + 1)
+            growing.follow([Span(node, at + 1)], 37)
+    assert texts(entropy_plot(growing, 43, 10)) == texts(entropy_plot(traced(whole), 43, 10))
+    assert growing.count == 700
+
+
+def test_a_frame_reads_only_what_is_new_and_costs_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = reply_of([1.0] * 5000)
+    trace = traced(node)
+    added: list[int] = []
+    monkeypatch.setattr(Folded, "extend", lambda _, values: added.append(len(values)))
+    trace.follow([Span(node, 5000)], 37)
+    assert added == []
+    node.add(made_records.token(5000, b" w", " w"))
+    trace.follow([Span(node, 5001)], 37)
+    assert added == [1, 1, 1]
+    assert len(Trace.folded(trace, "entropy").highs) <= 37
+
+
+def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that_stands_out() -> None:
+    first, second = reply_of([1.0, 2.0, 0.5]), reply_of([0.1, 9.0], number=3)
+    trace = Trace()
+    trace.follow([Span(first, 3), Span(second, 2)], 37, TokenRef(3, 1))
+    assert (trace.count, trace.cursor) == (5, 4)
+    assert [trace.peak("entropy", column) for column in range(6)] == [
+        TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2), TokenRef(3, 0), TokenRef(3, 1), None,
+    ]  # fmt: skip
+    trace.follow([Span(first, 3), Span(second, 2)], 2)
+    assert trace.folded("entropy").each == 3
+    assert [trace.peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
+    trace.follow([Span(first, 2)], 37)  # the path was cut
+    assert trace.count == 2
+
+
+def test_the_least_probable_token_of_a_column_is_the_one_that_stands_out() -> None:
+    trace = traced(reply_of([1.0] * 4, [-0.1, -5.0, -0.3, -0.2]), LABEL + 2)
+    assert trace.peak("probability", 0) == TokenRef(2, 1)
+
+
+# --- over a reply ----------------------------------------------------------------------------------------------------
+
+
+def test_entropy_is_drawn_in_bits_token_by_token_while_there_is_room() -> None:
+    entropies = [0.0, 1.0, 2.0, 3.0, 4.0, 3.9]
+    lines = entropy_plot(traced(reply_of(entropies)), 43, 10)
+    head, body = lines[0].text, lines[1:9]
+    assert head.split() == ["ENTROPY", "bit", "5", "3.90"]
+    assert labels(lines[1:])[0] == "4"
+    expected = np.array(entropies) / 4 * 64
+    assert np.abs(np.array(heights(body, 6)) - expected).max() <= 1
+
+
+def test_where_a_column_stands_for_several_tokens_the_plot_says_which_number_it_shows() -> None:
+    many = [float(at % 5) for at in range(300)]
+    trace = traced(reply_of(many, times=[6000] * 299 + [20_000]))
+    each = trace.folded("entropy").each
+    assert each == math.ceil(300 / 37 / each) * each
+    assert f"mean, max of {each}" in entropy_plot(trace, 43, 10)[0].text
+    assert f"mean of {each}" in probability_plot(trace, 60, 10)[0].text
+    assert f"max of {each}" in time_plot(trace, 43, 10)[0].text
+
+
+def test_probability_is_the_models_own_before_the_chain() -> None:
+    logprobs = [math.log(share) for share in (1.0, 0.5, 0.25, 0.125)]
+    lines = probability_plot(traced(reply_of([1.0] * 4, logprobs)), 50, 10)
+    assert "before the chain" in lines[0].text
+    assert lines[0].text.endswith(" 12.5%")
+    assert heights(lines[1:9], 4) == [64, 32, 16, 8]
+    assert labels(lines[1:])[0] == "100%"
+    assert labels(lines[1:])[8] == "0%"
+
+
+def test_decode_times_show_the_median_and_name_the_worst_and_leave_the_scale_to_the_others() -> None:
+    times = [6000] * 20
+    times[7], times[11] = 13_000, 90_000
+    lines = time_plot(traced(reply_of([1.0] * 20, times=times)), 60, 11)
+    assert lines[-1].text == "median 6.0 · 2 beyond 2× · worst 90.0 at 11 ·w11"
+    top = float(labels(lines[1:])[0])
+    assert 18 <= top < 30  # three times the median, not the worst
+    rows = [line.text[LABEL:] for line in lines[1:9]]
+    assert [row.index("•") for row in rows if "•" in row] == [11, 7]
+    assert rows[0][11] == "•"  # beyond the scale
+    level = next(row for row, label in enumerate(labels(lines[1:])) if label == "6")
+    assert rows[level][30] == "─"
+    assert (8 - level - 1) * top / 8 < 6 <= (8 - level) * top / 8  # the line is on the row that holds it
+
+
+def test_the_token_under_the_cursor_is_marked_and_named() -> None:
+    lines = entropy_plot(traced(reply_of([1.0, 2.0, 3.0]), cursor=1), 43, 10)
+    assert lines[0].text.split()[-2:] == ["1", "2.00"]
+    marked = [[text for text, ink in line.runs if ink.color == "cursor"] for line in lines[1:9]]
+    assert all(len(cells) == 1 and len(cells[0]) == 1 for cells in marked)
+    assert all(line.text[LABEL + 1] == cells[0] for line, cells in zip(lines[1:9], marked, strict=True))
+
+
+@pytest.mark.parametrize(
+    "entropies",
+    [[], [3.0], [0.0] * 9, [2.5] * 500, [math.nan, 1.0], [1e30, 1.0], [0.001] * 3, [1.0] * 20_000],
+    ids=["empty", "one", "zero", "constant", "nan", "huge", "tiny", "long"],
+)
+@pytest.mark.parametrize(("width", "rows"), [(43, 10), (20, 6), (190, 50), (8, 5)])
+def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) -> None:
+    trace = traced(reply_of(entropies), width)
+    for draw in (entropy_plot, probability_plot, time_plot):
+        lines = draw(trace, width, rows)
+        assert len(lines) <= rows
+        assert all(len(line.text) == width for line in lines[1 : 1 + fitted(rows - 3)])
+
+
+# --- the next token --------------------------------------------------------------------------------------------------
+
+
+def step(logits: list[float], after: list[float], *, drawn: int = 0, vocabulary: float = 1.0) -> Token:
+    """A step whose candidates have `vocabulary` of all probability."""
+    weights = np.exp(np.array(logits) - max(logits))
+    model = weights / weights.sum() * vocabulary
+    candidates = [
+        Candidate(at, f" c{at}", logit, math.log(share), left, 0.0, None if left else "top_p")
+        for at, (logit, share, left) in enumerate(zip(logits, model, after, strict=True))
+    ]
+    stages = [Stage("top_k", 40), Stage("top_p", sum(map(bool, after))), Stage("dice", 1)]
+    return replaced(made_records.token(0, b"c", "c", token_id=drawn), candidates=candidates, stages=stages)
+
+
+def test_shares_are_the_softmax_at_a_temperature() -> None:
+    logits = [18.2, 17.6, 15.9, 15.1, -3.0]
+    for temperature in (0.1, 0.8, 1.0, 1.7, 5.0):
+        scaled = np.array(logits) / temperature
+        expected = np.exp(scaled - scaled.max()) / np.exp(scaled - scaled.max()).sum()
+        np.testing.assert_allclose(shares(logits, temperature), expected)
+    assert shares([1.0, 3.0, 3.0], 0.0) == [0.0, 1.0, 0.0]
+    assert shares([], 1.0) == []
+
+
+def test_the_curve_shows_each_candidate_before_and_after_the_chain_and_the_rest_as_one_number() -> None:
+    token = step([10.0, 9.0, 8.0, 4.0], [0.7, 0.3, 0.0, 0.0], drawn=1, vocabulary=0.9)
+    lines = distribution_plot(token, LABEL + 12, 12)  # three cells a candidate: two columns and a gap
+    model = [math.exp(candidate.logprob) for candidate in token.candidates]
+    expected = [share for pair in zip(model, [0.7, 0.3, 0, 0], strict=True) for share in (*pair, 0.0)]
+    fractions = [1 + math.log10(share) / 4 if share > LEAST else 0.0 for share in expected]
+    assert np.abs(np.array(heights(lines[1:9], 12)) - np.array(fractions) * 64).max() <= 1
+    assert [label for label in labels(lines[1:10]) if label] == ["100%", "10%", "1%", "0.1%", "0.01%"]
+    assert lines[10].text[LABEL:] == "   ●  x  x  "
+    assert lines[11].text.startswith("all others 10.0% → 0.0%")
+    assert "x cut by top_p 2" in distribution_plot(token, 60, 12)[-1].text
+    assert Rest(token, 1).after == pytest.approx(0.3)
+
+
+def test_where_there_is_no_room_for_all_candidates_those_that_are_left_out_count_among_the_rest() -> None:
+    token = step([5.0, 4.0, 3.0, 2.0], [0.4, 0.3, 0.2, 0.1], vocabulary=0.8)
+    lines = distribution_plot(token, LABEL + 4, 12)
+    assert slots(LABEL + 4, 4) == (2, 2)
+    model = [math.exp(candidate.logprob) for candidate in token.candidates]
+    assert f"all others {1 - sum(model[:2]):.1%} → 30.0%" in lines[-1].text
+
+
+def test_the_two_temperatures_are_shares_among_the_shown_candidates() -> None:
+    token = step([10.0, 9.0, 8.0, 4.0], [0.7, 0.3, 0.0, 0.0], vocabulary=0.5)
+    lines = temperature_plot(token, 2.0, LABEL + 8, 10)
+    logits = np.array([10.0, 9.0, 8.0, 4.0])
+    one, two = (np.exp(logits / t) / np.exp(logits / t).sum() for t in (1.0, 2.0))
+    top = float(labels(lines[1:])[0].rstrip("%")) / 100
+    expected = np.stack([one, two], axis=1).ravel() / top * 64
+    assert np.abs(np.array(heights(lines[1:9], 8)) - expected).max() <= 1
+    head = temperature_plot(token, 2.0, 60, 10)[0].text
+    assert "1" in head
+    assert "█ 2" in head
+    assert "share among these 4" in head
+
+
+def test_wide_columns_are_named_by_their_tokens() -> None:
+    token = step([3.0, 2.0], [0.7, 0.3])
+    assert "·c0" in distribution_plot(token, 60, 12)[9].text
+    assert "·c1" in temperature_plot(token, 0.5, 60, 10)[9].text
+
+
+def test_each_stage_has_a_bar_by_the_logarithm_of_what_it_left() -> None:
+    stages = [Stage("penalties", 10_000), Stage("top_k", 100), Stage("min_p", 10), Stage("dice", 1)]
+    lines = survivors_plot(replaced(step([1.0], [1.0]), stages=stages), 61, 10)
+    filled = [line.text.count("━") for line in lines[1:]]
+    assert filled == [40, 20, 10, 0]
+    assert [line.text.split()[-1] for line in lines[1:]] == ["10000", "100", "10", "1"]
+    assert "1 to 10000" in lines[0].text
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "rows"), [(78, 19), (43, 35), (58, 56), (118, 34), (198, 54), (43, 6)])
+@pytest.mark.parametrize("names", [REPLY, NEXT, *((name,) for name in PICTURES)])
+def test_a_page_has_room_for_its_pictures(names: tuple[str, ...], width: int, rows: int) -> None:
+    subject = Subject(traced(reply_of([1.0] * 90), width), step([3.0, 2.0, 1.0], [0.6, 0.4, 0.0]), "NEXT TOKEN", 0.8)
+    placed = arranged(names, subject, width, rows)  # type: ignore[arg-type]
+    lines = stacked(placed)
+    assert placed[0].name == names[0]
+    assert len(lines) <= rows or rows < PICTURES[names[0]].least  # type: ignore[index]
+    assert all(len(line.text) <= width for line in lines)
+    if rows >= 19:
+        assert len(placed) == min(len(names), 2 if rows < 20 and names == NEXT else 3)
+
+
+def test_a_page_about_a_step_says_what_is_missing() -> None:
+    waiting = Subject(Trace(), None, "NEXT TOKEN", 0.8)
+    assert texts(stacked(arranged(NEXT, waiting, 43, 30))) == ["appears with the first token"]
+    bare = waiting._replace(token=replaced(step([1.0], [1.0]), candidates=[]))
+    assert texts(stacked(arranged(NEXT, bare, 43, 30))) == ["No candidates are on record for this token."]
