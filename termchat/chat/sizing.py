@@ -1,0 +1,73 @@
+"""How many tokens a message would add to the context, before it is sent.
+
+The number is that of the ids that the next turn would decode for it: the message in the template, with what the template puts
+around it, and the system message where it is the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from termchat.chat.line import Inquiry, Newest
+from termchat.chat.room import messages
+from termchat.chat.state import State
+from termchat.chat.turns import question
+from termchat.decoding.records import Failed
+from termchat.engine.port import Message, Rendered, Tokenized
+
+SAMPLED = 200_000
+"""Characters of a longer message that are counted; the rest is thought to be like them."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """`tokens` of a message, of the `free` ones that the context has for it; `about` where not all of it was counted."""
+
+    tokens: int
+    free: int
+    about: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for it."""
+        return self.tokens <= self.free
+
+
+class Sizing:
+    """Counts one message at a time; of those that come meanwhile only the newest."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._newest: Newest[Size | None] = Newest(state.line)
+
+    def ask(self, text: str, hear: Callable[[Size | None], object]) -> None:
+        """`hear` gets the size of this message as the next one of the chat that is shown, None where it cannot be counted."""
+        state = self._state
+        if state.model is None:
+            hear(None)
+            return
+        self._newest.ask(self._inquiry(text), lambda size: hear(None if isinstance(size, Failed) else size))
+
+    def _inquiry(self, text: str) -> Inquiry[Size | None]:
+        state, chat, model = self._state, self._state.conversation, self._state.model
+        if model is None:
+            return None
+        counted = text[:SAMPLED]
+        parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
+        anew = state.is_foreign()
+        running = parent is not None and parent.role == "assistant" and not parent.done
+        ended = next(iter(model.end_ids), None) if running else None  # as most replies do
+        said = [*messages(chat), Message("user", counted)]
+        answer = yield question(state, said, counted, parent, anew=anew, ended=ended)
+        whole = anew
+        if isinstance(answer, Rendered):
+            tokens, whole = len(answer.ids), answer.whole
+        else:
+            assert isinstance(answer, Tokenized)
+            tokens = len(answer.ids)
+        taken = 0 if whole or parent is None else chat.length(parent.number) - len(parent.ids) + parent.kept()
+        about = len(counted) < len(text)
+        if about:
+            tokens = tokens * len(text) // len(counted)
+        return Size(tokens, max(model.context - taken, 0), about)

@@ -1,0 +1,141 @@
+"""The file of earlier messages: a line of JSON each, which several termchat may write at once.
+
+It is a file of its own, and not a question to the store of chats, because it holds what was typed: commands, paths that
+stand for files, messages that were taken back or edited away. Whole lines are appended under a lock; a file that grew to twice
+what is kept is written anew under the same lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+
+import msgspec
+
+from termchat.tui.history import ENTRIES
+
+if sys.platform != "win32":
+    import fcntl
+
+LARGEST = 64_000
+"""Bytes of the largest message that is kept; a longer one is forgotten with the session."""
+BYTES = 1_000_000
+"""Bytes of messages that are kept when the file is written anew."""
+
+
+class _Entry(msgspec.Struct):
+    text: str
+
+
+_DECODER = msgspec.json.Decoder(_Entry)
+
+
+def read(file: Path) -> list[str]:
+    """The messages that are kept, the oldest first. Damaged lines are passed over; what cannot be read is empty."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(os.fstat(opened.fileno()).st_size - 2 * BYTES, 0))
+            data = opened.read(3 * BYTES)
+    except OSError:
+        return []
+    return [text for text, _ in _entries(data)]
+
+
+def append(file: Path, text: str) -> None:
+    """Adds a message, in a thread: the disk may be slow. The program ends when it is written."""
+    global _writer
+    _waiting.put((file, text))
+    with _lock:
+        if _writer is None:
+            _writer = Thread(target=_write_all, name="history")
+            _writer.start()
+
+
+_waiting: SimpleQueue[tuple[Path, str]] = SimpleQueue()
+_lock = Lock()
+_writer: Thread | None = None
+
+
+def _write_all() -> None:
+    global _writer
+    while True:
+        with _lock:
+            try:
+                file, text = _waiting.get_nowait()
+            except Empty:
+                _writer = None
+                return
+        with contextlib.suppress(OSError):  # without a history the chat is the same
+            write(file, text)
+
+
+def write(file: Path, text: str) -> None:
+    """Adds a message, now; one that is too long is not kept.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    line = b'{"text":' + msgspec.json.encode(text.encode("utf-8", "replace").decode()) + b"}\n"
+    if len(line) > LARGEST:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(file) as descriptor:
+        length = os.fstat(descriptor).st_size
+        torn = length > 0 and os.pread(descriptor, 1, length - 1) != b"\n"
+        os.write(descriptor, b"\n" * torn + line)
+        if length > 2 * BYTES:
+            _shorten(file, descriptor)
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Iterator[int]:
+    """The file, open to be appended to, which nobody else writes or replaces meanwhile."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_there(file, descriptor):  # else another has put a shorter one in its place
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_there(file: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _shorten(file: Path, descriptor: int) -> None:
+    """Puts the newest messages in the place of all."""
+    length = os.fstat(descriptor).st_size
+    newest = list(_entries(os.pread(descriptor, 3 * BYTES, max(length - 3 * BYTES, 0))))
+    kept: dict[str, bytes] = {}
+    room = BYTES
+    for text, line in reversed(newest):
+        room -= len(line) if text not in kept else 0
+        if room < 0 or len(kept) == ENTRIES:
+            break
+        kept.setdefault(text, line)
+    part = file.with_name(f".{file.name}.part")
+    written = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(written, b"".join(reversed(kept.values())))
+    finally:
+        os.close(written)
+    part.replace(file)
+
+
+def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The texts of whole lines, and the lines."""
+    for line in data.splitlines(keepends=True):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield _DECODER.decode(line).text, line if line.endswith(b"\n") else line + b"\n"
