@@ -66,7 +66,7 @@ class _Taken:
         ):
             self._fence = ""
         self._last = block
-        self._end = _line(block, row)[1] if character is None else _offset(block, row, character, self._all)
+        self._end = line_span(block, row)[1] if character is None else _offset(block, row, character, self._all)
 
     @property
     def text(self) -> str:
@@ -80,7 +80,7 @@ class _Taken:
         return code if closed else text
 
 
-def _line(block: Block, row: int) -> tuple[int, int]:
+def line_span(block: Block, row: int) -> tuple[int, int]:
     """Where the text on a line of a laid-out block begins and ends in the turn's text."""
     after = (later for later in range(row + 1, len(block.lines)) if block.own_line(later) is not None)
     following = next(after, len(block.lines))
@@ -90,7 +90,7 @@ def _line(block: Block, row: int) -> tuple[int, int]:
 
 def _offset(block: Block, row: int, character: int, text: str, *, begins: bool = False) -> int:
     """Where in the turn's text a character of a line stands; what hides before it counts only at the begin of a line."""
-    begin, end = _line(block, row)
+    begin, end = line_span(block, row)
     shown = block.lines[row].text
     if character >= len(shown.rstrip()):
         return end
@@ -103,12 +103,12 @@ def _offset(block: Block, row: int, character: int, text: str, *, begins: bool =
             spaces = len(shown) - done - len(shown[done:].lstrip(" "))
             done, at = done + spaces, at + 1
         else:
-            ahead = _next(text, at, end, shown[done:])
+            ahead = next_shown(text, at, end, shown[done:])
             done, at = (done, ahead) if ahead is not None else (done + 1, at)  # markup, or a sign of ours
-    ahead = _next(text, at, end, shown[done:]) if begins and done else None
+    ahead = next_shown(text, at, end, shown[done:]) if begins and done else None
     return at if ahead is None else ahead
 
 
-def _next(text: str, at: int, end: int, shown: str) -> int | None:
+def next_shown(text: str, at: int, end: int, shown: str) -> int | None:
     """Where the character that is shown first stands, if that is near."""
     return next((it for it in range(at, min(at + _NEAR, end)) if shown.startswith(sanitize(text[it]))), None)

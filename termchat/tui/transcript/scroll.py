@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, split_text
 from rich.segment import Segment
@@ -22,7 +23,11 @@ from termchat.tui.compositor import QuickBar, touch
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Anchor, Document
+from termchat.tui.transcript.found import CURRENT, HIT, found_on
 from termchat.tui.transcript.ink import MARGIN, Ink, Paint
+
+if TYPE_CHECKING:
+    from termchat.tui.finding import Finding
 
 HINT = " ↓ new "
 HINT_INK = Ink("accent", ground="panel")
@@ -56,6 +61,8 @@ class DocumentView(ScrollView, can_focus=True):
         """Whether everything is laid out."""
         self.forks: Collection[tuple[int, int]] = ()
         """Tokens, as numbers of nodes and indexes, in whose place another branch goes on."""
+        self.finding: Finding | None = None
+        """What is looked for, while somebody does."""
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
@@ -82,6 +89,8 @@ class DocumentView(ScrollView, can_focus=True):
         line = top + y
         strip = self._document.strip(line, self._paint) or Strip.blank(self.size.width, self._paint.style(Ink()))
         strip = self._pointed(strip, line)
+        if self.finding is not None:
+            strip = self._marked(strip, line, self.finding)
         if selection is not None and (span := selection.get_span(line)) is not None:
             strip = self._selected(strip, *span)
         if self._unseen and y == self._rows - 1:
@@ -96,6 +105,14 @@ class DocumentView(ScrollView, can_focus=True):
             begin, end = spot.begin + MARGIN, spot.end + MARGIN
             hides = spot.own or strip.crop(begin, end).text.isspace()
             strip = _restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
+        return strip
+
+    def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:
+        """The line with what was found on it."""
+        cells = strip.index_to_cell_position
+        for begin, end, current in found_on(self._document, line, finding):
+            style = self._paint.style(CURRENT if current else HIT)
+            strip = _restyled(strip, cells(begin), cells(end), style)
         return strip
 
     def _selected(self, strip: Strip, begin: int, end: int) -> Strip:

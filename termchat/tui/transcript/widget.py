@@ -19,11 +19,11 @@ from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.ink import MARGIN, Paint
 from termchat.tui.transcript.looks import Look, TokenLook
-from termchat.tui.transcript.scroll import DocumentView
+from termchat.tui.transcript.moving import MovingView
 from termchat.tui.transcript.tokens import TokenRef
 
 
-class Transcript(DocumentView):
+class Transcript(MovingView):
     """Shows the path of a conversation, and follows its end while the reader is at the end.
 
     `look` is how replies are shown: "reading" (their Markdown) or, token by token, coloured by a measure. A change of look,
@@ -111,11 +111,6 @@ class Transcript(DocumentView):
             if bottom > max(changed, top):
                 first = max(changed, top)
                 touch(self, Region(0, first - top, self.size.width, bottom - first))
-
-    def follow(self) -> None:
-        """Goes to the end, and stays there while the transcript grows."""
-        self.following = True
-        self._place(lambda: self._top)
 
     def line_text(self, y: int) -> str:
         """The text on line `y` of the transcript, "" where nothing is laid out."""

@@ -1,0 +1,120 @@
+"""Text to the clipboard: through the terminal (OSC 52), which works over SSH too, and with the system's tool where one is.
+
+A terminal says nothing of whether it took the text, and long ones it may drop or cut; a tool says it with its exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from termchat.amounts import size
+from termchat.chat.changes import Notice
+
+MOST = 74_994
+"""Bytes of text that go through the terminal: the longest that the common ones take (100,000 characters in base64)."""
+
+_PATIENCE = 5.0
+"""Seconds that a tool has."""
+
+
+class Tool(NamedTuple):
+    """A program that takes the text on stdin. It works only where one of the variables `needs` is set; () is anywhere."""
+
+    command: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+
+
+TOOLS = (
+    Tool(("wl-copy",), ("WAYLAND_DISPLAY",)),
+    Tool(("xclip", "-selection", "clipboard", "-in"), ("DISPLAY",)),
+    Tool(("xsel", "--clipboard", "--input"), ("DISPLAY",)),
+    Tool(("pbcopy",)),
+    Tool(("clip.exe",), ("WSL_DISTRO_NAME", "WSL_INTEROP"), "utf-16"),
+    Tool(("clip",), ("SYSTEMROOT",), "utf-16"),
+    Tool(("tmux", "load-buffer", "-w", "-"), ("TMUX",)),
+)
+"""In the order in which they are asked."""
+
+
+def usable(variables: Mapping[str, str] = os.environ) -> list[Tool]:
+    """The tools that are here and can work."""
+    return [
+        tool
+        for tool in TOOLS
+        if (not tool.needs or any(variables.get(name) for name in tool.needs)) and shutil.which(tool.command[0])
+    ]
+
+
+class Clipboard:
+    """Copies one text after the other; what became of it is told.
+
+    Args:
+        write: writes to the terminal.
+        tell: shows a notice.
+    """
+
+    def __init__(self, write: Callable[[str], None], tell: Callable[[Notice], None]) -> None:
+        self._write, self._tell = write, tell
+        self._task: asyncio.Task[None] | None = None
+
+    def copy(self, text: str, what: str = "") -> None:
+        """Copies a text; the event loop does not wait for the tools."""
+        data = text.encode("utf-8", "replace")
+        sent = len(data) <= MOST
+        if sent:
+            self._write(f"\x1b]52;c;{base64.b64encode(data).decode()}\a")
+        before = self._task
+        self._task = asyncio.create_task(self._copy(text, f"copied {what or 'the text'}: {_long(text)}", sent, before))
+
+    async def _copy(self, text: str, copied: str, sent: bool, before: asyncio.Task[None] | None) -> None:
+        if before is not None:  # a text that is copied later is there later
+            await asyncio.wait((before,))
+        took = ""
+        for tool in usable():
+            if await _give(tool, text):
+                took = tool.command[0]
+                break
+        through = "through the terminal (OSC 52), which may not allow it"
+        if took:
+            self._tell(Notice(copied, f"by {took}" + (" and through the terminal" if sent else "")))
+        elif sent:
+            self._tell(Notice(copied, through))
+        else:
+            much = size(len(text.encode("utf-8", "replace")))
+            hint = "with wl-copy, xclip or xsel there is no limit; a transcript can be saved (Ctrl+S)"
+            message = f"not copied: {much} are more than terminals take through OSC 52 ({size(MOST)})"
+            self._tell(Notice(message, hint, "warning"))
+
+
+async def _give(tool: Tool, text: str) -> bool:
+    """Whether a tool took the text."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *tool.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,  # some stay in the background and keep it open
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=sys.platform != "win32",
+        )
+    except OSError:
+        return False
+    try:
+        await asyncio.wait_for(process.communicate(text.encode(tool.encoding, "replace")), _PATIENCE)
+    except TimeoutError:
+        process.kill()
+        return False
+    except OSError:
+        return False
+    return process.returncode == 0
+
+
+def _long(text: str) -> str:
+    count, lines = len(text), text.count("\n") + 1
+    return f"{count:,} character{'s' * (count != 1)}" + (f" in {lines:,} lines" if lines > 1 else "")

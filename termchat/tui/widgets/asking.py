@@ -1,0 +1,146 @@
+"""The line above the composer in which a habit asks for a text, and the strip above that, which says what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.widgets import Input
+
+from termchat.text import one_line
+from termchat.tui.themes import Palette
+from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.widgets.field import Field
+from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
+
+_WORD = Ink("accent", bold=True)
+_REMARK = Ink("muted")
+
+
+class AskedField(Field):
+    """The field. `walks` has Up and Down and Shift+Enter say so, as Enter does."""
+
+    class Walked(Message):
+        """One further on, or back."""
+
+        def __init__(self, by: int) -> None:
+            super().__init__()
+            self.by = by
+
+    walks = False
+
+    def on_key(self, event: events.Key) -> None:
+        """Says where the walk goes."""
+        by = {"up": -1, "shift+enter": -1, "down": 1, "enter": 1}.get(event.key)
+        if self.walks and by is not None:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Walked(by))
+
+
+class Asking(Column):
+    """A strip of lines, and a line that is typed: what it is for, the field, and a remark. Mounted when it is first needed."""
+
+    DEFAULT_CSS = """
+    Asking { height: auto; }
+    Asking > Row { height: 1; display: none; }
+    Asking.-open > Row { display: block; }
+    Asking #asked, Asking #remark { width: auto; }
+    Asking Input, Asking Input:focus { height: 1; width: 1fr; border: none; padding: 0 1; background: $panel; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strip = Slip(id="strip")
+        self.field = AskedField()
+        self._typed: Callable[[str], None] | None = None
+        self._walked: Callable[[int], None] | None = None
+        self._entered: Callable[[str], None] | None = None
+        self._asked, self._remark = LinesView(id="asked"), LinesView(id="remark")
+
+    def compose(self) -> ComposeResult:
+        """The strip, and the line under it."""
+        yield self.strip
+        with Row():
+            yield self._asked
+            yield self.field
+            yield self._remark
+
+    def paint_with(self, palette: Palette) -> None:
+        """Draws in other colours from now on."""
+        for view in (self.strip, self._asked, self._remark):
+            view.paint_with(palette)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a text is asked for."""
+        return self.has_class("-open")
+
+    def ask(
+        self,
+        what: str,
+        value: str,
+        placeholder: str,
+        *,
+        typed: Callable[[str], None] | None = None,
+        walked: Callable[[int], None] | None = None,
+        entered: Callable[[str], None] | None = None,
+    ) -> None:
+        """Asks for a text: who is told of every change of it, of Enter, or of Enter and the arrows as a walk."""
+        self.add_class("-open")
+        self._typed, self._walked, self._entered = typed, walked, entered
+        self.field.walks, self.field.placeholder = walked is not None, placeholder
+        self.field.value = value
+        self.field.cursor_position = len(value)
+        self.field.select_all()
+        self._put(self._asked, Line(((what, _WORD),)))
+        self.remark("")
+        self.screen.set_focus(self.field)  # not focus(): the very next key is for it
+
+    def close(self) -> None:
+        """Asks no more."""
+        self._typed = self._walked = self._entered = None
+        self.remove_class("-open")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Tells of another text."""
+        event.stop()
+        if self._typed is not None:
+            self._typed(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Tells of the text."""
+        event.stop()
+        if self._entered is not None:
+            self._entered(event.value)
+
+    def on_asked_field_walked(self, event: AskedField.Walked) -> None:
+        """Tells of a step."""
+        event.stop()
+        if self._walked is not None:
+            self._walked(event.by)
+
+    def remark(self, text: str, color: str = "muted") -> None:
+        """Says something behind the field."""
+        self._put(self._remark, Line(((text, _REMARK._replace(color=color)),)))
+
+    def say(self, lines: list[Line]) -> None:
+        """What the strip says."""
+        self.strip.show_lines(lines)
+
+    @staticmethod
+    def _put(view: LinesView, line: Line) -> None:
+        width = cell_len(line.text)
+        view.styles.width = width + 2 if width else 0
+        view.show_lines([line] if width else [])
+
+
+def strip_line(word: str, text: str, rest: str, room: int, does: str = "") -> Line:
+    """What goes on: a word, foreign text, and what can be done about it."""
+    quoted = one_line(text, max(room - cell_len(word) - cell_len(rest) - 4, 8)) if text else ""
+    ink = Ink(does=does)
+    runs = ((f"{word} ", _WORD._replace(does=does)), (f"{quoted}  " if quoted else " ", ink), (rest, _REMARK))
+    return Line(runs, "panel")

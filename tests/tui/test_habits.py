@@ -1,0 +1,308 @@
+"""What people are used to: editing a message, beginning a reply, finding, copying, going by turns."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import Cancel
+from termchat.tui.transcript import Transcript
+from tests.tui.test_app import Desktop, desktop
+
+
+async def talked(desk: Desktop, *turns: tuple[str, str]) -> None:
+    """Messages and their replies."""
+    for text, reply in turns:
+        await desk.sent(text, reply)
+        desk.engine.end()
+        await desk.settle()
+
+
+def path(desk: Desktop) -> list[str]:
+    return [text for _, text in desk.chat.conversation.turns()]
+
+
+def below(desk: Desktop) -> str:
+    """The lines under the chat."""
+    return "\n".join(desk.text.splitlines()[-8:])
+
+
+# --- editing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_earlier_message_is_edited_and_what_was_being_written_comes_back() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"), ("more", " two"))
+        await desk.type("half a thou", "f7")
+        assert "editing message 3 of 4" in below(desk)
+        assert desk.composer.text == "more"
+        await desk.type("", "up", "up")
+        assert "editing message 1 of 4" in below(desk)
+        assert desk.composer.text == "hi"
+        await desk.type(" there", "enter")
+        desk.engine.say(" other")
+        await desk.settle()
+        assert path(desk) == ["hi there", " other"]
+        assert "editing" not in desk.text
+        assert desk.composer.text == "half a thou"
+        assert len(desk.chat.conversation.children(None)) == 2
+
+
+async def test_esc_leaves_a_message_as_it_was_and_goes_back_to_where_one_was() -> None:
+    async with desktop(size=(80, 24)) as desk:
+        await talked(desk, *((f"message {n}", " word" * 60) for n in range(6)))
+        view = desk.app.query_one(Transcript)
+        await desk.type("draft", "f7", "f7", "f7", "f7")
+        assert desk.composer.text != "draft"
+        assert not view.following
+        before = path(desk)
+        await desk.type("x", "escape")
+        assert desk.composer.text == "draft"
+        assert view.following
+        assert path(desk) == before
+        assert "editing" not in desk.text
+
+
+async def test_what_was_changed_in_one_message_is_there_after_a_look_at_others() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"), ("more", " two"))
+        await desk.type("", "f7")
+        await desk.type(" of it", "up", "down")
+        assert desk.composer.text == "more of it"
+
+
+async def test_a_reply_is_edited_and_says_that_it_was_forced() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one two"))
+        await desk.type("", "f7", "down")
+        assert "editing reply 2 of 2" in below(desk)
+        assert desk.composer.text == " one two"
+        await desk.type(" three", "enter")
+        assert path(desk) == ["hi", " one two three"]
+        reply = desk.chat.conversation.reply()[-1].node
+        assert list(reply.tokens.forced) == [1]
+        assert desk.chat.phase == "idle"
+
+
+async def test_in_token_mode_the_reply_under_the_cursor_is_edited() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"), ("more", " two"))
+        await desk.type("", "ctrl+g", "left", "f7")
+        assert "editing reply 2 of 4" in below(desk)
+        assert desk.composer.text == " one"
+        assert desk.composer.has_focus
+        assert not desk.app.screen.tokens.mode.open  # type: ignore[attr-defined]
+
+
+async def test_a_running_reply_ends_for_an_edit() -> None:
+    async with desktop() as desk:
+        await desk.sent("hi", " one")
+        await desk.type("", "f7")
+        await desk.type("!", "enter")
+        assert desk.engine.asked(Cancel)
+        desk.engine.say(" new")
+        await desk.settle()
+        assert path(desk) == ["hi!", " new"]
+
+
+async def test_there_is_nothing_to_edit_find_or_copy_in_an_empty_chat() -> None:
+    async with desktop() as desk:
+        for action, said in (("edit", "no message to edit"), ("find", "nothing to find"),
+                             ("copy_reply", "no reply to copy"), ("copy_code", "no block of code")):  # fmt: skip
+            await desk.app.run_action(action, desk.app.screen)
+            await desk.settle()
+            assert said in desk.text
+
+
+async def test_another_chat_ends_an_edit() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.type("draft", "f7", "ctrl+n")
+        assert "editing" not in desk.text
+        assert desk.composer.text == "draft"
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_next_reply_begins_as_it_is_told_to() -> None:
+    async with desktop() as desk:
+        await desk.app.run_action("prefill", desk.app.screen)
+        await desk.type(r"Sure,\n", "enter")
+        assert "the next reply begins with Sure,⏎" in below(desk)
+        await desk.sent("hi", " here")
+        reply = desk.chat.conversation.reply()[-1].node
+        assert reply.text() == "Sure,\n here"
+        assert list(reply.tokens.forced)[-1] == 0
+        assert all(list(reply.tokens.forced)[:-1])
+        assert "the next reply begins" not in desk.text
+
+
+async def test_esc_asks_no_more_how_the_reply_begins() -> None:
+    async with desktop() as desk:
+        await desk.app.run_action("prefill", desk.app.screen)
+        await desk.type("Sure", "escape")
+        assert desk.chat.prefill == ""
+        assert desk.composer.has_focus
+        await desk.type("hi")
+        assert desk.composer.text == "hi"
+
+
+async def test_a_reply_made_again_says_when_the_dice_are_the_same() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.type("", "ctrl+r")
+        assert "seed 1 is set: the same dice" in desk.text
+
+
+async def test_the_same_dice_are_thrown_again_on_demand() -> None:
+    async with desktop(chat=lambda engine: Chat(engine, Tuning())) as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.app.run_action("regenerate(True)", desk.app.screen)
+        await desk.settle()
+        first, second = desk.engine.generated
+        assert first.seed == second.seed
+        assert "same dice" not in desk.text
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def marked(desk: Desktop) -> list[tuple[str, bool]]:
+    """The texts that are marked as found on the screen, and whether each is the one that is looked at."""
+    palette = desk.app.palette
+    grounds = {palette.stamp: False, palette.accent: True}
+    found = []
+    view = desk.app.query_one(Transcript)
+    for strip in view.render_lines(view.size.region):
+        for text, style, _ in strip:
+            ground = style.bgcolor.name if style is not None and style.bgcolor is not None else ""
+            if ground in grounds:
+                found.append((text, grounds[ground]))
+    return found
+
+
+@pytest.mark.parametrize("look", ["reading", "probability"])
+async def test_hits_are_marked_while_one_types_and_walked_through(look: str) -> None:
+    async with desktop() as desk:
+        await talked(desk, ("a fox", " the Fo"), ("b", " x and fox**es**"))
+        desk.app.query_one(Transcript).look = look  # type: ignore[assignment]
+        await desk.type("", "ctrl+f")
+        await desk.type("fox")
+        assert [text for text, _ in marked(desk)] == ["fox", "fox"]
+        assert "1 of 2" in below(desk)
+        assert marked(desk) == [("fox", True), ("fox", False)]
+        await desk.type("", "enter")
+        assert "2 of 2" in below(desk)
+        assert marked(desk) == [("fox", False), ("fox", True)]
+        await desk.type("", "up", "up")
+        assert "2 of 2" in below(desk)
+        await desk.type("", "escape")
+        assert marked(desk) == []
+        assert desk.composer.has_focus
+
+
+async def test_a_hit_goes_over_lines_tokens_and_marks_and_capitals_count_only_if_there_are_some() -> None:
+    async with desktop(size=(80, 24)) as desk:
+        await desk.sent("go", " It was a very", " la", "rge **qu", "ick** brown\nfo", "x in 狐狸", "和熊", " woods")
+        await desk.type("", "ctrl+f")
+        await desk.type("large quick brown fox")
+        assert "1 of 1" in below(desk)
+        assert "".join(text for text, _ in marked(desk)).replace(" ", "") == "largequickbrownfox"
+        for query, count in (("狐狸和", 1), ("IT WAS", 0), ("It was", 1), ("it WAS", 0), ("zebra", 0)):
+            desk.app.screen.query_one("Asking Input").value = query  # type: ignore[attr-defined]
+            await desk.settle()
+            assert (f"1 of {count}" if count else "not found") in below(desk), query
+
+
+async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
+    async with desktop(size=(80, 24)) as desk:
+        await talked(desk, *((f"message {n}", (" word" * 80) + (" needle" if n in (1, 4) else "")) for n in range(7)))
+        view = desk.app.query_one(Transcript)
+        top = view.scroll_offset.y
+        await desk.type("", "ctrl+f")
+        await desk.type("needle")
+        assert "2 of 2" in below(desk)
+        for expected in ("1 of 2", "2 of 2"):
+            await desk.type("", "enter")
+            assert expected in below(desk)
+            assert marked(desk) == [("needle", True)]
+        assert view.scroll_offset.y < top
+        await desk.type("", "escape")
+        assert view.scroll_offset.y == top
+        await desk.type("", "ctrl+f")  # what was looked for is there again
+        assert "2 of 2" in below(desk)
+        await desk.type("", "ctrl+f")  # once more stays
+        assert view.scroll_offset.y < top
+        assert marked(desk) == []
+
+
+async def test_hits_that_come_while_a_reply_streams_are_counted() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", " a fo")
+        await desk.type("", "ctrl+f")
+        await desk.type("fox")
+        assert "not found" in below(desk)
+        desk.engine.say("x and fo", "x")
+        await desk.settle()
+        assert "1 of 2" in below(desk)
+        assert [text for text, _ in marked(desk)] == ["fox", "fox"]
+
+
+async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"), ("b", " two"))
+        await desk.type("", "ctrl+g", "slash")
+        await desk.type("one")
+        view = desk.app.query_one(Transcript)
+        reply = desk.chat.conversation.path()[1].node
+        assert view.cursor == (reply.number, 0)
+        await desk.type("", "ctrl+f", "l")
+        assert view.cursor != (reply.number, 0)  # the keys are token mode's again
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_goes_from_turn_to_turn() -> None:
+    async with desktop(size=(80, 24)) as desk:
+        await talked(desk, *((f"message {n}", " word" * 400) for n in range(4)))
+        view = desk.app.query_one(Transcript)
+
+        def first() -> str:
+            lines = (view.line_text(view.scroll_offset.y + row) for row in range(3))
+            return next(line for line in lines if line.strip())
+
+        await desk.type("", "ctrl+pageup")
+        assert first().startswith("smollm2")
+        await desk.type("", "ctrl+pageup")
+        assert first() == "you"
+        assert "message 3" in desk.text
+        for n in (2, 1, 0):
+            await desk.type("", "ctrl+pageup", "ctrl+pageup")
+            assert first() == "you"
+            assert f"message {n}" in desk.text
+        await desk.type("", "ctrl+pageup")
+        assert view.scroll_offset.y == 0
+        await desk.type("", *["ctrl+pagedown"] * 8)
+        assert view.following
+
+
+# --- copying ---------------------------------------------------------------------------------------------------------
+
+CODE = " Here:\n\n```python\nprint(1)\n\n  x\n```\n\n1. and\n   ~~~\n   two\n   ~~~\n"
+
+
+async def test_blocks_of_code_are_copied_the_last_first() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", CODE))
+        copied = []
+        desk.app.screen.habits.copy = lambda text, what="": copied.append((text, what))  # type: ignore[attr-defined]
+        for _ in range(3):
+            await desk.app.run_action("copy_code", desk.app.screen)
+        await desk.app.run_action("copy_reply", desk.app.screen)
+        assert [text for text, _ in copied] == ["two", "print(1)\n\n  x", "two", CODE]
+        assert [re.sub(r" \(.*", "", what) for _, what in copied[:2]] == ["code block 2 of 2", "code block 1 of 2"]
