@@ -2,57 +2,121 @@
 
 from __future__ import annotations
 
+import tomllib
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.app import App
 
-from termchat.tui.themes import LoadedTheme, Palette, ThemeError, load_theme, load_themes
+from termchat.tui.depth import PLAIN, fitted
+from termchat.tui.shelf import Shelf
+from termchat.tui.themes import ANSI, COLORS, Palette, ThemeError, load_theme, load_themes
+from tests.colors import BLINDNESS, apart, contrast, in_256, lab, linear, seen
 
 ROOT = Path(__file__).parent.parent / "themes"
 DARK = (ROOT / "dark.toml").read_text("utf-8")
 SHIPPED, PROBLEMS = load_themes([ROOT])
+COLORED = {name: loaded for name, loaded in SHIPPED.items() if not loaded.palette.is_ansi}
+ON_GROUNDS = ("muted", "accent", "user", "reply", "stamp", "success", "warning", "error", "heading", "link")
+IN_CODE = ("code", "code_comment", "code_keyword", "code_string", "code_number", "code_name")
 
 
-def luminance(color: str) -> float:
-    """Relative luminance of #rrggbb, by WCAG 2.2."""
-    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+def themes(names: Any) -> Any:
+    return pytest.mark.parametrize("palette", [SHIPPED[name].palette for name in names], ids=list(names))
 
 
-def contrast(one: str, other: str) -> float:
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def test_dark_and_light_are_shipped() -> None:
+def test_what_is_shipped() -> None:
     assert not PROBLEMS
-    assert {name: loaded.palette.dark for name, loaded in SHIPPED.items()} == {"dark": True, "light": False}
+    assert all((ROOT / f"{name}.toml").is_file() for name in SHIPPED), "a file is named as its theme"
+    assert sum(loaded.palette.dark for loaded in COLORED.values()) >= 4
+    assert sum(not loaded.palette.dark for loaded in COLORED.values()) >= 4
+    for kind in ("contrast", "colorblind", "terminal"):
+        assert SHIPPED[f"{kind}-dark"].palette.dark
+        assert not SHIPPED[f"{kind}-light"].palette.dark
 
 
-@pytest.mark.parametrize("loaded", SHIPPED.values(), ids=list(SHIPPED))
-def test_contrast(loaded: LoadedTheme) -> None:
-    p = loaded.palette
+@themes(COLORED)
+def test_contrast(palette: Palette) -> None:
+    p, least = palette, 7 if palette.name.startswith("contrast") else 4.5
     for ground in (p.background, p.surface, p.panel):
         assert contrast(p.text, ground) >= 7
-        for name in ("muted", "accent", "user", "reply", "stamp", "success", "warning", "error", "heading", "link"):
-            assert contrast(getattr(p, name), ground) >= 4.5, (name, ground)
-    for name in ("code", "code_comment", "code_keyword", "code_string", "code_number", "code_name"):
-        assert contrast(getattr(p, name), p.code_background) >= 4.5, name
-    assert all(contrast(p.text, heat) >= 7 for heat in p.heat)
+        for name in ON_GROUNDS:
+            assert contrast(getattr(p, name), ground) >= least, (name, ground)
+    for name in IN_CODE:
+        assert contrast(getattr(p, name), p.code_background) >= least, name
+    assert all(contrast(text, heat) >= 7 for text, heat in zip(p.heat_text, p.heat, strict=True))
     assert contrast(p.quote, p.background) >= 7
     assert contrast(p.cursor, p.background) >= 7  # it stands on the one and is written on in it
     assert all(contrast(p.cursor, heat) >= 4.5 for heat in p.heat)
 
 
-@pytest.mark.parametrize("loaded", SHIPPED.values(), ids=list(SHIPPED))
-def test_the_heat_scale_fades_into_the_background(loaded: LoadedTheme) -> None:
-    p = loaded.palette
-    assert p.heat[-1] == p.background
-    distances = [contrast(heat, p.background) for heat in p.heat]
+@themes(COLORED)
+def test_the_heat_scale_fades_into_the_background(palette: Palette) -> None:
+    assert palette.heat[-1] == palette.background
+    distances = [contrast(heat, palette.background) for heat in palette.heat]
     assert all(further > nearer for further, nearer in pairwise(distances))
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+@themes(["colorblind-dark", "colorblind-light"])
+def test_the_colour_blind_tell_every_step_of_the_heat(palette: Palette, blindness: str) -> None:
+    steps = [seen(heat, blindness) for heat in palette.heat]
+    assert all(apart(one, other) >= 2.3 for one, other in pairwise(steps))
+    assert apart(steps[0], steps[-1]) > 30
+    lightness = [step[0] for step in steps]
+    assert lightness == sorted(lightness, reverse=palette.dark)
+    assert apart(seen(palette.success, blindness), seen(palette.error, blindness)) > 20
+
+
+@themes(COLORED)
+def test_256_colours_stay_readable_and_their_heat_in_order(palette: Palette) -> None:
+    p = fitted(palette, "256")
+    shown = {name: in_256(getattr(p, name)) for name in COLORS}
+    for ground in ("background", "surface", "panel"):
+        assert contrast(shown["text"], shown[ground]) >= 7
+        for name in ON_GROUNDS:
+            assert contrast(shown[name], shown[ground]) >= 3.5, (name, ground)
+    heat = [in_256(color) for color in p.heat]
+    assert all(contrast(in_256(text), ground) >= 4.5 for text, ground in zip(p.heat_text, heat, strict=True))
+    assert len(set(heat)) >= 4
+    distances = [contrast(color, heat[-1]) for color in heat]
+    assert distances == sorted(distances, reverse=True)
+    for name in (*COLORS, "heat"):  # asked for as it is shown, the greys but for one step of 25
+        for color in [getattr(p, name)] if name != "heat" else p.heat:
+            assert apart(lab(linear(color)), lab(linear(in_256(color)))) < 6, (name, color)
+
+
+# What common terminals show for the 16 colours: VGA's text mode, xterm, and the Windows console since 2017.
+_VGA = "000000 aa0000 00aa00 aa5500 0000aa aa00aa 00aaaa aaaaaa 555555 ff5555 55ff55 ffff55 5555ff ff55ff 55ffff ffffff"
+_XTERM = (
+    "000000 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd e5e5e5 7f7f7f ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff ffffff"
+)
+_WINDOWS = (
+    "0c0c0c c50f1f 13a10e c19c00 0037da 881798 3a96dd cccccc 767676 e74856 16c60c f9f1a5 3b78ff b4009e 61d6d6 f2f2f2"
+)
+_HUES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"]
+
+
+@pytest.mark.parametrize("colors", [_VGA, _XTERM, _WINDOWS], ids=["vga", "xterm", "windows"])
+@themes(["terminal-dark", "terminal-light"])
+def test_the_terminals_own_colours_can_be_read(palette: Palette, colors: str) -> None:
+    names = [f"ansi_{bright}{hue}" for bright in ("", "bright_") for hue in _HUES]
+    shown = dict(zip(names, (f"#{color}" for color in colors.split()), strict=True))
+    text, ground = ("ansi_white", "ansi_black") if palette.dark else ("ansi_black", "ansi_bright_white")
+
+    def color(name: str, default: str) -> str:
+        return shown[default if name == "ansi_default" else name]
+
+    for name in (*ON_GROUNDS, *IN_CODE, "cursor"):
+        assert contrast(color(getattr(palette, name), text), shown[ground]) >= 3, name
+    for ink, heat in zip(palette.heat_text, palette.heat, strict=True):
+        assert contrast(color(ink, text), color(heat, ground)) >= 4.5, heat
+    assert palette.is_ansi
+    assert len(set(palette.heat)) == len(palette.heat)
 
 
 async def test_css_can_use_every_colour(tmp_path: Path) -> None:
@@ -76,12 +140,27 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
-        ('muted = "#969eae"', 'muted = "grey"', 10, "muted must be a colour like #82b1ff, not 'grey'"),
-        ('muted = "#969eae"', "", None, "the colour 'muted' is missing"),
+        (
+            'muted = "#969eae"',
+            'muted = "grey"',
+            10,
+            "muted must be a colour like #82b1ff or ansi_bright_blue, not 'grey'",
+        ),
+        ('muted = "#969eae"', "", 4, "the colour 'muted' is missing"),
         ('muted = "#969eae"', 'mutet = "#969eae"', 10, "'mutet' is not a colour"),
         ('muted = "#969eae"', "muted = ", 10, "Invalid value"),
         ("dark = true", 'dark = "yes"', 2, "dark must be true or false"),
-        ('name = "dark"', "name = 3", 1, "name must be a text"),
+        ('name = "dark"', "name = 3", 1, "name must be letters, digits, - and _"),
+        ('name = "dark"', 'name = "a b"', 1, "name must be letters, digits, - and _"),
+        ('name = "dark"', 'name = "auto"', 1, "not 'auto'"),
+        ('muted = "#969eae"', 'muted = "ansi_pink"', 10, "muted must be a colour like #82b1ff or ansi_bright_blue"),
+        (
+            'cursor = "#ffd75f"',
+            'cursor = "#ffd75f"\nheat_text = ["#ffffff"]',
+            33,
+            "a list of 8 colours, one for each of heat",
+        ),
+        ("[colors]", "[colors", 4, "Expected"),
         ("[colors]", "[colours]", None, "there is no table [colors]"),
         ('heat = ["#7c293b",', 'heat = ["red",', 33, "heat must be a list of at least two colours"),
     ],
@@ -99,18 +178,129 @@ def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int | N
 
 
 def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "bad.toml").write_bytes(b'name = "bad"\n\xff\xfe')
     (tmp_path / "worse\x1b.toml").write_text("name", "utf-8")
     (tmp_path / "mine.toml").write_text(DARK.replace("#b9a0e6", "#010203"), "utf-8")
-    themes, problems = load_themes([ROOT, tmp_path])
-    assert set(themes) == {"dark", "light"}
-    assert themes["dark"].palette.stamp == "#010203"
-    assert len(problems) == 2
-    assert not any("\x1b" in str(problem) for problem in problems)
+    (tmp_path / "folder.toml").mkdir()
+    found, problems = load_themes([ROOT, tmp_path])
+    assert set(found) == set(SHIPPED)
+    assert found["dark"].palette.stamp == "#010203"
+    assert [str(problem).removeprefix(str(tmp_path)) for problem in problems] == [
+        "/bad.toml, line 2: is not UTF-8 text",
+        "/folder.toml: cannot be read: Is a directory",
+        "/worse␛.toml, line 1: Expected '=' after a key in a key/value pair",
+    ]
+
+
+VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(), st.text(max_size=8), st.sampled_from(sorted(ANSI)), st.just("#12ab34")),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=8,
+)
+KEYS = st.sampled_from([*COLORS, "heat", "heat_text", "name", "dark", "colours"])
+
+
+def written(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(written, value)) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(f"\\U{ord(char):08X}" for char in value if not 0xD800 <= ord(char) < 0xE000) + '"'
+    return str(value).lower()
+
+
+def loaded_or_told(path: Path) -> Palette | ThemeError:
+    try:
+        return load_theme(path).palette
+    except ThemeError as error:
+        return error
+
+
+def is_told_well(told: object, path: Path) -> bool:
+    """Whether it is an error on one printable line that names the file, and a line that the file has."""
+    assert isinstance(told, ThemeError)
+    named = str(told).startswith(f"{path}, line {told.line}: " if told.line else f"{path}: ")
+    return named and str(told).isprintable() and (told.line or 1) <= path.read_bytes().count(b"\n") + 1
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("themes") / "made.toml"
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_a_theme_or_told(scratch: Path, data: bytes) -> None:
+    scratch.write_bytes(data)
+    assert is_told_well(loaded_or_told(scratch), scratch)
+
+
+@given(key=KEYS, value=VALUES)
+def test_any_value_is_taken_or_told_with_its_line(scratch: Path, key: str, value: object) -> None:
+    lines = DARK.splitlines()
+    at = next((n for n, line in enumerate(lines) if line.startswith(f"{key} =")), len(lines))
+    lines[at : at + 1] = [f"{key} = {written(value)}"]
+    scratch.write_text("\n".join(lines), "utf-8")
+    found = loaded_or_told(scratch)
+    if isinstance(found, ThemeError):
+        assert found.line == at + 1
+        assert is_told_well(found, scratch)
+    else:
+        said = tomllib.loads(scratch.read_text("utf-8"))
+        taken = getattr(found, key)
+        assert (list(taken) if isinstance(taken, tuple) else taken) == {**said, **said["colors"]}[key]
+
+
+@given(data=st.data())
+def test_a_file_cut_or_changed_anywhere_is_taken_or_told(scratch: Path, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(DARK)))
+    put = data.draw(st.text(max_size=5))
+    scratch.write_text(DARK[:at] + put + DARK[at + data.draw(st.integers(0, 40)) :], "utf-8", errors="replace")
+    found = loaded_or_told(scratch)
+    assert isinstance(found, Palette) or is_told_well(found, scratch)
+
+
+# --- which there are for a terminal ---------------------------------------------------------------------------------
 
 
 def test_without_folders_it_finds_the_shipped_ones() -> None:
-    themes, problems = load_themes()
-    assert {"dark", "light"} <= set(themes)
+    found, problems = load_themes()
+    assert {"dark", "light"} <= set(found)
     assert not problems
-    assert isinstance(themes["dark"].palette, Palette)
+
+
+def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    read: list[str] = []
+    load = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or load(path))
+    (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
+    (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
+    shelf = Shelf(folders=[ROOT, tmp_path])
+    assert shelf.fitting(dark=True).palette.name == "dark"
+    assert shelf.get("mine") is not None
+    assert read == ["dark.toml", "mine.toml"]
+    assert shelf.fitting(dark=False).palette.dark, "the user's own light one"
+    assert read[2:] == ["light.toml"]
+    assert set(shelf.all()) == {*SHIPPED, "mine"}
+    assert shelf.all()["light"].palette.dark
+
+
+def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> None:
+    (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
+    shelf = Shelf(folders=[ROOT, tmp_path])
+    assert shelf.fitting(dark=True).palette == SHIPPED["dark"].palette
+    assert [problem.line for problem in shelf.problems] == [2]
+    shelf.all()
+    assert len(shelf.problems) == 1
+
+
+@pytest.mark.parametrize("name", ["", "..", "../themes/dark", "a\0b", "x" * 5000, "\udc80", "nobody"])
+def test_a_name_that_is_none_finds_nothing(name: str) -> None:
+    assert Shelf(folders=[ROOT]).get(name) is None
+
+
+def test_a_terminal_is_offered_what_it_can_show() -> None:
+    few, none = Shelf("16", [ROOT]), Shelf("none", [ROOT])
+    assert set(few.all()) == {"terminal-dark", "terminal-light"}
+    assert few.get("dusk") is None
+    assert few.fitting(dark=False).palette.name == "terminal-light"
+    assert [loaded.palette for loaded in none.all().values()] == [PLAIN]
+    assert none.get("dusk") == none.fitting(dark=True)

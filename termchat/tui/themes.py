@@ -1,7 +1,8 @@
 """Themes are TOML files: a name, whether it is dark, and colours by what they are for.
 
-A file becomes a Textual theme for CSS (every colour of ours is a variable of its own, `$stamp` or `$code-string`, the
-heat scale is `$heat-0` and so on) and a `Palette` for widgets that draw their own lines. A bad file fails alone.
+A colour is #rrggbb, or one of the terminal's own: `ansi_default` or `ansi_` and a name, as in `ansi_bright_blue`. A file
+becomes a Textual theme for CSS (every colour of ours is a variable of its own, `$stamp` or `$code-string`, the heat scale is
+`$heat-0` and so on) and a `Palette` for widgets that draw their own lines. A bad file fails alone.
 """
 
 from __future__ import annotations
@@ -18,12 +19,24 @@ from textual.theme import Theme
 from termchat import shipped
 from termchat.text import sanitize
 
+DEFAULT = "ansi_default"
+"""The terminal's own text colour or background, whichever it is asked for as."""
+
+_HUES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+ANSI = frozenset({DEFAULT, *(f"ansi_{hue}" for hue in _HUES), *(f"ansi_bright_{hue}" for hue in _HUES)})
+"""What a theme may call the terminal's own colours."""
+
+AUTO = "auto"
+"""What is no theme's name: it stands for whichever suits the terminal."""
+
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
-_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class Palette(msgspec.Struct, frozen=True, kw_only=True):
-    """The colours of a theme, each #rrggbb. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm."""
+    """The colours of a theme. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm, `heat_text` what
+    is written on each of them."""
 
     name: str
     dark: bool
@@ -52,9 +65,16 @@ class Palette(msgspec.Struct, frozen=True, kw_only=True):
     code_name: str
     cursor: str
     heat: tuple[str, ...]
+    heat_text: tuple[str, ...]
+
+    @property
+    def is_ansi(self) -> bool:
+        """Whether all its colours are the terminal's own."""
+        return all(getattr(self, name) in ANSI for name in COLORS) and ANSI.issuperset(self.heat + self.heat_text)
 
 
-_COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name", "dark"))
+COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name", "dark", "heat", "heat_text"))
+"""What a theme must have a colour for, besides its heat."""
 
 
 class LoadedTheme(NamedTuple):
@@ -71,6 +91,11 @@ class ThemeError(ValueError):
         place = sanitize(str(path), keep="") + (f", line {line}" if line else "")
         super().__init__(f"{place}: {sanitize(problem, keep='')}")
         self.path, self.line = path, line
+
+
+def is_name(text: str) -> bool:
+    """Whether a theme may be called so."""
+    return _NAME.fullmatch(text) is not None and text != AUTO
 
 
 def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, LoadedTheme], list[ThemeError]]:
@@ -95,83 +120,121 @@ def load_theme(path: Path) -> LoadedTheme:
     """One theme.
 
     Raises:
-        ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or not #rrggbb.
+        ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
     """
     palette = _palette(path)
-    return LoadedTheme(_textual(palette), palette)
+    return LoadedTheme(textual_theme(palette), palette)
+
+
+class _Source:
+    """The text of a theme file, for its lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            data = path.read_bytes()
+            text = data.decode("utf-8")
+            self._lines = text.split("\n")
+            self.table = tomllib.loads(text)
+        except UnicodeDecodeError as error:
+            raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
+        except OSError as error:
+            raise ThemeError(path, None, f"cannot be read: {error.strerror}") from error
+        except RecursionError as error:
+            raise ThemeError(path, None, "is nested too deeply") from error
+        except tomllib.TOMLDecodeError as error:
+            at = _LINE.search(str(error))
+            line = int(at[1]) if at and at[1] else len(self._lines)
+            raise ThemeError(path, line, _LINE.sub("", str(error))) from error
+
+    def refuse(self, key: str, problem: str) -> ThemeError:
+        """An error that names the line on which the key or the [table] stands, if there is one."""
+        said = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
+        wanted = key.rstrip("]")
+        return ThemeError(self.path, next((n for n, text in enumerate(said, 1) if text == wanted), None), problem)
 
 
 def _palette(path: Path) -> Palette:
-    try:
-        source = path.read_text("utf-8")
-        table = tomllib.loads(source)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ThemeError(path, None, f"cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        at = _LINE.search(str(error))
-        raise ThemeError(path, int(at[1]) if at else None, _LINE.sub("", str(error))) from error
-
-    def refuse(key: str, problem: str) -> ThemeError:
-        lines = enumerate(source.splitlines(), 1)
-        return ThemeError(path, next((n for n, line in lines if line.split("=")[0].strip() == key), None), problem)
-
-    name, dark, colors = table.get("name"), table.get("dark"), table.get("colors")
-    if not isinstance(name, str) or not name:
-        raise refuse("name", "name must be a text")
+    source = _Source(path)
+    name, dark, colors = (source.table.get(key) for key in ("name", "dark", "colors"))
+    if not isinstance(name, str) or not is_name(name):
+        raise source.refuse("name", f"name must be letters, digits, - and _, and not {AUTO!r}")
     if not isinstance(dark, bool):
-        raise refuse("dark", "dark must be true or false")
+        raise source.refuse("dark", "dark must be true or false")
     if not isinstance(colors, dict):
-        raise refuse("[colors]", "there is no table [colors]")
-    for key in [*(table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(_COLORS))]:
-        raise refuse(key, f"{key!r} is not a colour of a theme; they are {', '.join(_COLORS)}")
-    for key in _COLORS:
+        raise source.refuse("[colors]", "there is no table [colors]")
+    known = (*COLORS, "heat", "heat_text")
+    for key in [*(source.table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(known))]:
+        raise source.refuse(key, f"{key!r} is not a colour of a theme; they are {', '.join(known)}")
+    for key in (*COLORS, "heat"):
         if key not in colors:
-            raise ThemeError(path, None, f"the colour {key!r} is missing")
-        if not (_is_scale if key == "heat" else _is_color)(colors[key]):
-            wanted = "a list of at least two colours" if key == "heat" else "a colour"
-            raise refuse(key, f"{key} must be {wanted} like #82b1ff, not {colors[key]!r}")
-    return Palette(name=name, dark=dark, **{**colors, "heat": tuple(colors["heat"])})
+            raise source.refuse("[colors]", f"the colour {key!r} is missing")
+    for key in COLORS:
+        if not _is_color(colors[key]):
+            raise source.refuse(key, f"{key} must be a colour like #82b1ff or ansi_bright_blue, not {colors[key]!r}")
+    heat = colors["heat"]
+    if not _is_scale(heat) or len(heat) < 2:
+        raise source.refuse("heat", f"heat must be a list of at least two colours like #82b1ff, not {heat!r}")
+    written = colors.get("heat_text", [colors["text"]] * len(heat))
+    if not _is_scale(written) or len(written) != len(heat):
+        raise source.refuse("heat_text", f"heat_text must be a list of {len(heat)} colours, one for each of heat")
+    own = {key: colors[key] for key in COLORS}
+    return Palette(name=name, dark=dark, heat=tuple(heat), heat_text=tuple(written), **own)
 
 
 def _is_color(value: object) -> bool:
-    return isinstance(value, str) and _COLOR.fullmatch(value) is not None
+    return isinstance(value, str) and (value in ANSI or _COLOR.fullmatch(value) is not None)
 
 
 def _is_scale(value: object) -> bool:
-    return isinstance(value, list) and len(value) >= 2 and all(map(_is_color, value))
+    return isinstance(value, list) and all(map(_is_color, value))
 
 
-def _textual(palette: Palette) -> Theme:
-    named: dict[str, Any] = {name: getattr(palette, name) for name in _COLORS if name != "heat"}
-    ours = {name.replace("_", "-"): color for name, color in named.items()}
+def textual_theme(palette: Palette) -> Theme:
+    """The palette for Textual's style sheets."""
+    ours = {name.replace("_", "-"): str(getattr(palette, name)) for name in COLORS}
     ours |= {f"heat-{index}": color for index, color in enumerate(palette.heat)}
+    derived = {
+        "text-muted": palette.muted,
+        "border-blurred": palette.border,
+        "scrollbar": palette.border,
+        "scrollbar-hover": palette.muted,
+        "scrollbar-active": palette.accent,
+        "scrollbar-background": palette.background,
+        "scrollbar-background-hover": palette.background,
+        "scrollbar-background-active": palette.background,
+        "scrollbar-corner-color": palette.background,
+        "footer-key-foreground": palette.accent,
+        "footer-description-foreground": palette.muted,
+        "input-cursor-background": palette.text,
+        "input-cursor-foreground": palette.background,
+    }
+    if ansi := DEFAULT in (palette.background, palette.text):
+        derived |= _ANSI
+    colors: dict[str, Any] = {name: getattr(palette, name) for name in _SHARED}
     return Theme(
         name=palette.name,
         dark=palette.dark,
         primary=palette.accent,
         secondary=palette.reply,
-        accent=palette.accent,
         foreground=palette.text,
-        background=palette.background,
-        surface=palette.surface,
-        panel=palette.panel,
-        success=palette.success,
-        warning=palette.warning,
-        error=palette.error,
-        variables=ours
-        | {
-            "text-muted": palette.muted,
-            "border-blurred": palette.border,
-            "scrollbar": palette.border,
-            "scrollbar-hover": palette.muted,
-            "scrollbar-active": palette.accent,
-            "scrollbar-background": palette.background,
-            "scrollbar-background-hover": palette.background,
-            "scrollbar-background-active": palette.background,
-            "scrollbar-corner-color": palette.background,
-            "footer-key-foreground": palette.accent,
-            "footer-description-foreground": palette.muted,
-            "input-cursor-background": palette.text,
-            "input-cursor-foreground": palette.background,
-        },
+        variables=ours | derived,
+        ansi=ansi,
+        **colors,
     )
+
+
+_SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
+"""What Textual calls by the same names."""
+
+_ANSI = {
+    "input-cursor-background": DEFAULT,
+    "input-cursor-foreground": DEFAULT,
+    "input-cursor-text-style": "reverse",
+    "block-cursor-background": DEFAULT,
+    "block-cursor-foreground": DEFAULT,
+    "block-cursor-text-style": "reverse",
+    "screen-selection-background": "ansi_cyan",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What stands out where it is not known which colours the terminal has for text and background."""

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from termchat.tui.themes import Palette
+from termchat.tui.themes import DEFAULT, Palette
 
 HEATS = 32
 """Steps of an ink's heat; a palette has fewer colours and takes the nearest."""
@@ -95,25 +95,47 @@ class Paint:
         """The ink on a ground, as Rich's style."""
         style = self._styles.get((ink, ground))
         if style is None:
-            color, bgcolor = str(getattr(self.palette, ink.color)), self._ground(ink, ground)
-            style = self._styles[ink, ground] = _style(color, bgcolor, ink.bold, ink.italic, ink.strike, ink.underline)
+            style = self._styles[ink, ground] = _style(*self._look(ink, ink.ground or ground or "background"))
         return style
 
-    def _ground(self, ink: Ink, ground: str) -> str:
+    def _look(self, ink: Ink, ground: str) -> _Look:
+        """Colour, ground and attributes. What the palette has no colours for stands out by attributes instead."""
+        palette = self.palette
+        color, bgcolor = str(getattr(palette, ink.color)), str(getattr(palette, ground))
+        bold, underline, reverse = ink.bold, ink.underline, False
         if ink.heat >= 0:
-            heat = self.palette.heat
-            return heat[min(ink.heat * len(heat) // HEATS, len(heat) - 1)]
-        return str(getattr(self.palette, ink.ground or ground or "background"))
+            step = min(ink.heat * len(palette.heat) // HEATS, len(palette.heat) - 1)
+            color = palette.heat_text[step] if ink.color == "text" else color
+            bgcolor = palette.heat[step]
+            if palette.heat[0] == palette.heat[-1]:
+                bold, underline = bold or ink.heat < _HOT, underline or ink.heat < _WARM
+        elif palette.background == DEFAULT:
+            if ink.color == "background":  # written on a colour: that on the background, the other way round
+                color, bgcolor, reverse = bgcolor, DEFAULT, True
+            elif ground == "panel" and palette.panel == DEFAULT:
+                color, reverse = DEFAULT, True
+        if palette.accent == palette.text:
+            bold = bold or ink.color in _LOUD
+        return color, bgcolor, bold, ink.italic, ink.strike, underline, reverse
+
+
+_Look = tuple[str, str, bool, bool, bool, bool, bool]
+
+_HOT, _WARM = HEATS // 5, HEATS // 2
+"""Without colours, heats below these are bold and underlined, or underlined: under 4 % and 25 % by probability."""
+_LOUD = frozenset({"accent", "user", "stamp", "warning", "error", "heading", "cursor"})
+"""What is bold without colours."""
 
 
 @cache
-def _style(color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool) -> Style:
+def _style(color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool, reverse: bool) -> Style:
     """One object for each way to look: Textual writes the escape codes of the first of equal ones only."""
     return Style(
-        color=color,
-        bgcolor=bgcolor,
+        color=color.removeprefix("ansi_"),
+        bgcolor=bgcolor.removeprefix("ansi_"),
         bold=bold or None,
         italic=italic or None,
         strike=strike or None,
         underline=underline or None,
+        reverse=reverse or None,
     )

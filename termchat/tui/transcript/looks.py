@@ -77,8 +77,8 @@ class Measure(NamedTuple):
 MEASURES: dict[TokenLook, Measure] = {
     "probability": Measure(attrgetter("probabilities"), lambda: probability_heat, "0%", "100%"),
     "entropy": Measure(attrgetter("entropies"), lambda: entropy_heat, "6 bit and more", "0 bit"),
-    "rank": Measure(attrgetter("ranks"), lambda: rank_heat, "rank 256 and beyond", "rank 0"),
-    "time": Measure(attrgetter("decode_us"), TimeHeat, "4 × the median time", "median"),
+    "rank": Measure(attrgetter("ranks"), lambda: rank_heat, "256 and beyond", "0, the likeliest"),
+    "time": Measure(attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),
 }
 
 _Reading = tuple[bytearray, Callable[..., int]]

@@ -1,0 +1,104 @@
+"""What is drawn where a terminal has no characters beyond ASCII: one table, applied to lines just before they are shown.
+
+Every character is replaced by as many cells as it had, so that nothing moves. What draws (bars, frames, arrows, marks) is in
+the table. What a model or a person wrote loses its accents, or is question marks.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal
+
+from rich.cells import split_graphemes
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+Glyphs = Literal["unicode", "console", "ascii"]
+"""Everything; everything but what draws, for the console of Linux, whose fonts have few such characters; nothing but ASCII."""
+
+_DRAWN = {
+    "▁▂▃▄▅▆▇█": "_.:-=+*#",
+    "▏▎▍▌▋▊▉▐▕▖▗▘▝": "|||||||||..''",
+    "▀▔░▒▓■□▪▫": '"".:%#o*o',
+    "…·•●○◦◌◆◇★☆⋅∙": "~.**ooo*o**..",
+    "━═┅┉": "====",
+    "←→↑↓↔↕⇧⇥⏎↵↩↳": "<>^v-|^>$$$>",
+    "▲▼◀▶◄►△▽▸▾▹▿‹›«»": "^v<><>^v>v>v<><>",
+    "⟦⟧❚┊∅×✗✘✓✔☐☑": "[]|:0xxxvvox",
+    "‐‑‒–—―‘’‚‛“”„‟′″": "------''''\"\"\"\"'\"",
+    "±≈≠≤≥−µ°\N{NO-BREAK SPACE}\N{REPLACEMENT CHARACTER}": "~~!<>-uo ?",
+}
+
+
+def _table() -> dict[int, str]:
+    pairs = {ord(char): ascii for chars, asciis in _DRAWN.items() for char, ascii in zip(chars, asciis, strict=True)}
+    frames = {code: _frame(unicodedata.name(chr(code))) for code in range(0x2500, 0x2580) if code not in pairs}
+    pictures = dict.fromkeys(range(9216, 9255), "?")
+    return frames | pictures | pairs
+
+
+def _frame(name: str) -> str:
+    """For a line by what Unicode calls it: "BOX DRAWINGS LIGHT VERTICAL AND RIGHT" is a corner."""
+    if "DIAGONAL" in name:
+        return "X" if "CROSS" in name else "\\" if "UPPER LEFT TO" in name else "/"
+    across = any(word in name for word in ("HORIZONTAL", "LEFT", "RIGHT"))
+    upright = any(word in name for word in ("VERTICAL", "UP", "DOWN"))
+    return "+" if across and upright else "|" if upright else "-"
+
+
+TABLE = _table()
+"""What draws, by code point: each one cell, and so is what stands for it."""
+
+_COERCED = frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
+"""What Python puts in LC_CTYPE when it finds the locale C (PEP 538)."""
+
+
+def glyphs_for(environ: Mapping[str, str], asked: str = "auto") -> Glyphs:
+    """What a terminal can show: as asked, "unicode" or "ascii", else by what LC_ALL, LC_CTYPE, LANG and TERM say."""
+    if asked != "auto":
+        return "ascii" if asked == "ascii" else "unicode"
+    language, kind = environ.get("LANG", ""), environ.get("LC_CTYPE", "")
+    if kind in _COERCED and language in ("C", "POSIX"):
+        kind = language
+    locale = environ.get("LC_ALL") or kind or language
+    if locale and "utf" not in locale.lower():
+        return "ascii"
+    return "console" if environ.get("TERM") == "linux" else "unicode"
+
+
+class Redrawn(LineFilter):
+    """Replaces what a terminal cannot show."""
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._strict = glyphs == "ascii"
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The segments, as wide as before."""
+        return [
+            segment
+            if segment.text.isascii()
+            else Segment(redrawn(segment.text, strict=self._strict), segment.style, segment.control)
+            for segment in segments
+        ]
+
+
+@lru_cache(4096)
+def redrawn(text: str, *, strict: bool) -> str:
+    """The text as such a terminal shows it, cell for cell; `strict`: in ASCII only."""
+    drawn = text.translate(TABLE)
+    if not strict or drawn.isascii():
+        return drawn
+    spans, _ = split_graphemes(drawn)
+    return "".join(_folded(drawn[begin:end], width) for begin, end, width in spans)
+
+
+def _folded(grapheme: str, width: int) -> str:
+    """A character without its accents if that fits, else question marks."""
+    if grapheme.isascii():
+        return grapheme
+    plain = unicodedata.normalize("NFKD", grapheme).encode("ascii", "ignore").decode()
+    return plain if len(plain) == width and plain.isprintable() else "?" * width

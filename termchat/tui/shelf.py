@@ -1,0 +1,79 @@
+"""Which themes there are for this terminal: each is read when it is wanted, so that the first frame waits for one file only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from termchat import paths, shipped
+from termchat.tui.depth import PLAIN, Depth, fitted
+from termchat.tui.themes import LoadedTheme, ThemeError, is_name, load_theme, load_themes, textual_theme
+
+_AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("light", "terminal-light")}
+"""By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
+
+
+class Shelf:
+    """The themes of some folders, of which a later one's come first; `problems` are those of the files read so far.
+
+    A terminal with 16 colours is offered themes of its own colours only; one without any a single theme.
+    """
+
+    def __init__(self, depth: Depth = "truecolor", folders: Sequence[Path] | None = None) -> None:
+        self.depth: Depth = depth
+        self._folders = [shipped.folder("themes"), paths.themes_folder()] if folders is None else list(folders)
+        self._read: dict[str, LoadedTheme] = {}
+        self._all: dict[str, LoadedTheme] | None = None
+        self._problems: dict[Path, ThemeError] = {}
+
+    @property
+    def problems(self) -> list[ThemeError]:
+        """What was wrong with files that were read."""
+        return list(self._problems.values())
+
+    def get(self, name: str) -> LoadedTheme | None:
+        """The theme of that name, if this terminal can show it. A file named as its theme is found without reading others."""
+        if self.depth == "none":
+            return _PLAIN
+        if name not in self._read and (found := self._named(name)) is not None:
+            self._read[name] = found
+        return self._read.get(name) or self.all().get(name)
+
+    def fitting(self, *, dark: bool) -> LoadedTheme:
+        """The theme for a dark or a light background."""
+        full, few = _AUTO[dark]
+        return self.get(few if self.depth == "16" else full) or next(iter(self.all().values()))
+
+    def all(self) -> dict[str, LoadedTheme]:
+        """All that this terminal can show, by name. What was shown before stays as it was read."""
+        if self.depth == "none":
+            return {_PLAIN.palette.name: _PLAIN}
+        if self._all is None:
+            themes, problems = load_themes(self._folders)
+            self._problems |= {problem.path: problem for problem in problems}
+            fits = {name: self._fit(loaded) for name, loaded in themes.items()}
+            self._all = {name: self._read.get(name) or loaded for name, loaded in fits.items() if loaded is not None}
+        return self._all
+
+    def _named(self, name: str) -> LoadedTheme | None:
+        for folder in reversed(self._folders) if is_name(name) else ():
+            path = folder / f"{name}.toml"
+            try:
+                loaded = load_theme(path) if path.exists() else None
+            except (OSError, ThemeError) as error:
+                self._problems[path] = error if isinstance(error, ThemeError) else ThemeError(path, None, str(error))
+            else:
+                if loaded is not None and loaded.palette.name == name:
+                    return self._fit(loaded)
+        return None
+
+    def _fit(self, loaded: LoadedTheme) -> LoadedTheme | None:
+        if self.depth == "16":
+            return loaded if loaded.palette.is_ansi else None
+        if self.depth == "256":
+            palette = fitted(loaded.palette, self.depth)
+            return LoadedTheme(textual_theme(palette), palette)
+        return loaded
+
+
+_PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)

@@ -1,0 +1,42 @@
+"""Which theme is worn: the one the user wants, or the one that suits the terminal's background."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from termchat.chat.changes import Notice
+from termchat.text import one_line
+from termchat.tui.shelf import Shelf
+from termchat.tui.themes import AUTO, LoadedTheme
+
+
+class Wardrobe:
+    """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background."""
+
+    def __init__(self, shelf: Shelf, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
+        self.shelf, self.wanted = shelf, wanted
+        self.dark = _guessed(os.environ if environ is None else environ)
+
+    def worn(self) -> LoadedTheme:
+        """The theme that is to be shown."""
+        return self.of(self.wanted)
+
+    def of(self, wanted: str) -> LoadedTheme:
+        """The theme of that name; for "auto", and where it cannot be shown, the one that suits the background."""
+        found = None if wanted == AUTO else self.shelf.get(wanted)
+        return found or self.shelf.fitting(dark=self.dark)
+
+    def missing(self) -> list[Notice]:
+        """What to tell a user whose theme cannot be shown for its file's sake; "" and few colours are no mistakes of theirs."""
+        problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
+        if self.wanted == AUTO or self.shelf.depth in ("none", "16") or self.shelf.get(self.wanted) is not None:
+            return problems
+        known = ", ".join([AUTO, *self.shelf.all()])
+        problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
+        return [*problems, Notice(f"there is no theme {one_line(self.wanted, 40)!r}", f"there are {known}", "warning")]
+
+
+def _guessed(environ: Mapping[str, str]) -> bool:
+    """Whether the background is dark, by what some terminals say in COLORFGBG: "15;0" is white on black."""
+    return environ.get("COLORFGBG", "").rpartition(";")[2] not in ("7", "15")
