@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import click
 from click.core import ParameterSource
 
 import termchat
+from termchat.cli import completers
+from termchat.cli.completion import VARIABLE
 from termchat.cli.flags import config, flags
 from termchat.text import sanitize
 
 _RESUME, _LATEST = "--resume", "last"
+_DUMB = ("", "dumb", "unknown")
+"""What TERM is where nothing can be placed on the screen; "" is also where it is not set."""
+_SIGPIPE = 13
+"""Windows has no such signal."""
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 @contextmanager
-def _marked() -> Iterator[None]:
-    """Click quotes what it refuses: nothing in that may steer the terminal."""
+def _well_ended() -> Iterator[None]:
+    """Ctrl+C, and a reader who has seen enough (`| head`), end a command without a word, with the code that shells expect.
+
+    Click quotes what it refuses: nothing in that may steer the terminal.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        _drop_stdout()
+        sys.exit(128 + _SIGPIPE)
     except click.ClickException as error:
         said = sanitize(error.format_message())
         error.format_message = lambda: said  # type: ignore[method-assign]
         raise
 
 
+def _drop_stdout() -> None:
+    """Has what is still in the buffer go nowhere at exit, where it would fail once more."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class _Commands(click.Group):
-    """Shows the chat's own flags last in the help, after the commands; Ctrl+C ends any of them without a word.
+    """Shows the chat's own flags last in the help, after the commands.
 
     A command's name behind `--resume` is that command, and not a saved chat.
     """
@@ -43,15 +64,15 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with _marked():
+        with _well_ended():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with _marked():
-                return super().invoke(ctx)
-        except KeyboardInterrupt:
-            sys.exit(128 + signal.SIGINT)
+        with _well_ended():
+            return super().invoke(ctx)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        return super().main(*args, **{"complete_var": VARIABLE, **kwargs})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
@@ -65,6 +86,7 @@ class _Commands(click.Group):
     metavar="[SESSION]",
     is_flag=False,
     flag_value=_LATEST,
+    shell_complete=completers.sessions,
     help="reopen a chat as it was: the latest, or the one whose id begins so (see termchat sessions list)",
 )
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
@@ -80,6 +102,11 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, **given: Any) 
         return
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         raise click.UsageError("the chat needs a terminal; in a script use: termchat run PROMPT")
+    if sys.platform != "win32" and os.environ.get("TERM", "") in _DUMB:
+        raise click.UsageError(
+            "the chat needs a terminal that can place its cursor, and TERM says that this one cannot. To ask something here, "
+            "use: termchat run PROMPT. If it can: TERM=xterm-256color termchat"
+        )
     chosen = config(given)
     from termchat.tui.start import start
 

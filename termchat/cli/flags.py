@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from termchat import settings
+from termchat.cli import completers
 from termchat.decoding.samplers import KNOBS
 from termchat.options import OPTIONS
 
@@ -30,14 +31,16 @@ def flags(
                 made.append(click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=option.help))
             else:
                 metavar = "|".join(option.choices) if option.choices else option.kind.upper()
-                made.append(click.option(flag, name, metavar=metavar, help=option.help))
+                complete = completers.of_setting(name)
+                made.append(click.option(flag, name, metavar=metavar, help=option.help, shell_complete=complete))
         for name, knob in KNOBS.items() if knobs else ():
             flag = "--" + name.replace("_", "-")
             shown = f"{knob.help}  [{knob.show(knob.default)}]"
             if knob.kind == "texts":
                 made.append(click.option(flag, name, multiple=True, metavar="TEXT", help=shown + " (may be repeated)"))
             else:
-                made.append(click.option(flag, name, metavar="N" if knob.kind != "float" else "X", help=shown))
+                kind, complete = "X" if knob.kind == "float" else "N", completers.of_setting(name)
+                made.append(click.option(flag, name, metavar=kind, help=shown, shell_complete=complete))
         for option_ in reversed(made):
             command = option_(command)
         return command

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import click
 
 from termchat.amounts import home, size
+from termchat.cli import completers
 from termchat.cli.said import complain, table, tell_json
 from termchat.settings import guess_of
 
@@ -28,7 +29,7 @@ class Located(NamedTuple):
 
 
 @click.command("locate")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completers.places)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, name: str | None, as_json: bool) -> None:
     """Say where termchat keeps things, and how large they are; of NAME, only where it is.
@@ -55,8 +56,14 @@ def command(*, name: str | None, as_json: bool) -> None:
 
 
 def _found() -> Iterator[Located]:
-    for name, path, what in (*_own(), *_shipped()):
+    for name, path, what in places():
         yield Located(name, path, what, _size(path))
+
+
+def places() -> Iterator[tuple[str, Path, str]]:
+    """Names, where they are, and what they are."""
+    yield from _own()
+    yield from _shipped()
 
 
 def _own() -> Iterator[tuple[str, Path, str]]:

@@ -8,6 +8,7 @@ import click
 
 from termchat import configfile
 from termchat.amounts import home
+from termchat.cli import completers
 from termchat.cli.said import complain
 from termchat.decoding.samplers import KnobError, Value, unescape
 from termchat.options import OptionError, OptionValue
@@ -16,8 +17,8 @@ from termchat.text import sanitize
 
 
 @click.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("name")
-@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+@click.argument("name", shell_complete=completers.settings)
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True, shell_complete=completers.values)
 def command(*, name: str, values: tuple[str, ...]) -> None:
     """Set NAME to VALUE in config.toml, and leave the rest of that file as it is.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.said import complain, table, tell_json
 from termchat.settings import SETTINGS, TABLES, Config, guess_of, range_of
@@ -14,7 +15,7 @@ _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "TAKES")
 
 
 @click.command("show")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completers.settings)
 @flags(only=("model",), knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:

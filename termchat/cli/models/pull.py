@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from termchat.amounts import duration, size
+from termchat.cli import completers
 from termchat.cli.said import Line, complain, fail, tell_json
 from termchat.models.errors import ModelError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("pull")
-@click.argument("source")
+@click.argument("source", shell_complete=completers.catalogued)
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="put it there")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object when it is here")
 def command(*, source: str, folder: Path | None, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from termchat.amounts import home, size
+from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.said import fail
 from termchat.models.errors import ModelError
@@ -15,7 +16,7 @@ from termchat.text import sanitize
 
 
 @click.command("rm")
-@click.argument("model")
+@click.argument("model", shell_complete=completers.models)
 @flags(only=FOLDERS, knobs=False)
 @click.option("-y", "--yes", is_flag=True, help="do not ask")
 def command(*, model: str, yes: bool, **given: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.amounts import home, size
+from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.said import facts, fail, tell_json
 from termchat.models.errors import ModelError, NotHere
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("model")
+@click.argument("model", shell_complete=completers.models)
 @flags(only=FOLDERS, knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, model: str, as_json: bool, **given: Any) -> None:

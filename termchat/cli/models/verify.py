@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.amounts import home, size
+from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.said import Line, complain, table, tell_json
 from termchat.models.errors import ModelError, NotHere
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=completers.models)
 @flags(only=FOLDERS, knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:

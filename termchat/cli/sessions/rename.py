@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from termchat.cli import completers
 from termchat.cli.sessions.which import opened
 
 
 @click.command("rename")
-@click.argument("session")
+@click.argument("session", shell_complete=completers.sessions)
 @click.argument("title")
 def command(*, session: str, title: str) -> None:
     """Give SESSION another title."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from termchat.cli import completers
 from termchat.cli.sessions.which import opened
 
 
 @click.command("restore")
-@click.argument("session")
+@click.argument("session", shell_complete=completers.sessions)
 def command(*, session: str) -> None:
     """Bring SESSION back after `rm`; `list --deleted` says which can be."""
     with opened() as store:

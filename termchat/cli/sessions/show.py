@@ -6,6 +6,7 @@ from functools import partial
 
 import click
 
+from termchat.cli import completers
 from termchat.cli.said import tell_json
 from termchat.cli.sessions.telling import stamp
 from termchat.cli.sessions.which import opened
@@ -13,7 +14,7 @@ from termchat.text import sanitize
 
 
 @click.command("show")
-@click.argument("session")
+@click.argument("session", shell_complete=completers.sessions)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, session: str, as_json: bool) -> None:
     """Print the chat of SESSION, and what is known of it.

@@ -1,0 +1,146 @@
+"""What a shell may put behind a flag or a command: names of models, chats, themes and settings.
+
+A shell asks while a person types: nothing here takes longer than it must, says anything, or fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from termchat.text import one_line
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+_CHATS = 200
+"""How many of the saved chats are offered, the last used first."""
+_PATHS = (".", "/", "~")
+_LONGEST = 70
+
+
+def _completer(find: Callable[[], Iterable[tuple[str, str]]], *, paths: bool = False) -> Completer:
+    """Offers what `find` finds, names with what they are; with `paths` also files, where one is begun."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        if paths and begun.startswith(_PATHS):
+            return [CompletionItem(begun, type="file")]
+        try:
+            found = list(find())
+        except Exception:  # noqa: BLE001  a traceback in the middle of a command line helps nobody
+            return []
+        return [
+            CompletionItem(name, help=one_line(what, _LONGEST) or None)
+            for name, what in found
+            if name.startswith(begun) and name.isprintable()
+        ]
+
+    return complete
+
+
+def _models() -> Iterable[tuple[str, str]]:
+    from termchat import settings
+    from termchat.models.listing import listing
+
+    for row in listing(settings.load().model_folders).rows:
+        if row.state != "broken":
+            yield row.wanted, row.description
+
+
+def _catalogued() -> Iterable[tuple[str, str]]:
+    from termchat.models import catalogue
+
+    return [(name, entry.description) for name, entry in catalogue.load().entries.items()]
+
+
+def _sessions() -> Iterable[tuple[str, str]]:
+    from contextlib import closing
+
+    from termchat import paths
+    from termchat.conversation import database, finding
+
+    with closing(database.connect_to_read(paths.store_file())) as db:
+        yield from [("last", "the last used")]
+        yield from [(one.id, one.title) for one in finding.newest(db, _CHATS, 0, False)]
+
+
+def _themes() -> Iterable[tuple[str, str]]:
+    from termchat import paths, shipped
+    from termchat.tomlfile import TomlError, TomlFile
+
+    names = {"auto": "follows the terminal"}
+    for folder in (shipped.folder("themes"), paths.themes_folder()):
+        for file in sorted(folder.glob("*.toml")):
+            try:
+                table = TomlFile(file).table
+            except TomlError:
+                continue
+            if isinstance(table.get("name"), str):
+                names[table["name"]] = "dark" if table.get("dark") else "light"
+    return names.items()
+
+
+def _settings() -> Iterable[tuple[str, str]]:
+    from termchat.settings import SETTINGS
+
+    return [(name, setting.help) for name, setting in SETTINGS.items()]
+
+
+def _personas() -> Iterable[tuple[str, str]]:
+    from termchat import personas
+
+    return [(name, persona.description) for name, persona in personas.load().entries.items()]
+
+
+def _places() -> Iterable[tuple[str, str]]:
+    from termchat.cli.locate import places
+
+    return [(name, what) for name, _, what in places()]
+
+
+models = _completer(_models, paths=True)
+catalogued = _completer(_catalogued, paths=True)
+sessions = _completer(_sessions)
+themes = _completer(_themes)
+settings = _completer(_settings)
+personas = _completer(_personas)
+places = _completer(_places)
+
+
+def words(*choices: str) -> Completer:
+    """Offers these words."""
+    return _completer(lambda: [(word, "") for word in choices])
+
+
+def folders(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Has the shell offer folders."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(begun, type="dir")]
+
+
+def of_setting(name: str) -> Completer | None:
+    """Offers the values of a setting, where they can be told."""
+    from termchat.settings import SETTINGS
+
+    named = {"model": models, "theme": themes, "persona": personas, "model_folders": folders}
+    setting = SETTINGS.get(name)
+    if name in named or setting is None:
+        return named.get(name)
+    if setting.kind == "bool":
+        return words("on", "off")
+    if setting.kind == "choice":
+        return words(*setting.choices)
+    return words("fresh") if setting.kind == "seed" else None
+
+
+def values(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Offers the values of the setting that is named before."""
+    completer = of_setting(str(context.params.get("name")))
+    return completer(context, parameter, begun) if completer is not None else []
