@@ -56,13 +56,14 @@ class Sizing:
         counted = text[:SAMPLED]
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
         anew = state.is_foreign()
-        running = parent is not None and parent.role == "assistant" and not parent.done
-        ended = next(iter(model.end_ids), None) if running else None  # as most replies do
         said = [*messages(chat), Message("user", counted)]
-        answer = yield question(state, said, counted, parent, anew=anew, ended=ended)
+        answer = yield question(state, said, counted, parent, anew=anew)
         whole = anew
         if isinstance(answer, Rendered):
             tokens, whole = len(answer.ids), answer.whole
+            running = parent is not None and not parent.done
+            if running and not whole and answer.ids[:1] and answer.ids[0] in model.end_ids:
+                tokens -= 1  # the reply will have it as its own end
         else:
             assert isinstance(answer, Tokenized)
             tokens = len(answer.ids)

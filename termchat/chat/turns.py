@@ -156,22 +156,18 @@ class Turns:
             chat.leaf = asked.before
 
 
-def question(
-    state: State, said: list[Message], text: str, parent: Node | None, *, anew: bool, ended: int | None = None
-) -> Render | Tokenize:
+def question(state: State, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
     """What asks for the prompt ids of a turn behind `parent`.
 
     Args:
         said: all that the model is told, the turn's `text` last.
         anew: the whole prompt is wanted, whatever stands before the turn.
-        ended: the end token that a reply which is still running will have.
     """
     if state.conversation.raw:
         whole = "".join(message.content for message in said if message.role != "system")
         return Tokenize(whole if anew else text, begin=anew or parent is None)
     finished = parent.finished if parent is not None else None
     # A reply from elsewhere has its words, and no tokens.
-    if parent is not None and parent.ids and finished and finished.reason == "end":
-        ended = parent.ids[-1]
+    ended = parent.ids[-1] if parent is not None and parent.ids and finished and finished.reason == "end" else None
     after_reply = parent is not None and parent.role == "assistant" and not anew
     return Render(said, after_reply=after_reply, reply_ended=ended)

@@ -77,7 +77,11 @@ class Terminal(LinuxDriver):
             self._sigcont_application()
 
     def _sigcont_application(self, *_: Any) -> None:
-        """Takes the terminal over again, also from whoever had it while the process was stopped from outside."""
+        """Takes the terminal over again, also from whoever had it while the process was stopped from outside; not from the
+        program that it was given to.
+        """
+        if not self._auto_restart:
+            return
         if not self._given_back:
             self.suspend_application_mode()
         self._must_signal_resume = True

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult, Location
 
+from termchat.chat.changes import Notice
 from termchat.text import sanitize
+from termchat.tui.attachments import EDITABLE, LARGEST, Attachments, drawn, is_long
+from termchat.tui.completing import Completion, Offer, Source
+from termchat.tui.history import History, Walk, matches
 from termchat.tui.keys import COMPOSER
+from termchat.tui.widgets.popup import Popup
+
+_LABEL = Style(italic=True, underline=True)
+_FOUND = Style(bold=True, underline=True)
+_LEAST = 6
+"""Lines that the field may always grow to, where"""
+_OTHERS = 6
+"""rows are left for all else."""
+_GOES_ON = ("/", " ")
+"""What an offer ends with behind which there is more to choose, or nothing to add."""
 
 
 class Composer(TextArea):
-    """A text field of up to six lines. What was pasted stays as it is, and is drawn with marks for foreign characters."""
+    """A text field that grows. What was pasted stays as it is, and is drawn with marks for foreign characters.
+
+    A long paste is an attachment (see `Attachments`): `text` has its label, `message` the whole. `sources` are what it can
+    complete, shown in `popup`; `earlier` is what was written before. `commands` is asked first about each text that is to be
+    sent: True means that it was one, and is done. `take_back` is asked at Up in the empty field: True means that it wrote what
+    was sent last and is still waiting. `beyond` is asked before that where Up leaves the first line (-1) or Down the last (1):
+    True means that it went somewhere.
+    """
 
     DEFAULT_CSS = """
     Composer {
@@ -30,18 +53,78 @@ class Composer(TextArea):
 
     @dataclass
     class Submitted(Message):
-        """A person sent what they had written."""
+        """A person sent what they had written; `written` is the same with labels for what was attached."""
 
         text: str
+        written: str = ""
+
+    class Learnt(Message):
+        """A source of completions knows more."""
+
+    @dataclass
+    class Refused(Message):
+        """Something cannot be done, and why."""
+
+        notice: Notice
 
     def __init__(self, text: str = "", *, placeholder: str = "", keymap: Mapping[str, str] | None = None) -> None:
         super().__init__(text, placeholder=placeholder, show_line_numbers=False, highlight_cursor_line=False)
         self.cursor_blink = False
+        self.match_cursor_bracket = False
+        self.attachments = Attachments()
+        self.earlier = History()
+        self.sources: Sequence[Source] = ()
+        self.commands: Callable[[str], bool] = lambda _: False
+        self.popup = Popup()
+        self.take_back: Callable[[], bool] = lambda: False
+        self.beyond: Callable[[int], bool] = lambda _: False
+        self._walk: Walk | None = None
+        self._walked = ""
+        self._let_be: tuple[int, int] | None = None
         remapped = keymap or {}
         self._own = {name.strip(): key.action for key in COMPOSER for name in remapped.get(key.id, key.keys).split(",")}
+        self._back = {name.strip() for name in remapped.get("back", "escape").split(",")}
+
+    # --- what is written ---------------------------------------------------------------------------------------------
+
+    @property
+    def message(self) -> str:
+        """All that is written, attachments too."""
+        return self.attachments.unfold(self.text)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is written."""
+        return self.document.line_count == 1 and not self.document.get_line(0)
+
+    @property
+    def selected_text(self) -> str:
+        """What is selected, attachments too."""
+        return self.attachments.unfold(super().selected_text)
+
+    def put(self, text: str) -> None:
+        """Writes another text in place of what is there; undo brings that back."""
+        self.replace(self.attachments.fold(text), (0, 0), self.document.end, maintain_selection_offset=False)
+        self.move_cursor(self.document.end)
+
+    def give_back(self, text: str) -> None:
+        """Puts a text that could not be sent before what has been written since."""
+        text, written = self.attachments.fold(text), self.text
+        self.load_text(f"{text}\n{written}" if written else text)
+        self.move_cursor(self.document.end)
+
+    def fit(self, rows: int) -> None:
+        """Grows to a third of a screen of so many rows, or to a few lines where they leave some to the chat."""
+        self.styles.max_height = max(min(max(_LEAST, rows // 3), rows - _OTHERS), 1)
+
+    # --- keys --------------------------------------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        """Sends at once: a binding would act before the keys that were pressed just before it have been written."""
+        """Acts at once: a binding would act before the keys that were pressed just before it have been written."""
+        if self._choose(event.key) or self._move(event.key):
+            event.stop()
+            event.prevent_default()
+            return
         action = self._own.get(event.key)
         if action is not None:
             event.stop()
@@ -49,28 +132,208 @@ class Composer(TextArea):
             getattr(self, f"action_{action}")()
 
     def action_send(self) -> None:
-        """Sends the text, unless it is blank, and empties the field."""
-        if self.text.strip():
-            text = self.text
-            self.clear()
-            self.post_message(self.Submitted(text))
+        """Sends the text, unless it is blank, and empties the field; a command is done, and may write something there again."""
+        written = self.text
+        if not written.strip():
+            return
+        text = self.attachments.unfold(written)
+        self.earlier.add(text)
+        self.clear()  # at once: the next key is for the next message
+        if not self.commands(text):
+            self.post_message(self.Submitted(text, written))
 
     def action_newline(self) -> None:
         """Begins a new line at the cursor."""
         self.insert("\n")
 
-    def give_back(self, text: str) -> None:
-        """Puts a text that could not be sent before what has been written since."""
-        written = self.text
-        self.load_text(f"{text}\n{written}" if written else text)
-        self.move_cursor(self.document.end)
+    def _move(self, key: str) -> bool:
+        """Up on the first line and Down on the last walk through earlier messages."""
+        if key not in ("up", "down") or not self.selection.is_empty:
+            return False
+        _, y = self.wrapped_document.location_to_offset(self.cursor_location)
+        if (key == "up" and y == 0 and self.beyond(-1)) or (
+            key == "down" and y == self.wrapped_document.height - 1 and self.beyond(1)
+        ):
+            return True
+        if key == "up" and y == 0:
+            if self._walk is not None or not (self.is_blank and self.take_back()):
+                self._go(older=True)
+            return True
+        if key == "down" and self._walk is not None and y == self.wrapped_document.height - 1:
+            self._go(older=False)
+            return True
+        return False
+
+    def _go(self, *, older: bool) -> None:
+        if self._walk is None:
+            self._walk = self.earlier.walk(self.message)
+            self._walked = self.text
+        walk = self._walk
+        if not walk.move(older):
+            return
+        self.put(walk.text)
+        self._walked = self.text
+        line = 0 if older and not walk.is_back else self.document.line_count - 1
+        self.move_cursor((line, len(self.document.get_line(line))))
+        if walk.is_back:
+            self._walk = None
+
+    # --- attachments -------------------------------------------------------------------------------------------------
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Makes a long text an attachment; a short one is written."""
+        if not is_long(event.text):
+            return
+        event.prevent_default()
+        if len(event.text) > LARGEST:
+            self._refuse(f"the paste has {len(event.text):,} characters", f"at most {LARGEST:,} can be attached")
+            return
+        label = self.attachments.hold(event.text, self.text)
+        self.replace(label, *sorted(self.selection), maintain_selection_offset=False)
+
+    def action_unfold(self) -> None:
+        """Puts the text of the attachment at the cursor, else of the last one, in the place of its label."""
+        row, column = self.cursor_location
+        at = next((span for span in self._spans(row) if span[0] <= column <= span[1]), None)
+        if at is None:
+            rows = (row for row in range(self.document.line_count - 1, -1, -1) if self._spans(row))
+            row = next(rows, -1)
+            if row < 0:
+                return
+            at = self._spans(row)[-1]
+        held = self.attachments.held(self.document.get_line(row)[slice(*at)])
+        if len(held) > EDITABLE:
+            hint = "the external editor can change it (F8)"
+            self._refuse(f"{len(held):,} characters are too many to be shown here", hint)
+            return
+        self.replace(held, (row, at[0]), (row, at[1]), maintain_selection_offset=False)
+
+    def _refuse(self, message: str, hint: str) -> None:
+        self.post_message(self.Refused(Notice(message, hint, "warning")))
+
+    def _spans(self, row: int) -> list[tuple[int, int]]:
+        return self.attachments.spans(self.document.get_line(row))
+
+    def _outside(self, location: Location, *, after: bool) -> Location:
+        """The place itself, or the end of the label in which it lies."""
+        row, column = location
+        for begin, end in self._spans(row):
+            if begin < column < end:
+                return row, end if after else begin
+        return location
+
+    def get_cursor_left_location(self) -> Location:
+        """A label is one step."""
+        return self._outside(super().get_cursor_left_location(), after=False)
+
+    def get_cursor_right_location(self) -> Location:
+        """A label is one step."""
+        return self._outside(super().get_cursor_right_location(), after=True)
+
+    def edit(self, edit: Edit) -> EditResult:
+        """What is taken away takes labels as a whole."""
+        begin, end = sorted((edit.from_location, edit.to_location))
+        wider = self._outside(begin, after=begin == end), self._outside(end, after=True)
+        if wider != (begin, end):
+            edit = Edit(edit.text, *wider, edit.maintain_selection_offset)
+        return super().edit(edit)
+
+    # --- completion --------------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self) -> None:
+        """Another text: offers what fits to it, and is no longer the message that was walked to."""
+        self._let_be = None
+        if self._walk is not None and self.text != self._walked:
+            self._walk = None
+        self.complete()
+
+    def on_text_area_selection_changed(self) -> None:
+        """Another place."""
+        if self.popup.completion is not None:
+            self.complete()
+
+    def complete(self) -> None:
+        """Offers what fits before the cursor."""
+        offered = None if self._walk is not None else self._completion()
+        row, _ = self.cursor_location
+        if offered is not None and self._let_be == (row, offered.start):
+            offered = None
+        if offered != self.popup.completion:
+            self.popup.put(offered)
+
+    def on_composer_learnt(self) -> None:
+        """Asks again."""
+        self.complete()
+
+    def _completion(self) -> Completion | None:
+        row, column = self.cursor_location
+        if not self.selection.is_empty or not self.sources:
+            return None
+        line = self.document.get_line(row)
+        for source in self.sources:
+            found = source.complete(line, column, first=row == 0)
+            if found is not None and found.offers:
+                return found
+        return None
+
+    def _choose(self, key: str) -> bool:
+        """What a key does to the offers; whether it did."""
+        completion, offer = self.popup.completion, self.popup.offer
+        if completion is None or offer is None:
+            return False
+        row, column = self.cursor_location
+        if key in ("up", "down"):
+            self.popup.move(1 if key == "down" else -1)
+        elif key in self._back:
+            self._let_be = row, completion.start
+            self.popup.put(None)
+        elif key == "tab" or (self._own.get(key) == "send" and self._typed(completion, row, column) != offer.text):
+            self._take(offer)
+        else:
+            return False
+        return True
+
+    def take(self, number: int) -> None:
+        """Puts in one of the offers, counted from 0."""
+        if self.popup.completion is not None:
+            self._take(self.popup.completion.offers[number])
+
+    def _typed(self, completion: Completion, row: int, column: int) -> str:
+        return self.document.get_line(row)[completion.start : column]
+
+    def _take(self, offer: Offer) -> None:
+        completion = self.popup.completion
+        assert completion is not None
+        row, column = self.cursor_location
+        after = self.document.get_line(row)[column : column + 1]
+        gap = "" if offer.text.endswith(_GOES_ON) or after.isspace() else " "
+        self.replace(offer.text + gap, (row, completion.start), (row, column), maintain_selection_offset=False)
+
+    # --- how it is drawn ---------------------------------------------------------------------------------------------
 
     def get_line(self, line_index: int) -> Text:
         """A line as it is drawn: a foreign character is one mark, so that the cursor stays where it is."""
         line = self.document.get_line(line_index)
-        if sanitize(line) is not line:
-            line = "".join(map(_mark, line))
-        return Text(line, end="", no_wrap=True)
+        shown = drawn(line)
+        if sanitize(shown) is not shown:
+            shown = "".join(map(_mark, shown))
+        text = Text(shown, end="", no_wrap=True)
+        for begin, end in self.attachments.spans(line):
+            text.stylize(_LABEL, begin, end)
+        if self._walk is not None and not self._walk.is_back and self._walk.typed:
+            self._mark_found(text, line)
+        return text
+
+    def _mark_found(self, text: Text, line: str) -> None:
+        """Marks what was searched for."""
+        assert self._walk is not None
+        typed = self._walk.typed
+        if typed.islower() and matches(line, typed):
+            line = line.lower()
+        at = line.find(typed)
+        while at >= 0:
+            text.stylize(_FOUND, at, at + len(typed))
+            at = line.find(typed, at + len(typed))
 
 
 def _mark(char: str) -> str:

@@ -1,0 +1,131 @@
+"""The message in a person's own editor, while the chat goes on unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import SuspendNotSupported
+
+from termchat.tui.attachments import LARGEST
+
+if TYPE_CHECKING:
+    from termchat.tui.app import TermchatApp
+
+_USUAL = ("vi", "nano")
+"""Editors that are there where nobody has named one."""
+
+
+class EditorProblem(Exception):
+    """The text could not be edited; the message says why, `hint` what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+def command() -> list[str]:
+    """The editor that $VISUAL or $EDITOR names, with what stands behind its name, else one that is usual.
+
+    Raises:
+        EditorProblem: there is none.
+    """
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if named:
+        try:
+            return shlex.split(named)
+        except ValueError as error:
+            raise EditorProblem(f"$VISUAL or $EDITOR cannot be read: {error}") from error
+    found = next((editor for editor in _USUAL if shutil.which(editor)), None)
+    if found is None:
+        raise EditorProblem("there is no editor", "name one in $VISUAL or $EDITOR")
+    return [found]
+
+
+async def edit(app: TermchatApp, text: str) -> str:
+    """The text as the editor left it; the terminal is the editor's meanwhile, and the event loop goes on.
+
+    Raises:
+        EditorProblem: there is no editor, or it failed, or what it left cannot be read. What was written then is in the file
+            that the hint names.
+    """
+    words = command()
+    descriptor, name = tempfile.mkstemp(prefix="termchat-", suffix=".md")  # for its owner alone
+    file, keep = Path(name), False
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(text.encode("utf-8", "surrogatepass"))
+        before = file.stat().st_mtime_ns
+        code = await _run(app, [*words, name])
+        keep = file.exists() and file.stat().st_mtime_ns != before
+        if code != 0:
+            raise EditorProblem(f"{words[0]} ended with {code}", _kept(file) if keep else "")
+        edited = _read(file)
+        keep = False
+    except OSError as error:
+        raise EditorProblem(f"{words[0]}: {error.strerror or error}", _kept(file) if keep else "") from error
+    finally:
+        if not keep:
+            with suppress(OSError):
+                file.unlink()
+    return edited if text.endswith("\n") else edited.removesuffix("\n")  # which most editors add
+
+
+def _kept(file: Path) -> str:
+    return f"what was written there is in {file}"
+
+
+def _read(file: Path) -> str:
+    with file.open("rb") as opened:
+        data = opened.read(4 * LARGEST + 1)
+    try:
+        edited = data.decode("utf-8", "surrogatepass").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise EditorProblem("what the editor left is not UTF-8 text", _kept(file)) from error
+    if len(edited) > LARGEST:
+        raise EditorProblem(f"what the editor left has more than {LARGEST:,} characters", _kept(file))
+    return edited
+
+
+async def _run(app: TermchatApp, words: list[str]) -> int:
+    """The editor's exit code.
+
+    Nothing is drawn meanwhile: the terminal's own thread for that has ended. A Ctrl+C in the editor is the editor's, though
+    all processes of the terminal get it.
+    """
+    try:
+        with app.batch_update(), app.suspend(), _deaf_to_keys(app):
+            process = await asyncio.create_subprocess_exec(*words)
+            try:
+                return await process.wait()
+            finally:
+                if process.returncode is None:  # the app ends
+                    with suppress(ProcessLookupError):
+                        process.terminate()
+    except SuspendNotSupported as error:
+        raise EditorProblem("this terminal cannot be given to an editor") from error
+
+
+@contextmanager
+def _deaf_to_keys(app: TermchatApp) -> Iterator[None]:
+    """Ignores the signals that keys send."""
+    if sys.platform == "win32":
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        loop.add_signal_handler(number, lambda: None)  # not SIG_IGN, which the editor would inherit
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGQUIT)
+        loop.add_signal_handler(signal.SIGINT, app.leave, 128 + signal.SIGINT)

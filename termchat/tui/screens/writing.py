@@ -1,0 +1,234 @@
+"""A message on its way out: its files are read, its tokens counted; it waits in the queue, or is edited elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+from textual.screen import Screen
+from textual.timer import Timer
+
+from termchat.amounts import size
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.chat.sizing import Size, Sizing
+from termchat.tui.aside import Aside
+from termchat.tui.history import History
+from termchat.tui.themes import Palette
+from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.edge import Edge
+
+if TYPE_CHECKING:
+    from termchat.tui.mentions import Included
+
+_AT_REST = 0.25
+"""Seconds without a key after which a message is counted."""
+
+
+@dataclass
+class Gathered(Message):
+    """A thread has read the files of a message, or says why it could not."""
+
+    written: str
+    message: str
+    included: Included | None
+    problem: str
+    sends: bool
+
+
+class Writing:
+    """Stands between the composer and the chat.
+
+    Args:
+        do: does something to the chat and has the screen take in what came of it.
+        tell: shows a notice.
+        follow: has the chat be read at its end: whoever sends a message wants to see where it goes.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        chat: Chat,
+        composer: Composer,
+        edge: Edge,
+        history: History,
+        do: Callable[[Callable[[], object]], None],
+        tell: Callable[[Notice], None],
+        follow: Callable[[], None],
+    ) -> None:
+        self._screen, self._chat, self._composer, self._edge = screen, chat, composer, edge
+        self._do, self._tell, self._follow = do, tell, follow
+        self._sizing = Sizing(chat)
+        self._timer: Timer | None = None
+        self._sending: list[tuple[str, str]] = []
+        self._reading: Aside[None] | None = None
+        self._stands: tuple[object, ...] = ()
+        composer.earlier = history
+        composer.take_back = self.take_back
+        from termchat.tui.paths_source import Paths
+
+        composer.sources = [Paths(lambda: composer.post_message(Composer.Learnt()))]
+
+    def begin(self) -> None:
+        """The first frame is there."""
+        self._timer = self._screen.set_interval(_AT_REST, self._count, pause=True)
+        self._composer.earlier.begin()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def send(self, text: str, written: str = "") -> None:
+        """Sends a message, with the files that it names; `written` is the same with labels for what is attached."""
+        self._sending.append((text, written or text))
+        self._send_next()
+
+    def _send_next(self) -> None:
+        """Sends what was written, in order: a message whose files are being read holds up those behind it."""
+        while self._sending and self._reading is None:
+            text, written = self._sending[0]
+            if "@" not in written:
+                self._send(text, written)
+            else:
+                self._read(text, written, sends=True)
+
+    def _send(self, text: str, written: str) -> None:
+        del self._sending[0]
+        self._composer.attachments.remember(text, written)
+        self._follow()
+        self._do(lambda: self._chat.send(text))
+
+    def _read(self, text: str, written: str, *, sends: bool) -> None:
+        """Reads files, in a thread: the disk may be slow."""
+
+        def work() -> Iterator[None]:
+            from termchat.tui.mentions import Unreadable, include
+
+            try:
+                gathered = Gathered(written, text, include(written, text), "", sends)
+            except Unreadable as problem:
+                gathered = Gathered(written, text, None, str(problem), sends)
+            self._screen.post_message(gathered)
+            yield
+
+        self._reading = Aside(work)
+
+    def gathered(self, read: Gathered) -> None:
+        """Sends a message with its files, or counts it; what cannot be read goes back to whoever wrote it."""
+        self._reading = None
+        if not read.sends:
+            if read.included is not None:
+                self._ask(read.written, read.included.text, read.included.files)
+            else:
+                self._edge.say(read.problem, "warning")
+        elif read.included is not None:
+            self._send(read.included.text, read.written)
+        else:
+            del self._sending[0]
+            self._composer.give_back(read.message)
+            self._tell(Notice(read.problem, "nothing was sent", "warning"))
+        self._send_next()
+
+    # --- counting ----------------------------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Another text: the count that is shown is of the one before."""
+        if self._timer is None:
+            return
+        if self._composer.is_blank:
+            self._edge.say("")
+            self._timer.pause()
+        else:
+            self._edge.fade()
+            self._timer.reset()
+            self._timer.resume()
+
+    def follow(self) -> None:
+        """The chat has changed: counts anew if the number is another one now."""
+        chat = self._chat
+        stands = chat.phase in ("idle", "no model", "failed"), chat.conversation, chat.conversation.leaf, chat.loaded
+        if stands != self._stands:
+            self._stands = stands
+            self.changed()
+
+    def _count(self) -> None:
+        assert self._timer is not None
+        self._timer.pause()
+        written = self._composer.text
+        if not written.strip():
+            self._edge.say("")
+        elif "@" not in written:
+            self._ask(written, self._composer.message, ())
+        elif self._reading is None:
+            self._read(self._composer.message, written, sends=False)
+
+    def _ask(self, written: str, message: str, files: tuple[tuple[str, int], ...]) -> None:
+        named = "".join(f", with {name} {size(length)}" for name, length in files)
+
+        def hear(counted: Size | None) -> None:
+            if self._composer.text != written:
+                return
+            if counted is None:
+                self._edge.say("")
+            else:
+                self._edge.say(_said(counted) + named, "muted" if counted.fits else "error")
+
+        self._sizing.ask(message, hear)
+
+    # --- the queue, what was written before, the editor --------------------------------------------------------------
+
+    def take_back(self, number: int = -1) -> bool:
+        """Puts a message that waits in the queue into the empty composer; False where there is none."""
+        queue = self._chat.queue
+        if not queue:
+            return False
+        self._do(lambda: self._composer.put(self._chat.take_back(number % len(queue))))
+        return True
+
+    def browse_queue(self, palette: Palette) -> None:
+        """All messages that wait."""
+        from termchat.tui.screens.queue import QueueDialog  # not needed before the first frame
+
+        def closed(number: int | None) -> None:
+            if number is not None and number < len(self._chat.queue):
+                text = self._chat.take_back(number)
+                self._do(lambda: self._composer.give_back(text))
+
+        self._screen.app.push_screen(QueueDialog(palette, self._chat, self._do), closed)
+
+    def browse_history(self, palette: Palette) -> None:
+        """All messages that were written before."""
+        from termchat.tui.screens.history import HistoryDialog  # not needed before the first frame
+
+        def closed(text: str | None) -> None:
+            if text is not None:
+                self._composer.put(text)
+
+        texts = self._composer.earlier.texts
+        self._screen.app.push_screen(HistoryDialog(palette, texts, self._composer.message), closed)
+
+    async def edit(self) -> None:
+        """Gives the message to an editor."""
+        from termchat.tui import editor  # not needed before the first frame
+        from termchat.tui.app import TermchatApp
+
+        app, composer, before = self._screen.app, self._composer, self._composer.message
+        assert isinstance(app, TermchatApp)
+        try:
+            edited = await editor.edit(app, before)
+        except editor.EditorProblem as problem:
+            self._tell(Notice(problem.message, problem.hint, "warning"))
+            return
+        if edited != before:
+            composer.put(edited)
+            if not edited.strip():
+                self._tell(Notice("the editor left nothing", "undo brings the message back"))
+
+
+def _said(counted: Size) -> str:
+    """A size as the edge says it."""
+    tokens = f"{'about ' if counted.about else ''}{counted.tokens:,} token{'s' * (counted.tokens != 1)}"
+    if not counted.fits:
+        return f"{tokens}, {counted.tokens - counted.free:,} more than there is room for"
+    share = 100 * counted.tokens / max(counted.free, 1)
+    return f"{tokens}, {f'{share:.0f}' if share >= 1 else 'under 1'} % of what is free"

@@ -1,0 +1,93 @@
+"""What could be put in: a short list above the composer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+
+from termchat.text import one_line
+from termchat.tui.completing import Completion, Offer
+from termchat.tui.transcript.ink import MARGIN, Ink, Line
+from termchat.tui.views.marks import MUTED
+from termchat.tui.widgets.lines import Slip
+
+_ROWS = 8
+_WIDEST = 40
+"""Cells of the column of texts."""
+_TEXT, _CHOSEN = Ink("text"), Ink("accent", bold=True)
+
+
+class Popup(Slip):
+    """Shows a completion while it is open; one offer is chosen."""
+
+    GROUND = "panel"
+
+    @dataclass
+    class Clicked(Message):
+        """An offer was clicked."""
+
+        number: int
+
+    def __init__(self) -> None:
+        super().__init__(id="popup")
+        self.completion: Completion | None = None
+        self.chosen = 0
+        self._top = 0
+
+    def put(self, completion: Completion | None) -> None:
+        """Shows other offers, the first of them chosen, or none."""
+        self.completion = completion if completion is not None and completion.offers else None
+        self.chosen = self._top = 0
+        self._draw()
+
+    @property
+    def offer(self) -> Offer | None:
+        """The chosen one."""
+        return self.completion.offers[self.chosen] if self.completion is not None else None
+
+    def move(self, rows: int) -> None:
+        """Chooses another one; behind the last comes the first."""
+        if self.completion is not None:
+            self.chosen = (self.chosen + rows) % len(self.completion.offers)
+            self._draw()
+
+    def on_resize(self) -> None:
+        """As wide as there is room."""
+        super().on_resize()
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Chooses what was clicked."""
+        event.stop()
+        if self.completion is not None and self._top + event.y < len(self.completion.offers):
+            self.post_message(self.Clicked(self._top + event.y))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The next one."""
+        event.stop()
+        self.move(1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The one before."""
+        event.stop()
+        self.move(-1)
+
+    def _draw(self) -> None:
+        offers: Sequence[Offer] = self.completion.offers if self.completion is not None else ()
+        self._top = min(max(self._top, self.chosen - _ROWS + 1), self.chosen)
+        shown = offers[self._top : self._top + _ROWS]
+        room = self.room or self.app.size.width - 2 * MARGIN
+        texts = [one_line(offer.text, min(_WIDEST, room)) for offer in shown]
+        column = max(map(len, texts), default=0) + 2
+        lines = []
+        for row, (offer, text) in enumerate(zip(shown, texts, strict=True)):
+            ink = _CHOSEN if self._top + row == self.chosen else _TEXT
+            more = ""
+            if row == _ROWS - 1 and self._top + _ROWS < len(offers):
+                more = f"  {len(offers) - self._top - _ROWS} more"
+            help = one_line(offer.help, max(room - column - len(more), 0))
+            lines.append(Line(((f"{text:<{column}}", ink), (help + more, MUTED)), "panel"))
+        self.show_lines(lines)
