@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,8 @@ from pathlib import Path
 
 from textual import events
 from textual.app import App, SystemCommand
-from textual.filter import ANSIToTruecolor, LineFilter
+from textual.filter import DimFilter, LineFilter
+from textual.keys import _character_to_key
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -20,11 +20,15 @@ from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.text import sanitize
+from termchat.tui.abilities import EVERYTHING, Abilities
 from termchat.tui.gathering import Models
-from termchat.tui.keys import APP, CHAT, MODEL, TOKENS, Key
+from termchat.tui.history import History
+from termchat.tui.keys import APP, CHAT, MODEL, NO_KEY, TOKENS, Key, remap
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.sessionlist import SessionList
-from termchat.tui.themes import LoadedTheme, Palette, load_themes
+from termchat.tui.shelf import Shelf
+from termchat.tui.themes import AUTO, Palette
+from termchat.tui.wardrobe import Wardrobe
 from termchat.tui.widgets.field import Field
 
 if sys.platform != "win32":
@@ -48,10 +52,13 @@ class TermchatApp(App[None]):
         models: those that there are; None looks for them as the user configured.
         sessions: the saved chats; None where none are kept.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
+        keep_theme: keeps the name of a theme, or "auto", for the next start; returns what a person should read about it, or "".
+        abilities: what the terminal can show.
         notices: what a person should read at the start.
         save: writes a transcript to a path; raises OSError or ValueError.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
+        history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
     """
 
     CSS = """
@@ -69,22 +76,25 @@ class TermchatApp(App[None]):
         missing: str = "",
         models: Models | None = None,
         sessions: SessionList | None = None,
-        theme: str = "auto",
+        theme: str = AUTO,
+        keep_theme: Callable[[str], str] = lambda _: "",
+        abilities: Abilities = EVERYTHING,
         notices: Iterable[Notice] = (),
         save: Callable[[Path], None] = _cannot_save,
         close: Callable[[], None] = lambda: None,
         keymap: Mapping[str, str] | None = None,
+        history: History | None = None,
     ) -> None:
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
         self.chat = chat
-        self.asks_background = theme == "auto"
+        self.asks_background = abilities.depth != "none"
         self._spec, self._notices, self._at_end, self._ended = spec, list(notices), close, False
         self._missing, self._models = missing, models or Models()
-        self._themes, problems = load_themes()
-        self._notices += [Notice(str(problem), severity="warning") for problem in problems]
-        for loaded in self._themes.values():
-            self.register_theme(loaded.theme)
-        self.theme = self._find_theme(theme)
+        self._filters = [*(kept for kept in self._filters if isinstance(kept, DimFilter)), *abilities.filters]
+        self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
+        self._notices += self.wardrobe.missing()
+        self._worn = self.wardrobe.worn()
+        self.wear(self.wardrobe.wanted)
         keys = dict(keymap or {})
         self._chat_screen = ChatScreen(
             chat,
@@ -94,23 +104,36 @@ class TermchatApp(App[None]):
             keymap=keys,
             save=save,
             leave=self.leave,
+            history=history,
         )
-        self.set_keymap(keys)
+        remap(keys)
+        self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
 
     @property
     def palette(self) -> Palette:
         """The colours for widgets that draw their own lines."""
-        return self._loaded(self.theme).palette
+        return self._worn.palette
 
     def get_default_screen(self) -> Screen[None]:
         """The chat."""
         return self._chat_screen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Without the one that turns the terminal's own colours into ours: all that we draw has ours."""
-        return [
-            line_filter for line_filter in super().get_line_filters() if not isinstance(line_filter, ANSIToTruecolor)
-        ]
+        """What lines go through: not Textual's own, which turn the terminal's colours into others and no colours into greys."""
+        return self._filters
+
+    def wear(self, wanted: str) -> None:
+        """Shows a theme, or the one that suits the background for "auto"."""
+        self._worn = self.wardrobe.of(wanted)
+        self.register_theme(self._worn.theme)
+        self.theme = self._worn.palette.name
+
+    def keep_theme(self, wanted: str) -> None:
+        """Shows a theme from now on, at the next start too."""
+        changed, self.wardrobe.wanted = wanted != self.wardrobe.wanted, wanted
+        self.wear(wanted)
+        if changed and (problem := self._keep_theme(wanted)):
+            self._chat_screen.tell(Notice(problem, "the theme stays until you leave", "warning"))
 
     def on_mount(self) -> None:
         """Listens to signals, and goes on once the first frame is there."""
@@ -141,6 +164,11 @@ class TermchatApp(App[None]):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
 
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""
+        self._clipboard = text
+        self._chat_screen.habits.copy(text)
+
     def leave(self, code: int = 0) -> None:
         """Ends the reply and the engine, saves, restores the terminal and ends the app."""
         self.close()
@@ -163,6 +191,33 @@ class TermchatApp(App[None]):
         """Ends the app."""
         self.leave()
 
+    def action_keys(self) -> None:
+        """All keys, those that work here first; or back from them."""
+        from termchat.tui.screens.keylist import KeyList  # not needed before the first frame
+
+        if isinstance(self.screen, KeyList):
+            self.screen.dismiss(None)
+        else:
+            place = self._chat_screen.place if self.screen is self._chat_screen else getattr(self.screen, "KEYS", "")
+            self.push_screen(KeyList(self.palette, place))
+
+    def action_press(self, key: str) -> None:
+        """A click does what a key does."""
+        self.simulate_key(_character_to_key(key) if len(key) == 1 else key)
+
+    def action_theme(self) -> None:
+        """All themes, each shown while it is highlighted."""
+        from termchat.tui.screens.theme import ThemePicker  # not needed before the first frame
+
+        if not isinstance(self.screen, ThemePicker):
+            self.push_screen(ThemePicker(self.wardrobe, self.wear), self._theme_chosen)
+
+    def _theme_chosen(self, wanted: str | None) -> None:
+        if wanted is None:
+            self.wear(self.wardrobe.wanted)
+        else:
+            self.keep_theme(wanted)
+
     def action_help_quit(self) -> None:
         """Ctrl+C where nothing else takes it."""
         self._chat_screen.action_interrupt()
@@ -173,8 +228,8 @@ class TermchatApp(App[None]):
             for key in (*CHAT, *MODEL, *TOKENS, *APP):
                 if key.palette:
                     yield SystemCommand(key.palette, key.help, lambda key=key: self._act(key))
-        for name in self._themes:
-            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: setattr(self, "theme", name))
+        for name in (AUTO, *self.wardrobe.shelf.all()):
+            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
 
     async def _act(self, key: Key) -> None:
         owner = self if key in APP else self._chat_screen.tokens if key in TOKENS else self._chat_screen
@@ -193,31 +248,14 @@ class TermchatApp(App[None]):
         if self._missing:
             self._chat_screen.action_models(self._missing)
 
-    def _loaded(self, name: str) -> LoadedTheme:
-        return self._themes.get(name) or next(iter(self._themes.values()))
-
-    def _find_theme(self, name: str) -> str:
-        if name == "auto":
-            name = _guessed()
-        elif name not in self._themes:
-            known = ", ".join(["auto", *self._themes])
-            self._notices.append(Notice(f"there is no theme {name!r}", f"there are {known}", "warning"))
-        return self._loaded(name).theme.name
-
     if sys.platform != "win32":
 
         def on_background_is(self, message: BackgroundIs) -> None:
             """Follows the terminal's background."""
-            name = "dark" if message.dark else "light"
-            if name in self._themes:
-                self.theme = name
+            self.wardrobe.dark = message.dark
+            if self.wardrobe.wanted == AUTO:
+                self.wear(AUTO)
 
         def on_terminal_gone(self, _message: TerminalGone) -> None:
             """Nobody is there any more."""
             self.leave(128 + HANGUP)
-
-
-def _guessed() -> str:
-    """Dark or light, by what some terminals say in COLORFGBG: "15;0" is white on black."""
-    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return "light" if background in ("7", "15") else "dark"

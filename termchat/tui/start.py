@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -19,19 +20,24 @@ from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine
 from termchat.models.errors import ModelError
 from termchat.settings import Config
+from termchat.tui.abilities import EVERYTHING, Abilities, abilities_of
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
+from termchat.tui.history import History
+from termchat.tui.keys import name_of
 from termchat.tui.sessionlist import SessionList
 
 
 def start(config: Config, *, resume: str | None = None, raw: bool = False) -> int:
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
-    app = build(config, resume=resume, raw=raw)
+    app = build(config, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
     app.run()
     return app.return_code or 0
 
 
-def build(config: Config, *, resume: str | None = None, raw: bool = False) -> TermchatApp:
+def build(
+    config: Config, *, resume: str | None = None, raw: bool = False, abilities: Abilities = EVERYTHING
+) -> TermchatApp:
     """The app, not running yet; its engine starts after the first frame."""
     notices: list[Notice] = []
     store = _open_store(notices)
@@ -64,11 +70,25 @@ def build(config: Config, *, resume: str | None = None, raw: bool = False) -> Te
         missing=missing,
         models=Models(asked),
         theme=config.theme,
+        keep_theme=_keep_theme,
+        abilities=abilities,
         sessions=sessions,
         notices=notices,
+        keymap=_keymap(config, notices),
         save=lambda path: _save(recorder, path, chat.conversation),
         close=lambda: _close(store),
+        history=History(paths.history_file() if store.path == paths.store_file() else None),
     )
+
+
+def _keymap(config: Config, notices: list[Notice]) -> dict[str, str]:
+    if not config.keys:
+        return {}
+    from termchat.tui.keymap import checked  # not needed by those who leave the keys as they are
+
+    keymap, problems = checked(config.keys, config.key_places)
+    notices += [Notice(problem, severity="warning") for problem in problems]
+    return keymap
 
 
 def _open_store(notices: list[Notice]) -> Store:
@@ -76,7 +96,7 @@ def _open_store(notices: list[Notice]) -> Store:
         return Store.open(paths.store_file())
     except StoreError as error:
         # The chat must go on; what is said is kept for as long as the app runs, so that it can be saved by hand.
-        notices.append(Notice(f"this chat will not be kept: {error}", "save it with Ctrl+S", "error"))
+        notices.append(Notice(f"this chat will not be kept: {error}", f"save it with {name_of('save')}", "error"))
         return Store.open(Path(tempfile.mkdtemp(prefix="termchat-")) / "sessions.db")
 
 
@@ -99,6 +119,16 @@ def _save(recorder: StoreRecorder, path: Path, conversation: Conversation) -> No
         recorder.save(path, conversation)
     except TranscriptError as error:
         raise ValueError(f"{error.message}. {error.hint}") from error
+
+
+def _keep_theme(name: str) -> str:
+    from termchat.configfile import ConfigFileError, put  # not needed before the first frame
+
+    try:
+        put("theme", name)
+    except ConfigFileError as error:
+        return str(error)
+    return ""
 
 
 def _close(store: Store) -> None:
