@@ -52,9 +52,9 @@ class Texts(Sequence[str]):
         self._ends.append(len(self._data))
         self.characters += len(text)
 
-    def joined(self, count: int | None = None) -> str:
-        """The first `count` texts as one, or all."""
-        return self._read(0, self._ends[-1 if count is None else min(max(count, 0), len(self))])
+    def joined(self, count: int | None = None, begin: int = 0) -> str:
+        """The first `count` texts, or all, as one, but for those before `begin`."""
+        return self._read(self._ends[begin], self._ends[-1 if count is None else min(max(count, 0), len(self))])
 
     def packed(self) -> tuple[bytes, bytes]:
         """The texts' UTF-8, and where each ends, as 32-bit words, little endian."""

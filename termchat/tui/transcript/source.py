@@ -78,13 +78,8 @@ class Source:
         node, taken, _ = self.parts[-1]
         return node.done or taken is not None
 
-    @property
-    def size(self) -> int:
-        """Characters of the whole turn, read or not."""
-        return sum(len(node.written) + _shown(node, taken) for node, taken, _ in self.parts)
-
     def read(self) -> Iterator[tuple[Sequence[str], Sequence[int] | None]]:
-        """The text that came since the last time, by token, many at once, with the tokens' heats; None where they have none."""
+        """The text that came since the last time: in a token look by token, with their heats; else as one."""
         while True:
             node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
@@ -98,10 +93,15 @@ class Source:
             while (begin := self._taken) < stop:  # as far as the settings are the same
                 self._drawn_with = self._newest
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], stop])
-                texts = tokens.texts[begin : self._taken]
-                self.tokens += len(texts)
-                self.length += sum(map(len, texts))
-                yield texts, hot[begin : self._taken] if hot is not None else None
+                self.tokens += self._taken - begin
+                if hot is None:
+                    text = tokens.texts.joined(self._taken, begin)
+                    self.length += len(text)
+                    yield (text,), None
+                else:
+                    texts = tokens.texts[begin : self._taken]
+                    self.length += sum(map(len, texts))
+                    yield texts, hot[begin : self._taken]
                 self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
@@ -152,6 +152,11 @@ class Source:
             if changed:
                 text = f"{', '.join(changed)} at token {self.tokens}"
                 self.marks.append(Mark(self.length, self.tokens, text))
+
+
+def size_of(parts: Sequence[Part]) -> int:
+    """Characters of a whole turn."""
+    return sum(len(node.written) + _shown(node, taken) for node, taken, _ in parts)
 
 
 def _shown(node: Node, taken: int | None) -> int:

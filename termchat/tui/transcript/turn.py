@@ -13,7 +13,7 @@ from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.ink import Ink, Line, Paint
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.places import BlockCells, Spot, TurnPlaces
-from termchat.tui.transcript.source import Part, Source
+from termchat.tui.transcript.source import Part, Source, size_of
 
 USER_GROUND = "surface"
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
@@ -33,12 +33,26 @@ class Turn:
         self.blocks: list[Block] = []
         self.heights = Heights()
         self._look, self._width = look, width
-        self.places = TurnPlaces(parts)
-        self._source = Source(parts, look)
+        self._places: TurnPlaces | None = None
+        self._read_by: Source | None = None
         self._body: Body = PlainBody()
         self._settled = 0
         self._kept: tuple[int, ...] = ()
         self._estimate = self._guess()
+
+    @property
+    def places(self) -> TurnPlaces:
+        """Where its tokens are on its lines."""
+        if self._places is None:
+            self._places = TurnPlaces(self.parts)
+        return self._places
+
+    @property
+    def _source(self) -> Source:
+        """Its text; made when somebody reads it."""
+        if self._read_by is None:
+            self._read_by = Source(self.parts, self._look)
+        return self._read_by
 
     @property
     def height(self) -> int:
@@ -71,19 +85,17 @@ class Turn:
             return
         self._kept = tuple(block.height(self._width) for block in self.blocks)
         self._drop()
-        self._source = Source(self.parts, self._look)
 
     def change_look(self, look: Look) -> None:
         """Another look: nothing is built, and the height is an estimate again."""
         self._look, self._kept = look, ()
         if self.built:
             self._drop()
-        self._source = Source(self.parts, look)
 
     def _drop(self) -> None:
         self._estimate = self.heights.total
         self.built, self.blocks, self.heights, self._settled = False, [], Heights(), 0
-        self.places = TurnPlaces(self.parts)
+        self._places = self._read_by = None
         self._body = PlainBody()
 
     def resize(self, width: int) -> None:
@@ -179,7 +191,7 @@ class Turn:
     def offset_at(self, y: int) -> int:
         """The character that begins a line; a guess where nothing is laid out. -1 is the title."""
         if not self.built:
-            return self._source.size * y // self._estimate if y > 1 else -1
+            return size_of(self.parts) * y // self._estimate if y > 1 else -1
         block, line = self.find(y)
         return block.offset_at(line, self._width)
 
@@ -191,7 +203,7 @@ class Turn:
         return self.heights.top(index) + self.blocks[index].line_of(offset)
 
     def _guess(self) -> int:
-        return self._source.size // max(self._width, 1) + 3
+        return size_of(self.parts) // max(self._width, 1) + 3
 
     def _title(self) -> TitleBlock:
         user = self._source.role == "user"

@@ -18,6 +18,8 @@ from termchat.tui.transcript.ink import Ink, Line, Run
 TAB = 4
 _PLAIN = re.compile(r" ?[!-~]+")
 """What most tokens are: at most a space, and a word or a part of one."""
+_WORDS = re.compile(r"[ -~]+")
+"""What most text is: every character takes a cell, and none but the space is a place to break."""
 _PIECE = re.compile(r"\n|\t| +|[^\n\t ]+")
 _IDEOGRAPHS = (
     "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
@@ -48,7 +50,10 @@ class Wrapper:
         """Adds foreign text; it is sanitised here."""
         parts = bool(self._word) and not self._word[-1][0].isascii()
         if parts or not _PLAIN.fullmatch(text):
-            self._feed_any(text, ink)
+            if not parts and _WORDS.fullmatch(text):
+                self._feed_words(text, ink)
+            else:
+                self._feed_any(text, ink)
             return
         if text[0] == " ":
             self._end_word()
@@ -59,6 +64,36 @@ class Wrapper:
             text = text[1:]
         self._extend_word(text, ink, parted=False)
         self._fed += len(text)
+
+    def _feed_words(self, text: str, ink: Ink) -> None:
+        """The same as `_feed_any`, a line at a time."""
+        begin, at, length = self._fed, 0, len(text)
+        while at < length:
+            if self._word or text.find(" ", at, at + self._width - self._indent + 1) < 0:  # goes on, or may be too long
+                end = text.find(" ", at)
+                end = end if end >= 0 else length
+                if end > at:
+                    self._extend_word(text[at:end], ink, parted=False)
+                self._fed = begin + end
+                if end < length:
+                    self._end_word()
+                at = end
+                continue
+            limit = at + self._width - self._used
+            if limit >= length:
+                cut = text.rfind(" ", at) + 1
+            else:
+                cut = max(limit if text[limit] == " " else text.rfind(" ", at, limit) + 1, at)
+            if cut > at:
+                _add(self._line, text[at:cut], ink)
+                self._used += cut - at
+            if limit < length:
+                while cut < length and text[cut] == " ":  # they hang over the edge
+                    cut += 1
+                if cut < length and self._used > self._indent:
+                    self._break(begin + cut)
+            at = cut
+            self._fed = begin + at
 
     def _feed_any(self, text: str, ink: Ink) -> None:
         for found in _PIECE.finditer(text):
