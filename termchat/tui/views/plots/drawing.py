@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -22,9 +24,11 @@ LABEL = 6
 OUTLIER = Ink("warning")
 
 _STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_UPPER = "border"
+_UPPER = Ink("border")
 _HERE = Ink("cursor", ground="panel", bold=True)
 _LEVEL = Ink("stamp")
+
+_Cell = tuple[str, Ink]
 
 
 class Axis(NamedTuple):
@@ -104,18 +108,14 @@ def plot(
         level_row = rows - math.ceil(axis.fraction(level) * rows)
         labels = {row: label for row, label in labels.items() if abs(row - level_row) > 1 or row == 0 != level_row}
         labels[level_row] = axis.show(level)
-    heights = [(_eighths(bar.value, axis, rows), _eighths(bar.high, axis, rows), bar) for bar in bars]
+    columns = [
+        _column(_eighths(bar.value, axis, rows), _eighths(bar.high, axis, rows), bar.ink, bar.outlier, rows, level_row)
+        for bar in bars
+    ]
+    if cursor is not None and 0 <= cursor < len(columns):
+        columns[cursor] = tuple((char, _HERE) for char, _ in columns[cursor])
     lines = []
-    for row in range(rows):
-        base = (rows - 1 - row) * 8
-        cells = []
-        for column, (height, high, bar) in enumerate(heights):
-            char, ink = _cell(height - base, high - base, bar.ink)
-            if bar.outlier and (row == 0 if height >= rows * 8 else -8 <= height - base - 1 < 0):
-                char, ink = "•", OUTLIER
-            elif char == " " and row == level_row:
-                char, ink = "─", _LEVEL
-            cells.append((char, _HERE if column == cursor else ink))
+    for row, cells in enumerate(zip(*columns, strict=True)):
         label = (f"{labels.get(row, ''):>{LABEL - 1}}", _LEVEL if row == level_row else MUTED)
         lines.append(Line((label, ("│", FAINT), *_joined(cells))))
     return [*lines, x_axis(axis.show(axis.bottom), len(bars), ticks, note)]
@@ -166,15 +166,26 @@ def _eighths(value: float, axis: Axis, rows: int) -> int:
     return max(round(fraction * rows * 8), int(fraction > 0))
 
 
-def _cell(height: int, high: int, ink: Ink) -> tuple[str, Ink]:
+@lru_cache(maxsize=8192)  # from frame to frame hardly any column is another
+def _column(height: int, high: int, ink: Ink, outlier: bool, rows: int, level_row: int | None) -> tuple[_Cell, ...]:
+    """The cells of a column from the top."""
+    cells = [_cell(height - base, high - base, ink) for base in range((rows - 1) * 8, -1, -8)]
+    if outlier:
+        cells[max(rows - 1 - -(-height // 8), 0)] = "•", OUTLIER
+    if level_row is not None and cells[level_row][0] == " ":
+        cells[level_row] = "─", _LEVEL
+    return tuple(cells)
+
+
+def _cell(height: int, high: int, ink: Ink) -> _Cell:
     """A cell of a column that goes on for so many eighths from its lower edge."""
     height, high = min(max(height, 0), 8), min(max(high, 0), 8)
     if height == 0 and high:
-        return EIGHTHS[high], Ink(_UPPER)
+        return EIGHTHS[high], _UPPER
     if 0 < height < 8 and high == 8:
-        return EIGHTHS[height], ink._replace(ground=_UPPER)
+        return EIGHTHS[height], ink._replace(ground=_UPPER.color)
     return EIGHTHS[max(height, high)], ink  # both end in this cell: its upper end counts
 
 
-def _joined(cells: Sequence[tuple[str, Ink]]) -> list[Run]:
-    return [("".join(char for char, _ in group), ink) for ink, group in groupby(cells, key=lambda cell: cell[1])]
+def _joined(cells: Sequence[_Cell]) -> list[Run]:
+    return [("".join(char for char, _ in group), ink) for ink, group in groupby(cells, key=itemgetter(1))]
