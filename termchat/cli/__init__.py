@@ -6,10 +6,10 @@ and the first frame wait for none of it.
 
 from __future__ import annotations
 
-from termchat.cli import completion, config, doctor, locate, models, replay, run, sessions, tune
+from termchat.cli import completion, config, doctor, help, locate, models, replay, run, sessions, tune
 from termchat.cli.chat import main
 
-_COMMANDS = (completion, config, doctor, locate, models, replay, run, sessions, tune)
+_COMMANDS = (completion, config, doctor, help, locate, models, replay, run, sessions, tune)
 
 for _module in _COMMANDS:
     main.add_command(_module.command)

@@ -16,6 +16,7 @@ import termchat
 from termchat.cli import completers
 from termchat.cli.completion import VARIABLE
 from termchat.cli.flags import config, flags
+from termchat.cli.page import PageGroup
 from termchat.text import sanitize
 
 _RESUME, _LATEST = "--resume", "last"
@@ -51,11 +52,8 @@ def _drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Commands(click.Group):
-    """Shows the chat's own flags last in the help, after the commands.
-
-    A command's name behind `--resume` is that command, and not a saved chat.
-    """
+class _Commands(PageGroup):
+    """A command's name behind `--resume` is that command, and not a saved chat."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for at in range(len(args) - 1):
@@ -74,10 +72,6 @@ class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         return super().main(*args, **{"complete_var": VARIABLE, **kwargs})
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
-
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
@@ -90,9 +84,10 @@ class _Commands(click.Group):
     help="reopen a chat as it was: the latest, or the one whose id begins so (see termchat sessions list)",
 )
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
+@click.option("--demo", is_flag=True, help="play a recorded session; needs no model")
 @flags()
 @click.pass_context
-def main(ctx: click.Context, /, *, resume: str | None, raw: bool, **given: Any) -> None:
+def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **given: Any) -> None:
     """Chat with a local model, and see, steer and question every token it draws.
 
     Without a command, the chat opens in this terminal.
@@ -108,6 +103,10 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, **given: Any) 
             "use: termchat run PROMPT. If it can: TERM=xterm-256color termchat"
         )
     chosen = config(given)
+    if demo:
+        from termchat.tui.demo.app import start as play
+
+        sys.exit(play(chosen))
     from termchat.tui.start import start
 
     sys.exit(start(chosen, resume=resume, raw=raw))

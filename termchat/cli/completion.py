@@ -7,6 +7,8 @@ from importlib import import_module
 
 import click
 
+from termchat.cli.page import Page
+
 VARIABLE = "_TERMCHAT_COMPLETE"
 """Set by the scripts when a shell asks; click answers, before anything else happens."""
 
@@ -16,7 +18,7 @@ if VARIABLE in os.environ:
     import_module(_SHELLS)
 
 
-@click.command("completion")
+@click.command("completion", cls=Page, short_help="Print what has a shell complete commands.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(*, shell: str) -> None:
     """Print a script that has SHELL complete commands, flags, models, chats, themes and settings."""

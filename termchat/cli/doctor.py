@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from termchat.cli.flags import config, flags
+from termchat.cli.page import Page
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Page, short_help="Say what is wrong here, and what to do.")
 @click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
 @flags(knobs=False)
 def command(*, as_json: bool, **given: Any) -> None:
     """Look at versions, build, devices, files, settings, terminal, models and chats, and say what to do.
 
-    Made to be pasted into a bug report: no secrets, no user name, the home folder is ~. Exit codes: 0 all is well, 1 there is
-    something to do.
+    Made to be pasted into a bug report: no secrets, no user name, the home folder is ~.
     """
     chosen = config(given)
     from termchat.chat.doctor import examine

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import click
 
 from termchat import settings
 from termchat.cli import completers
-from termchat.decoding.samplers import KNOBS
-from termchat.options import OPTIONS
+from termchat.cli.page import Grouped
+from termchat.decoding.samplers import KNOBS, Knob
+from termchat.options import OPTIONS, Option
+
+_METAVARS = {"float": "X", "int": "N", "seed": "N", "choice": "WORD", "text": "TEXT", "texts": "FOLDERS"}
 
 FOLDERS = ("model_folders",)
 """The option that says where else models lie, for commands that look for them."""
@@ -22,30 +25,42 @@ def flags(
     """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        made = []
-        for name, option in OPTIONS.items():
-            if name in without or name not in only:
-                continue
-            flag = "--" + name.replace("_", "-")
-            if option.kind == "bool":
-                made.append(click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=option.help))
-            else:
-                metavar = "|".join(option.choices) if option.choices else option.kind.upper()
-                complete = completers.of_setting(name)
-                made.append(click.option(flag, name, metavar=metavar, help=option.help, shell_complete=complete))
-        for name, knob in KNOBS.items() if knobs else ():
-            flag = "--" + name.replace("_", "-")
-            shown = f"{knob.help}  [{knob.show(knob.default)}]"
-            if knob.kind == "texts":
-                made.append(click.option(flag, name, multiple=True, metavar="TEXT", help=shown + " (may be repeated)"))
-            else:
-                kind, complete = "X" if knob.kind == "float" else "N", completers.of_setting(name)
-                made.append(click.option(flag, name, metavar=kind, help=shown, shell_complete=complete))
-        for option_ in reversed(made):
-            command = option_(command)
+        wanted = [OPTIONS[name] for name in OPTIONS if name in only and name not in without]
+        for setting in reversed([*wanted, *(KNOBS.values() if knobs else ())]):
+            command = _option(setting)(command)
         return command
 
     return add
+
+
+def _option(setting: Option | Knob) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The flag of a setting; its help says what it takes, and its default."""
+    name, flag = setting.name, "--" + setting.name.replace("_", "-")
+    shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
+    how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
+    if isinstance(setting, Knob) and setting.kind == "texts":
+        return click.option(flag, name, multiple=True, metavar="TEXT", help=f"{shown} (may be repeated)", **how)
+    if setting.kind == "bool":
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
+    return click.option(flag, name, metavar=_METAVARS[setting.kind], help=shown, **how)
+
+
+def _limits(setting: Option | Knob) -> Iterator[str]:
+    if setting.kind not in ("text", "texts", "bool"):
+        yield settings.range_of(setting)
+    yield f"default {_shown(setting)}"
+
+
+def _shown(setting: Option | Knob) -> str:
+    if isinstance(setting, Knob):
+        return setting.show(setting.default)
+    return setting.show(setting.default) or "none"
+
+
+def _group(setting: Option | Knob) -> str:
+    if isinstance(setting, Knob):
+        return "Sampling" if setting.stage else "Reply"
+    return "Engine" if setting.table == "engine" else "Chat"
 
 
 def config(given: dict[str, Any]) -> settings.Config:

@@ -7,11 +7,13 @@ from importlib import import_module
 
 import click
 
+from termchat.cli.page import PageGroup
+
 
 def group(package: str, modules: Mapping[str, str]) -> type[click.Group]:
     """A group whose commands are the `command` of modules of `package`, by the name of the command."""
 
-    class Lazily(click.Group):
+    class Lazily(PageGroup):
         def list_commands(self, ctx: click.Context) -> list[str]:
             return [*modules]
 

@@ -12,6 +12,7 @@ import click
 
 from termchat.amounts import home, size
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json
 from termchat.settings import guess_of
 
@@ -28,7 +29,7 @@ class Located(NamedTuple):
     size: int | None
 
 
-@click.command("locate")
+@click.command("locate", cls=Page, short_help="Say where termchat keeps things.")
 @click.argument("name", required=False, shell_complete=completers.places)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, name: str | None, as_json: bool) -> None:

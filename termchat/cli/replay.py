@@ -9,19 +9,20 @@ from typing import Any
 import click
 
 from termchat.cli.flags import config, flags
+from termchat.cli.page import Page
 from termchat.cli.run import NOT_FOR_RUN
 
 _ON_RECORD = (*NOT_FOR_RUN, "system", "persona", "fast_prefill")
 
 
-@click.command("replay")
+@click.command("replay", cls=Page, short_help="Make saved replies again, token by token.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @flags(without=_ON_RECORD, knobs=False)
 def command(*, file: Path, **given: Any) -> None:
     """Make every reply in FILE again and say whether each token is the same.
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json. Model, threads and all that is on record are as they
-    were then, but for what flags say. Exit codes: 0 identical, 1 different or failed, 2 usage.
+    were then, but for what flags say.
     """
     chosen = config(given)
     from termchat.chat.replay import replay

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from termchat.cli.flags import config, flags
+from termchat.cli.page import Page
 from termchat.decoding.samplers import well_formed
 
 NOT_FOR_RUN = ("theme", "glyphs", "on_full")
 
 
-@click.command("run")
+@click.command("run", cls=Page, short_help="Answer a prompt, and leave.")
 @click.argument("prompt", required=False)
 @click.option("--raw", is_flag=True, help="complete PROMPT without the model's chat template")
 @click.option("--prefill", default="", metavar="TEXT", help="how the reply begins; the model goes on from there")
@@ -25,7 +26,7 @@ NOT_FOR_RUN = ("theme", "glyphs", "on_full")
 def command(*, prompt: str | None, prefill: str, raw: bool, as_json: bool, candidates: int, **given: Any) -> None:
     """Answer PROMPT and leave: the reply's text on stdout, nothing else.
 
-    PROMPT is read from stdin when it is absent or "-". Exit codes: 0 done, 1 failed, 2 usage, 130 and 143 interrupted.
+    PROMPT is read from stdin when it is absent or "-".
     """
     chosen = config(given)
     if prompt is None or prompt == "-":

@@ -9,6 +9,7 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
+from termchat.cli.page import Page
 
 _MEASURED = (
     "theme",
@@ -24,7 +25,7 @@ _MEASURED = (
 )
 
 
-@click.command("tune")
+@click.command("tune", cls=Page, short_help="Measure what runs a model fastest here.")
 @click.argument("model", required=False, shell_complete=completers.models)
 @click.option(
     "--seconds", type=click.IntRange(5, 3600), default=60, show_default=True, help="about how long to measure"
@@ -36,7 +37,7 @@ def command(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **
     """Measure how MODEL (a name or a file) runs fastest on this machine, and keep that for the chats to come.
 
     Tried are threads for decoding, threads for prompts, and prompt batches that leave the numbers exact. Flags, what
-    is set for it in the list of models, and config.toml go before what is kept. Exit codes: 0 done, 1 failed, 2 usage.
+    is set for it in the list of models, and config.toml go before what is kept.
     """
     chosen = config({**given, "model": model})
     from termchat.chat.tune import tune

@@ -9,11 +9,12 @@ import click
 from termchat import paths
 from termchat.amounts import home
 from termchat.cli.flags import config
+from termchat.cli.page import Page
 from termchat.cli.said import tell_json
 from termchat.text import one_line
 
 
-@click.command("check")
+@click.command("check", cls=Page)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, as_json: bool) -> None:
     """Look for mistakes: in config.toml, in TERMCHAT_ variables, in the keys, and in your themes.

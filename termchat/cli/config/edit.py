@@ -15,12 +15,13 @@ from termchat import paths
 from termchat.cli.config.check import told
 from termchat.cli.config.init import write
 from termchat.cli.flags import config
+from termchat.cli.page import Page
 from termchat.cli.said import complain
 
 _USUAL = ("sensible-editor", "nano", "vim", "vi", "notepad")
 
 
-@click.command("edit")
+@click.command("edit", cls=Page)
 def command() -> None:
     """Open config.toml in your editor, and look for mistakes when you are done.
 

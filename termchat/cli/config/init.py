@@ -9,11 +9,12 @@ import click
 
 from termchat import paths
 from termchat.amounts import home
+from termchat.cli.page import Page
 from termchat.cli.said import complain
 from termchat.text import sanitize
 
 
-@click.command("init")
+@click.command("init", cls=Page)
 @click.option("--print", "only_print", is_flag=True, help="print it, and write nothing")
 @click.option("--force", is_flag=True, help="replace the config.toml that is there")
 def command(*, only_print: bool, force: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from termchat import configfile
 from termchat.amounts import home
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.said import complain
 from termchat.decoding.samplers import KnobError, Value, unescape
 from termchat.options import OptionError, OptionValue
@@ -16,7 +17,7 @@ from termchat.settings import KEYS, SETTINGS
 from termchat.text import sanitize
 
 
-@click.command("set", context_settings={"ignore_unknown_options": True})
+@click.command("set", cls=Page, context_settings={"ignore_unknown_options": True})
 @click.argument("name", shell_complete=completers.settings)
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True, shell_complete=completers.values)
 def command(*, name: str, values: tuple[str, ...]) -> None:

@@ -8,13 +8,14 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
+from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json
 from termchat.settings import SETTINGS, TABLES, Config, guess_of, range_of
 
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "TAKES")
 
 
-@click.command("show")
+@click.command("show", cls=Page)
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completers.settings)
 @flags(only=("model",), knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")

@@ -9,11 +9,12 @@ import click
 from termchat import configfile, paths
 from termchat.amounts import home
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.said import complain
 from termchat.text import sanitize
 
 
-@click.command("unset")
+@click.command("unset", cls=Page)
 @click.argument("name", shell_complete=completers.settings)
 def command(*, name: str) -> None:
     """Take NAME out of config.toml, so that its default counts again.

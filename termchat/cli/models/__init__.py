@@ -16,5 +16,5 @@ _COMMANDS = {name: name for name in ("add", "list", "pull", "rm", "show", "verif
 def command() -> None:
     """List, download, check and remove models.
 
-    Everywhere, MODEL is a name of the list or a path. Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted.
+    Everywhere, MODEL is a name of the list or a path.
     """

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from termchat.amounts import home
+from termchat.cli.page import Page
 from termchat.cli.said import fail
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
 
-@click.command("add")
+@click.command("add", cls=Page)
 @click.argument("name")
 @click.argument("source")
 @click.option("--description", default="", metavar="TEXT", help="one line for the list  [what the source calls itself]")

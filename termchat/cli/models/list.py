@@ -8,13 +8,14 @@ import click
 
 from termchat.amounts import home, size
 from termchat.cli.flags import FOLDERS, config, flags
+from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "FROM", "WHAT")
 _RIGHT = frozenset({"SIZE", "CONTEXT"})
 
 
-@click.command("list")
+@click.command("list", cls=Page)
 @flags(only=FOLDERS, knobs=False)
 @click.option("--skipped", is_flag=True, help="also say what was left out on this disk, and why")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")

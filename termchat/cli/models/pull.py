@@ -11,6 +11,7 @@ import click
 
 from termchat.amounts import duration, size
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.said import Line, complain, fail, tell_json
 from termchat.models.errors import ModelError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from termchat.models.progress import Pulling
 
 
-@click.command("pull")
+@click.command("pull", cls=Page)
 @click.argument("source", shell_complete=completers.catalogued)
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER", help="put it there")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object when it is here")

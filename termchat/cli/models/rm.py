@@ -10,12 +10,13 @@ import click
 from termchat.amounts import home, size
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
+from termchat.cli.page import Page
 from termchat.cli.said import fail
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
 
-@click.command("rm")
+@click.command("rm", cls=Page)
 @click.argument("model", shell_complete=completers.models)
 @flags(only=FOLDERS, knobs=False)
 @click.option("-y", "--yes", is_flag=True, help="do not ask")

@@ -10,6 +10,7 @@ import click
 from termchat.amounts import home, size
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
+from termchat.cli.page import Page
 from termchat.cli.said import facts, fail, tell_json
 from termchat.models.errors import ModelError, NotHere
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from termchat.models.entry import Entry
 
 
-@click.command("show")
+@click.command("show", cls=Page)
 @click.argument("model", shell_complete=completers.models)
 @flags(only=FOLDERS, knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")

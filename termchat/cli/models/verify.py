@@ -11,6 +11,7 @@ import click
 from termchat.amounts import home, size
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
+from termchat.cli.page import Page
 from termchat.cli.said import Line, complain, table, tell_json
 from termchat.models.errors import ModelError, NotHere
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
 
 
-@click.command("verify")
+@click.command("verify", cls=Page)
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=completers.models)
 @flags(only=FOLDERS, knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")

@@ -26,6 +26,5 @@ _COMMANDS = {
 def command() -> None:
     """List, search, show, name and remove saved chats.
 
-    Everywhere, SESSION is an id, the beginning of one that no other has, or `last`. Exit codes: 0 done, 1 failed, 2 usage,
-    130 interrupted.
+    Everywhere, SESSION is an id, the beginning of one that no other has, or `last`.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.said import complain
 from termchat.cli.sessions.which import opened
 from termchat.conversation.formats import FORMATS
@@ -18,7 +19,7 @@ _USUAL = "jsonl"
 _ENDINGS = ", ".join(f"{form.endings[0]} ({form.what})" for form in FORMATS.values())
 
 
-@click.command("export", epilog=f"Endings of files: {_ENDINGS}.")
+@click.command("export", cls=Page, epilog=f"Endings of files: {_ENDINGS}.")
 @click.argument("session", shell_complete=completers.sessions)
 @click.option("--format", "form", type=click.Choice(tuple(FORMATS)), help="instead of the one that FILE ends in")
 @click.option("-o", "--output", metavar="FILE", default="-", help="where to; - is standard output, as without it")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from termchat.cli.page import Page
 from termchat.cli.said import table, tell_json
 from termchat.cli.sessions.telling import as_objects, rows
 from termchat.cli.sessions.which import opened
 
 
-@click.command("list")
+@click.command("list", cls=Page)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="at most so many")
 @click.option("--deleted", is_flag=True, help="those that were deleted, and can come back")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.sessions.which import opened
 
 
-@click.command("rename")
+@click.command("rename", cls=Page)
 @click.argument("session", shell_complete=completers.sessions)
 @click.argument("title")
 def command(*, session: str, title: str) -> None:

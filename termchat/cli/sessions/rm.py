@@ -7,10 +7,11 @@ import sys
 import click
 
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.sessions.which import opened
 
 
-@click.command("rm")
+@click.command("rm", cls=Page)
 @click.argument("sessions", metavar="SESSION...", nargs=-1, required=True, shell_complete=completers.sessions)
 @click.option("--now", is_flag=True, help="for good, at once; nothing brings it back")
 @click.option("-y", "--yes", is_flag=True, help="with --now: do not ask")

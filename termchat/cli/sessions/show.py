@@ -7,13 +7,14 @@ from functools import partial
 import click
 
 from termchat.cli import completers
+from termchat.cli.page import Page
 from termchat.cli.said import tell_json
 from termchat.cli.sessions.telling import stamp
 from termchat.cli.sessions.which import opened
 from termchat.text import sanitize
 
 
-@click.command("show")
+@click.command("show", cls=Page)
 @click.argument("session", shell_complete=completers.sessions)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, session: str, as_json: bool) -> None:
