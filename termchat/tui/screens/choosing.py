@@ -13,6 +13,7 @@ from termchat.chat.changes import Notice, StatusChanged
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.tui.gathering import Chosen, Models
+from termchat.tui.keys import name_of
 from termchat.tui.pulls import Pull
 from termchat.tui.themes import Palette
 
@@ -54,19 +55,24 @@ class Choosing:
 
     def open(self, palette: Palette, problem: str = "") -> None:
         """Shows all models; the chat goes on with the one that is chosen."""
-        from termchat.tui.screens.models import (
-            ModelsDialog,  # with all that it takes, not needed before the first frame
-        )
+        # With all that they take, not needed before the first frame.
+        from termchat.tui.screens.firstrun import FirstRun
+        from termchat.tui.screens.models import ModelsDialog
 
         def closed(choice: Choice | None) -> None:
             self._dialog = None
             if choice is not None:
                 self._do(lambda: self._chat.switch(choice))
+            elif self._chat.spec is None and not self.downloads:
+                self._tell(Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had"))
             self._show_downloads()
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
-        self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
+        if problem and self._models.config.model is None:
+            self._dialog = FirstRun(self._chat, self._models, palette, self._do)
+        else:
+            self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
         self._screen.app.push_screen(self._dialog, closed)
 
     def take(self, wanted: str) -> None:
