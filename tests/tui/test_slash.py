@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from termchat.decoding.samplers import KNOBS
 from termchat.tui import keys
@@ -147,6 +148,16 @@ async def test_names_are_completed_and_what_they_take(monkeypatch: pytest.Monkey
         assert desk.chat.tuning.temperature == 0.0
         await desk.type("/persona st")
         assert "storyteller" in desk.text
+
+
+async def test_what_is_offered_is_for_what_is_typed_by_then() -> None:
+    async with desktop() as desk:
+        await desk.type("/look ")
+        for key in ("r", "a", "n", "enter"):  # in one burst: nobody has heard of a change before the last of them
+            desk.composer.post_message(events.Key(key, key if len(key) == 1 else None))
+        await desk.settle()
+        await desk.type("", "enter")
+        assert desk.app.query_one(Transcript).look == "rank"
 
 
 async def test_help_lists_every_command() -> None:

@@ -16,6 +16,7 @@ from termchat.chat.service import Chat
 from termchat.chat.sizing import Size, Sizing
 from termchat.tui.aside import Aside
 from termchat.tui.history import History
+from termchat.tui.slash import parted
 from termchat.tui.themes import Palette
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.edge import Edge
@@ -155,7 +156,7 @@ class Writing:
         assert self._timer is not None
         self._timer.pause()
         written = self._composer.text
-        if not written.strip():
+        if not written.strip() or parted(written) is not None:  # a command is for nobody but us
             self._edge.say("")
         elif "@" not in written:
             self._ask(written, self._composer.message, ())

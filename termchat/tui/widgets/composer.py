@@ -278,6 +278,8 @@ class Composer(TextArea):
 
     def _choose(self, key: str) -> bool:
         """What a key does to the offers; whether it did."""
+        if self.popup.completion is not None:
+            self.complete()  # what was typed just before it has not been looked at yet
         completion, offer = self.popup.completion, self.popup.offer
         if completion is None or offer is None:
             return False
