@@ -11,6 +11,9 @@ from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.widgets.asking import Asking
 
+_WIDE = 70
+"""Columns from which on there is room to say what keys do."""
+
 
 class Searching:
     """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply.
@@ -81,4 +84,5 @@ class Searching:
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
-            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}")
+            hint = "  Enter next, ↑ before, Esc back" if self._asking.size.width >= _WIDE else ""
+            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{hint}")

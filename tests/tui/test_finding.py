@@ -1,0 +1,88 @@
+"""What is found is what a plain search of the whole text finds, however the text came."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.geometry import Region
+
+from termchat.conversation.tree import Conversation
+from termchat.tui.finding import Finding, Place, pattern_of
+from termchat.tui.transcript import Look
+from termchat.tui.transcript.fences import blocks
+from termchat.tui.transcript.source import parts_of
+from tests import made_records
+from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
+
+
+def turns(chat: Conversation) -> list[tuple[object, ...]]:
+    return [parts_of([span]) for span in chat.path()]  # type: ignore[misc]
+
+
+@given(st.lists(st.text("ab *\n狐", max_size=4), max_size=30), st.text("ab狐 ", min_size=1, max_size=4))
+def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str], query: str) -> None:
+    chat = Conversation()
+    user = chat.grow("user", parent=None, at=0, text="a")
+    node = chat.grow("assistant", parent=user.number, at=0)
+    finding = Finding()
+    finding.read(turns(chat))  # type: ignore[arg-type]
+    finding.look_for(query, Place(0, 0))
+    for step, piece in enumerate(pieces):
+        node.add(made_records.token(step, piece.encode(), piece))
+        finding.read(turns(chat))  # type: ignore[arg-type]
+    pattern = pattern_of(query)
+    expected = [found.span() for found in pattern.finditer("".join(pieces))] if pattern is not None else []
+    assert list(finding.hits(1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "found"),
+    [
+        ("fox", "Fox fox FOX", ["Fox", "fox", "FOX"]),
+        ("Fox", "Fox fox FOX", ["Fox"]),
+        ("the fox", "the\n   fox, the **fox**, the\n- fox, thefox", ["the\n   fox", "the **fox**", "the\n- fox"]),
+        ("a.b", "a.b axb", ["a.b"]),
+        ("熊 睡", "狐狸和熊\n睡", ["熊\n睡"]),
+    ],
+)
+def test_a_space_is_any_space_and_capitals_count_where_there_are_some(query: str, text: str, found: list[str]) -> None:
+    pattern = pattern_of(query)
+    assert pattern is not None
+    got = [hit[0] for hit in pattern.finditer(text)]
+    assert [re.sub(r"\*+$", "", hit) for hit in got] == [re.sub(r"\*+$", "", hit) for hit in found]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("width", [30, 90])
+@pytest.mark.parametrize("query", ["狐狸", "quick brown", "fox", "lazy dog, while"])
+async def test_what_is_marked_on_the_screen_is_what_was_looked_for(look: Look, width: int, query: str) -> None:
+    app = Host(chat_of("a fox", REPLY + "\n\n" + PROSE * 3), look)
+    async with app.run_test(size=(width, 100)) as pilot:
+        await settled(pilot)
+        view = app.transcript
+        finding = Finding()
+        finding.read(view.parts())
+        finding.look_for(query, Place(0, 0))
+        view.finding = finding
+        marked = ""
+        plain = view._paint.style  # how a hit is painted
+        from termchat.tui.transcript.found import CURRENT, HIT
+
+        grounds = {plain(ink).bgcolor for ink in (HIT, CURRENT)}
+        for strip in view.render_lines(Region(0, 0, width, 100)):
+            marked += "".join(text for text, style, _ in strip if style is not None and style.bgcolor in grounds)
+        assert finding.count > 0
+        assert marked.replace(" ", "").lower() == query.replace(" ", "") * finding.count
+
+
+def test_blocks_of_code_are_found_in_lists_too_and_while_they_are_open() -> None:
+    text = "x\n```py\na\n\n  b\n```\n1. y\n   ~~~~\n   c\n   ~~~\n   ~~~~\n- ```\n  d\n  ```\n`e`\n```\nopen"
+    assert [tuple(block) for block in blocks(text)] == [
+        ("a\n\n  b", "py"),
+        ("c\n~~~", ""),
+        ("d", ""),
+        ("open", ""),
+    ]
