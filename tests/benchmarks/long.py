@@ -2,8 +2,9 @@
 
 Makes a store with one chat: many replies of 400 tokens and some of 5,000, with records as the engine makes them. Prints how
 long `termchat --resume` takes to show it, in a fresh process and a terminal that is read; what the app holds in memory for
-each token, against an empty chat; and what things cost on the screen's event loop, in processor time from the event to the
-end of the frame that shows it: tokens that stream at the end, moves of the cursor, scrolling, another look, another width.
+each token, against an empty chat; and what things cost on the screen's event loop, in processor time: the dearest frame, and
+all from the event to the first frame. Things are tokens that stream at the end, moves of the cursor, scrolling, another look,
+another width; then frames while Markdown streams into chats, replies, code and tables of different lengths (`streaming`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ from contextlib import asynccontextmanager
 from itertools import cycle
 from pathlib import Path
 from statistics import median, quantiles
-from time import monotonic, sleep, thread_time
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
 from textual import events
 from textual.geometry import Size
-from textual.screen import Screen
 
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
@@ -41,8 +41,9 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record, Token
 from termchat.engine.port import ModelSpec
 from termchat.settings import load
-from termchat.tui.app import TermchatApp
 from tests import made_records
+from tests.benchmarks import streaming
+from tests.benchmarks.frames import Cost, Watched, measure, run
 from tests.benchmarks.screen import Timed
 from tests.tui import fake_engine
 from tests.tui.transcripts import PROSE, REPLY, in_pieces
@@ -109,16 +110,6 @@ def shown(home: Path, *flags: str, wanted: bytes) -> float:
 # --- the app without a terminal -------------------------------------------------------------------------------------
 
 
-class Watched(TermchatApp):
-    """Notes when a frame is out."""
-
-    drawn: asyncio.Event
-
-    def _display(self, screen: Screen[Any], renderable: Any) -> None:
-        super()._display(screen, renderable)
-        self.drawn.set()
-
-
 @asynccontextmanager
 async def opened(home: Path) -> AsyncIterator[tuple[Watched, fake_engine.FakeEngine]]:
     """The latest chat of the store as `--resume` opens it, laid out, its engine one that says what it is told to."""
@@ -136,7 +127,7 @@ async def opened(home: Path) -> AsyncIterator[tuple[Watched, fake_engine.FakeEng
     )
     del found
     app = Watched(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark", close=lambda: _close(store))
-    app.drawn = asyncio.Event()
+    app.drawn, app.frames = asyncio.Event(), []
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.2)
         transcript = app._chat_screen._transcript
@@ -183,34 +174,12 @@ async def parts(home: Path) -> dict[str, int]:
         return dict(sorted(found.items(), key=lambda item: -item[1])[:8])
 
 
-async def costs(home: Path, times: int) -> dict[str, list[float]]:
-    """Milliseconds of the processor on the screen's event loop, by what was done."""
-    taken: dict[str, list[float]] = {}
+async def costs(home: Path, times: int) -> dict[str, list[Cost]]:
+    """What frames cost, by what was done."""
+    taken: dict[str, list[Cost]] = {}
     async with opened(home) as (app, engine):
         gc.freeze()
         transcript, chance = app._chat_screen._transcript, random.Random(7)
-
-        async def measure(
-            what: str,
-            do: Callable[[], object],
-            count: int = times,
-            rest: float = 0.0,
-            of: Callable[[], object] = object,
-        ) -> None:
-            taken[what] = []
-            for _ in range(count):
-                await asyncio.sleep(rest)
-                app.drawn.clear()
-                before = of()
-                begun = thread_time()
-                do()
-                try:
-                    await asyncio.wait_for(app.drawn.wait(), 1.0)
-                except TimeoutError:
-                    continue  # nothing changed
-                spent = (thread_time() - begun) * 1e3
-                if of() != before:  # else the frame that came was of something else: the cursor was at the end
-                    taken[what].append(spent)
 
         def press(*keys: str) -> Callable[[], object]:
             return lambda: app.post_message(events.Key(key := chance.choice(keys), key if len(key) == 1 else None))
@@ -223,19 +192,25 @@ async def costs(home: Path, times: int) -> dict[str, list[float]]:
             engine.say(*(next(pieces) for _ in range(8)))
             app._chat_screen.tick()
 
-        await measure("tokens stream", stream, 600)
-        await measure("a key typed meanwhile", press("a", "b", " "))
+        taken["tokens stream"] = await measure(app, stream, 600)
+        taken["a key typed meanwhile"] = await measure(app, press("a", "b", " "), times)
         engine.end()
-        await measure("scrolling by pages", press("pageup", "pageup", "pagedown"))
-        await measure("a jump to anywhere", lambda: transcript.scroll_to(
-            y=chance.randrange(transcript.line_count), animate=False, force=True
-        ))  # fmt: skip
-        await measure("another look", press("ctrl+l"), 20, rest=0.5)
-        await measure("another width", lambda: _resize(app, chance.randrange(100, 150)), 20, rest=0.5)
+        taken["scrolling by pages"] = await measure(app, press("pageup", "pageup", "pagedown"), times)
+
+        def jump() -> None:
+            transcript.scroll_to(y=chance.randrange(transcript.line_count), animate=False, force=True)
+
+        taken["a jump to anywhere"] = await measure(app, jump, times)
+        taken["another look"] = await measure(app, press("ctrl+l"), 20, rest=0.5)
+        taken["another width"] = await measure(app, lambda: _resize(app, chance.randrange(100, 150)), 20, rest=0.5)
         _resize(app, 120)
-        await measure("opening the token cursor", press("ctrl+g"), 1)
+        taken["opening the token cursor"] = []
+        for _ in range(5):
+            taken["opening the token cursor"] += await measure(app, press("ctrl+g"), 1, rest=0.5)
+            await measure(app, press("escape"), 1, rest=0.5)
+        await measure(app, press("ctrl+g"), 1, rest=0.5)
         moves = press("left", "right", "up", "down", "home", "end", "n", "N", "u", "d")
-        await measure("a move of the cursor", moves, of=lambda: transcript.cursor)
+        taken["a move of the cursor"] = await measure(app, moves, times, of=lambda: transcript.cursor)
     return taken
 
 
@@ -269,7 +244,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.child:
         more = (args.times,) if args.child == "costs" else ()
-        print(json.dumps(asyncio.run(CHILDREN[args.child](args.home, *more))))
+        print(json.dumps(run(CHILDREN[args.child](args.home, *more))))
         return
     with tempfile.TemporaryDirectory() as folder:
         report(args.home or Path(folder), args.tokens, args.times, args.opened)
@@ -294,8 +269,13 @@ def report(home: Path, tokens: int, times: int, count: int) -> None:
     print("  of it: " + ", ".join(f"{part} {size / tokens:.0f}" for part, size in child("parts", home).items()))
     for what, taken in child("costs", home, "--times", times).items():
         if taken:
-            high = quantiles(taken, n=20)[-1] if len(taken) > 1 else taken[0]
-            print(f"{what}: median {median(taken):.1f} ms, 95 % within {high:.1f} ms, worst {max(taken):.1f} ms")
+            frames, shown = zip(*taken, strict=True)
+            high = quantiles(frames, n=20)[-1] if len(frames) > 1 else frames[0]
+            print(
+                f"{what}: a frame {median(frames):.1f} ms, 95 % within {high:.1f} ms, worst {max(frames):.1f} ms; "
+                f"until the first {median(shown):.1f} ms, at most {max(shown):.1f} ms"
+            )
+    streaming.report()
 
 
 if __name__ == "__main__":

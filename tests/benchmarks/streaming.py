@@ -1,0 +1,119 @@
+"""Frames while Markdown streams, by how much is there already: `python -m tests.benchmarks.streaming`.
+
+Prints what a frame costs (processor time on the screen's event loop, 120×40) while tokens come, eight a frame, behind a chat of
+many replies, in one long reply, in a long block of code and in a long table; and how much dearer the longer ones are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+from collections.abc import Iterator
+from itertools import chain, cycle, repeat
+from statistics import median, quantiles
+from typing import NamedTuple
+
+import msgspec
+
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelSpec
+from tests.benchmarks.frames import Watched, measure, run
+from tests.tui import fake_engine
+from tests.tui.transcripts import PROSE, REPLY, chat_of, in_pieces
+
+AT_ONCE = 8
+"""Tokens of a frame."""
+TURN = 400
+TEXT = f"{REPLY}\n\n{PROSE * 3}\n\n"
+PIECES = in_pieces(TEXT)
+CODE = [f"def step_{n}(x: int) -> int:\n    return x * {n}  # the next\n\n\n" for n in range(100)]
+ROW = "| row | **bold** and `code` | [a guide](https://example.org/g) | 1,234.5 |\n"
+
+
+class Case(NamedTuple):
+    """What is there before: so many tokens of earlier turns, and the begin of the reply; then what comes."""
+
+    name: str
+    earlier: int
+    begun: list[str]
+    coming: Iterator[str]
+
+
+def cases() -> Iterator[tuple[Case, Case]]:
+    """Pairs of a short and a long one."""
+    for make in (_chat, _reply, _code, _table):
+        yield make(1), make(10)
+
+
+def _chat(times: int) -> Case:
+    return Case(f"a chat of {5000 * times:,} tokens", 5000 * times, [], cycle(PIECES))
+
+
+def _reply(times: int) -> Case:
+    words = cycle(PIECES)
+    return Case(f"one reply of {5000 * times:,} tokens", 0, [next(words) for _ in range(5000 * times)], words)
+
+
+def _code(times: int) -> Case:
+    lines = [piece for text in CODE for piece in in_pieces(text)]
+    begun = ["```python\n", *chain.from_iterable(repeat(lines, (5 * times + 3) // 4))]
+    return Case(f"a block of code of {''.join(begun).count(chr(10)):,} lines", 0, begun, cycle(lines))
+
+
+def _table(times: int) -> Case:
+    head = "| what | how | where | much |\n|---|:-:|---|---:|\n"
+    row = in_pieces(ROW)
+    return Case(
+        f"a table of {200 * times:,} rows", 0, [head, *chain.from_iterable(repeat(row, 200 * times))], cycle(row)
+    )
+
+
+async def frames(case: Case, count: int) -> list[float]:
+    """Milliseconds of each frame."""
+    turns = case.earlier // TURN
+    chat_so_far = chat_of(*(text for _ in range(turns) for text in ("Go on.", "".join(PIECES[:TURN]))))
+    fake_engine.INFO = msgspec.structs.replace(fake_engine.INFO, context=1_000_000)
+    engine = fake_engine.FakeEngine()
+    chat = Chat(engine, Tuning(seed=7), conversation=chat_so_far if turns else None)
+    app = Watched(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
+    app.drawn, app.frames = asyncio.Event(), []
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(0.2)
+        chat.send("And now?")
+        await pilot.pause(0.2)
+        for begin in range(0, len(case.begun), 500):
+            engine.say(*case.begun[begin : begin + 500])
+            app._chat_screen.tick()
+            await asyncio.sleep(0)
+        while not app._chat_screen._transcript.is_complete:
+            await asyncio.sleep(0.05)
+        gc.collect()
+        gc.freeze()
+
+        def stream() -> None:
+            engine.say(*(next(case.coming) for _ in range(AT_ONCE)))
+            app._chat_screen.tick()
+
+        return [cost.frame for cost in await measure(app, stream, count)]
+
+
+def report(count: int = 300) -> None:
+    """Measures and prints."""
+    for pair in cases():
+        medians = []
+        for case in pair:
+            taken = run(frames(case, count))
+            medians.append(median(taken))
+            print(
+                f"streaming into {case.name}: a frame {medians[-1]:.1f} ms, 95 % within {quantiles(taken, n=20)[-1]:.1f} ms, "
+                f"worst {max(taken):.1f} ms"
+            )
+        print(f"  ten times as long: {medians[1] / medians[0]:.2f} of the cost")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=300)
+    report(parser.parse_args().frames)
