@@ -95,6 +95,10 @@ class ScreenDeeds:
         self._screen.query_one(Transcript).look = look
         self._around.tokens.mode.keep()
 
+    def prefill(self, text: str) -> None:
+        """Has the next reply begin with a text."""
+        self._around.do(lambda: self._chat.begin_with(unescape(text)))
+
     def title(self, text: str) -> None:
         """Gives the chat another title; without a text it tells it."""
         title = sanitize(" ".join(text.split()), keep="")

@@ -38,6 +38,9 @@ class Deeds(Protocol):
     def look(self, name: str) -> None:
         """Shows the chat in another look."""
 
+    def prefill(self, text: str) -> None:
+        """Has the next reply begin with a text."""
+
     def title(self, text: str) -> None:
         """Gives the chat another title; without a text it tells it."""
 
@@ -100,6 +103,7 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("persona", "NAME", "Begin as a persona; save NAME keeps this one", lambda deeds, name: deeds.persona(name),
         lambda deeds: deeds.personas()),
     _Takes("theme", "NAME", "Other colours", lambda deeds, name: deeds.theme(name), lambda deeds: deeds.themes()),
+    _Takes("prefill", "TEXT", "What the next reply begins with", lambda deeds, text: deeds.prefill(text)),
     _Takes("title", "TEXT", "Give the chat another title", lambda deeds, text: deeds.title(text)),
     _Takes("save", "PATH", "Save a transcript there", lambda deeds, path: deeds.save(path)),
     _Takes("look", "NAME", "How the chat is shown", lambda deeds, name: deeds.look(name),

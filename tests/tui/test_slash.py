@@ -119,6 +119,8 @@ async def test_title_look_and_raw() -> None:
         await command(desk, "/look entropy")
         assert desk.chat.conversation.title == "the fox"
         assert desk.app.query_one(Transcript).look == "entropy"
+        await command(desk, "/prefill Sure,\\n")
+        assert desk.chat.prefill == "Sure,\n"
         await command(desk, "/raw")
         assert desk.chat.conversation.raw
         await command(desk, "/look heat")

