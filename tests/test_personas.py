@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from termchat import personas, settings
 from termchat.chat import presets
+from termchat.chat.opening import reopen_latest
+from termchat.conversation.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.personas import Persona, PersonaError
+from tests.chat.test_opening import saved
 from tests.whole.terminal import environment
 
 
@@ -170,6 +173,19 @@ def test_another_persona_leaves_nothing_of_the_one_before() -> None:
     tuning, places = presets.replaced(tuning, origin | places, {"min_p": 0.3, "stop": ("x",)}, "persona b")
     assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
     assert (places["temperature"], places["min_p"], places["stop"]) == ("default", "persona b", "persona b")
+
+
+def test_a_chat_that_is_opened_again_knows_its_persona(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    drawn = {"temperature": 1.3, "min_p": 0.1}
+    places = {"temperature": "persona storyteller", "min_p": "persona storyteller", "max_tokens": "persona storyteller"}
+    saved(store, places, Tuning(temperature=1.3, min_p=0.2, max_tokens=9), **drawn)  # min_p was turned after the reply
+    found = reopen_latest(store, settings.load({}, {"TERMCHAT_TEMPERATURE": "0.1"}, tmp_path / "none"))
+    store.close()
+    assert found is not None
+    assert found.config.tuning == Tuning(temperature=1.3, min_p=0.2, max_tokens=9)
+    origin = [found.config.origin[name] for name in ("temperature", "min_p", "max_tokens")]
+    assert origin == ["persona storyteller", "session", "persona storyteller"]
 
 
 @pytest.mark.model
