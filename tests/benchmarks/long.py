@@ -22,7 +22,6 @@ import tracemalloc
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from itertools import cycle
 from pathlib import Path
 from statistics import median, quantiles
 from time import monotonic, sleep
@@ -46,7 +45,7 @@ from tests.benchmarks import streaming
 from tests.benchmarks.frames import Cost, Watched, measure, run
 from tests.benchmarks.screen import Timed
 from tests.tui import fake_engine
-from tests.tui.transcripts import PROSE, REPLY, in_pieces
+from tests.tui.transcripts import in_pieces
 
 LONG, SHORT = 5_000, 400
 """Tokens of a reply. One in `EVERY` is a long one."""
@@ -59,7 +58,7 @@ def fill(path: Path, tokens: int) -> int:
     """A store with one chat of at least so many tokens; returns how many there are. 0 makes an empty store."""
     store, chance = Store.open(path), random.Random(1)
     recorder, chat = StoreRecorder(store, SessionInfo()), Conversation()
-    pieces = cycle(in_pieces(f"{REPLY}\n\n{PROSE * 5}\n\n"))
+    pieces = streaming.prose()
     number = 0
     while (here := len(chat.ids())) < tokens:
         number += 1
@@ -186,7 +185,7 @@ async def costs(home: Path, times: int) -> dict[str, list[Cost]]:
 
         app.chat.send("Go on.")
         await asyncio.sleep(0.3)
-        pieces = cycle(in_pieces(PROSE * 3 + "\n\n"))
+        pieces = streaming.prose()
 
         def stream() -> None:
             engine.say(*(next(pieces) for _ in range(8)))

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import gc
 from collections.abc import Iterator
-from itertools import chain, cycle, repeat
+from itertools import count, islice
 from statistics import median, quantiles
 from typing import NamedTuple
 
@@ -27,9 +27,9 @@ AT_ONCE = 8
 """Tokens of a frame."""
 TURN = 400
 TEXT = f"{REPLY}\n\n{PROSE * 3}\n\n"
-PIECES = in_pieces(TEXT)
-CODE = [f"def step_{n}(x: int) -> int:\n    return x * {n}  # the next\n\n\n" for n in range(100)]
-ROW = "| row | **bold** and `code` | [a guide](https://example.org/g) | 1,234.5 |\n"
+HEAD = "| what | how | where | much |\n|---|:-:|---|---:|\n"
+FUNCTION = "def step_{n}(x: int) -> int:\n    return x * {n}  # the next\n\n\n"
+ROW = "| row {n} | **bold** and `code{n}` | [guide {n}](https://example.org/{n}) | {n},234.5 |\n"
 
 
 class Case(NamedTuple):
@@ -47,33 +47,40 @@ def cases() -> Iterator[tuple[Case, Case]]:
         yield make(1), make(10)
 
 
+def prose() -> Iterator[str]:
+    """Tokens of Markdown without end, nowhere the same."""
+    return (piece for n in count() for piece in in_pieces(TEXT.replace("fox", f"fox {n}")))
+
+
+def _many(text: str, begin: int = 0) -> Iterator[str]:
+    return (piece for n in count(begin) for piece in in_pieces(text.format(n=n)))
+
+
 def _chat(times: int) -> Case:
-    return Case(f"a chat of {5000 * times:,} tokens", 5000 * times, [], cycle(PIECES))
+    return Case(f"a chat of {5000 * times:,} tokens", 5000 * times, [], prose())
 
 
 def _reply(times: int) -> Case:
-    words = cycle(PIECES)
-    return Case(f"one reply of {5000 * times:,} tokens", 0, [next(words) for _ in range(5000 * times)], words)
+    words = prose()
+    return Case(f"one reply of {5000 * times:,} tokens", 0, list(islice(words, 5000 * times)), words)
 
 
 def _code(times: int) -> Case:
-    lines = [piece for text in CODE for piece in in_pieces(text)]
-    begun = ["```python\n", *chain.from_iterable(repeat(lines, (5 * times + 3) // 4))]
-    return Case(f"a block of code of {''.join(begun).count(chr(10)):,} lines", 0, begun, cycle(lines))
-
-
-def _table(times: int) -> Case:
-    head = "| what | how | where | much |\n|---|:-:|---|---:|\n"
-    row = in_pieces(ROW)
+    begun = "".join(FUNCTION.format(n=n) for n in range(125 * times))
     return Case(
-        f"a table of {200 * times:,} rows", 0, [head, *chain.from_iterable(repeat(row, 200 * times))], cycle(row)
+        f"a block of code of {500 * times:,} lines", 0, in_pieces(f"```python\n{begun}"), _many(FUNCTION, 125 * times)
     )
 
 
-async def frames(case: Case, count: int) -> list[float]:
+def _table(times: int) -> Case:
+    begun = "".join(ROW.format(n=n) for n in range(200 * times))
+    return Case(f"a table of {200 * times:,} rows", 0, in_pieces(HEAD + begun), _many(ROW, 200 * times))
+
+
+async def frames(case: Case, number: int) -> list[float]:
     """Milliseconds of each frame."""
-    turns = case.earlier // TURN
-    chat_so_far = chat_of(*(text for _ in range(turns) for text in ("Go on.", "".join(PIECES[:TURN]))))
+    turns, words = case.earlier // TURN, prose()
+    chat_so_far = chat_of(*(text for _ in range(turns) for text in ("Go on.", "".join(islice(words, TURN)))))
     fake_engine.INFO = msgspec.structs.replace(fake_engine.INFO, context=1_000_000)
     engine = fake_engine.FakeEngine()
     chat = Chat(engine, Tuning(seed=7), conversation=chat_so_far if turns else None)
@@ -96,15 +103,15 @@ async def frames(case: Case, count: int) -> list[float]:
             engine.say(*(next(case.coming) for _ in range(AT_ONCE)))
             app._chat_screen.tick()
 
-        return [cost.frame for cost in await measure(app, stream, count)]
+        return [cost.frame for cost in await measure(app, stream, number)]
 
 
-def report(count: int = 300) -> None:
+def report(number: int = 300) -> None:
     """Measures and prints."""
     for pair in cases():
         medians = []
         for case in pair:
-            taken = run(frames(case, count))
+            taken = run(frames(case, number))
             medians.append(median(taken))
             print(
                 f"streaming into {case.name}: a frame {medians[-1]:.1f} ms, 95 % within {quantiles(taken, n=20)[-1]:.1f} ms, "

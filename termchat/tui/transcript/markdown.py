@@ -41,12 +41,24 @@ _LONG = 8192
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    """HTML and link definitions are left as the text they are: nothing that was written may vanish from the screen."""
+    """The parser of blocks; what is within them is left to `_runs`, which remembers.
+
+    HTML and link definitions are left as the text they are: nothing that was written may vanish from the screen.
+    """
     from markdown_it import MarkdownIt  # here and not above: the first frame has no Markdown
 
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.disable(["reference", "inline"])
     parser.inline.ruler.before("escape", "math", math)
     return parser
+
+
+@lru_cache(maxsize=128)
+def _runs(source: str, ink: Ink) -> tuple[Run, ...]:
+    """The runs of inline Markdown. Of a list or table that streams all but the newest of them are known already."""
+    parser, tokens = _parser(), list["MarkdownToken"]()
+    parser.inline.parse(source, parser, {}, tokens)
+    return tuple(runs_of(tokens, ink))
 
 
 def markdown_lines(source: str, width: int, indent: int = 0, hidden: int = 0) -> list[Line]:
@@ -77,9 +89,8 @@ def _begun(source: str, width: int) -> Wrapper:
 
 
 def _feed_inline(wrapper: Wrapper, source: str) -> None:
-    for token in _parser().parseInline(source):
-        for text, ink in runs_of(token.children or (), TEXT):
-            wrapper.feed(text, ink)
+    for text, ink in _runs(source, TEXT):
+        wrapper.feed(text, ink)
 
 
 class _Prefix:
@@ -102,6 +113,7 @@ class _Writer:
         self._inks = [TEXT]
         self._lists: list[str] = []
         self._written_to: int | None = None
+        self._box = ""
 
     def write(self, tokens: Sequence[MarkdownToken]) -> None:
         index = 0
@@ -119,7 +131,8 @@ class _Writer:
                     self._prefixes.append(self._item(token, tokens[index + 2] if index + 2 < len(tokens) else token))
                 case "inline":
                     self._space(token)
-                    self._text(runs_of(token.children or (), self._inks[-1]))
+                    self._text(_runs(token.content.removeprefix(self._box), self._inks[-1]))
+                    self._box = ""
                 case "fence" | "code_block":
                     self._space(token)
                     self._code(token)
@@ -144,11 +157,10 @@ class _Writer:
 
     def _item(self, item: MarkdownToken, text: MarkdownToken) -> _Prefix:
         """What stands before an item, whose first `text` begins with a box if it is a task."""
-        words = text.children[0] if text.type == "inline" and text.children else None
-        box = BOXES.get(words.content[:3]) if words is not None and words.content[3:4] == " " else None
         marker, ink = self._marker(item), MARKER
-        if words is not None and box is not None:
-            marker, ink, words.content = words.content[:4], box, words.content[4:]
+        if text.type == "inline" and text.content[:3] in BOXES and text.content[3:4] == " ":
+            self._box = marker = text.content[:4]
+            ink = BOXES[marker[:3]]
         return _Prefix((marker, ink), (" " * len(marker), TEXT))
 
     def _marker(self, item: MarkdownToken) -> str:
@@ -170,7 +182,7 @@ class _Writer:
     def _room(self) -> int:
         return self._width - sum(len(p.rest[0]) for p in self._prefixes)
 
-    def _text(self, runs: list[Run]) -> None:
+    def _text(self, runs: Sequence[Run]) -> None:
         first, rest = self._take_prefix()
         wrapper = Wrapper(self._width, first, rest)
         for text, ink in runs:
@@ -197,7 +209,7 @@ class _Writer:
             elif token.type in ("th_open", "td_open"):
                 ink = TEXT._replace(bold=token.type == "th_open")
                 align = str(token.attrs.get("style", "")).removeprefix("text-align:")
-                rows[-1].append(Cell(tuple(runs_of(tokens[index + 1].children or (), ink)), align))
+                rows[-1].append(Cell(_runs(tokens[index + 1].content, ink), align))
             index += 1
         first, rest = self._take_prefix()
         for number, line in enumerate(table_lines(rows, self._room(), self._hidden)):

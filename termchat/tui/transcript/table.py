@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -64,14 +65,16 @@ def _in_one(row: list[Cell], width: int) -> list[Line]:
 
 
 def _width_of(cell: Cell) -> int:
-    return max(sum(cell_len(text) for text, _ in line.runs) for line in _wrapped(cell, 10_000))
+    return max(sum(cell_len(text) for text, _ in line.runs) for line in _wrapped(cell.runs, 10_000))
 
 
-def _wrapped(cell: Cell, width: int) -> list[Line]:
+@lru_cache(maxsize=256)
+def _wrapped(runs: tuple[Run, ...], width: int) -> tuple[Line, ...]:
+    """The lines of a cell; those of a table that streams are asked for again and again."""
     wrapper = Wrapper(width)
-    for text, ink in cell.runs:
+    for text, ink in runs:
         wrapper.feed(text, ink)
-    return wrapper.lines
+    return tuple(wrapper.lines)
 
 
 def _fitted(natural: list[int], room: int) -> list[int]:
@@ -87,7 +90,7 @@ def _fitted(natural: list[int], room: int) -> list[int]:
 
 
 def _row(row: list[Cell], widths: list[int]) -> Iterator[Line]:
-    columns = [_wrapped(cell, size) for cell, size in zip(row, widths, strict=False)]
+    columns = [_wrapped(cell.runs, size) for cell, size in zip(row, widths, strict=False)]
     for parts in zip_longest(*columns, fillvalue=BLANK):
         runs: list[Run] = []
         for index, (part, size) in enumerate(zip(parts, widths, strict=False)):
