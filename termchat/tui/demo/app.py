@@ -101,7 +101,7 @@ class DemoApp(TermchatApp):
         await asyncio.sleep(after)
 
 
-def build(config: Config, engine: Engine, folder: Path, **options: Any) -> DemoApp:
+def build(config: Config, engine: Engine, folder: Path, spec: ModelSpec = SPEC, **options: Any) -> DemoApp:
     """The app on this engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
     the script presses them."""
     store = Store.open(folder / "sessions.db")
@@ -114,14 +114,8 @@ def build(config: Config, engine: Engine, folder: Path, **options: Any) -> DemoA
         except TranscriptError as error:
             raise ValueError(f"{error.message}. {error.hint}") from error
 
-    given = {
-        "spec": SPEC,
-        "models": Models(config),
-        "theme": config.theme,
-        "save": save,
-        "close": store.close,
-    } | options
-    return DemoApp(chat, **given)
+    given: dict[str, Any] = {"models": Models(config), "theme": config.theme, "save": save, "close": store.close}
+    return DemoApp(chat, spec, **given | options)
 
 
 def start(config: Config) -> int:
