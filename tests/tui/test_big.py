@@ -142,7 +142,7 @@ async def test_a_click_in_a_plot_puts_the_cursor_on_the_token_and_the_plots_mark
         assert cursor is not None
         assert (desk.app.screen_stack[0].tokens.mode.open, cursor.index) == (True, 7)  # type: ignore[attr-defined]
         assert "7 5.50" in desk.text
-        assert "worst 40.0 at 7" in desk.text
+        assert "worst 40 at 7" in desk.text
         await desk.type("", "left")
         assert "6 1.00" in desk.text
         await desk.type("", "tab")
@@ -190,7 +190,7 @@ async def test_the_drawer_of_a_small_screen_has_all_plots_of_a_reply() -> None:
         await desk.type("", NEXT_PAGE)
         assert "top_k" in desk.text  # what was hidden is shown first
         await desk.type("", NEXT_PAGE)
-        assert all(title in desk.text for title in ("ENTROPY", "PROBABILITY", "DECODE", "worst 40.0 at 7"))
+        assert all(title in desk.text for title in ("ENTROPY", "PROBABILITY", "DECODE", "worst 40 at 7"))
         await desk.type("", "f6", "escape", "escape")
         assert "hello" in desk.text
 

@@ -263,7 +263,7 @@ def test_decode_times_show_the_median_and_name_the_worst_and_leave_the_scale_to_
     times = [6000] * 20
     times[7], times[11] = 13_000, 90_000
     lines = time_plot(traced(reply_of([1.0] * 20, times=times)), 60, 11)
-    assert lines[-1].text == "median 6.0 · 2 beyond 2× · worst 90.0 at 11 ·w11"
+    assert lines[-1].text == "median 6 · 2 over 2× · worst 90 at 11 ·w11"
     top = float(labels(lines[1:])[0])
     assert 18 <= top < 30  # three times the median, not the worst
     rows = [line.text[LABEL:] for line in lines[1:9]]

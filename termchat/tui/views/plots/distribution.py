@@ -46,7 +46,7 @@ def _foot(token: Token, shown: int, width: int) -> Line:
         ("all others ", MUTED), (percent(rest.model), TEXT), (" → ", MUTED), (percent(rest.after), TEXT),
     ]  # fmt: skip
     cut = Counter(candidate.removed_by for candidate in token.candidates[:shown] if candidate.removed_by)
-    keys: list[Run] = [("● drawn", ACCENT)]
-    if cut:
-        keys.append(("  x cut by " + ", ".join(f"{stage} {count}" for stage, count in cut.items()), MUTED))
-    return Line(spread(others, keys, width) if length([*others, *keys]) < width else (*others, ("  ", TEXT), keys[0]))
+    marks: list[Run] = [("  ● drawn", ACCENT)] + ([("  x cut", MUTED)] if cut else [])
+    by: list[Run] = [(" by " + ", ".join(f"{stage} {count}" for stage, count in cut.items()), MUTED)] if cut else []
+    fits = length([*others, *marks, *by]) < width
+    return Line(spread(others, [*marks, *by] if fits else marks, width))

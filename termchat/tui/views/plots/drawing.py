@@ -113,7 +113,7 @@ def plot(
         for bar in bars
     ]
     if cursor is not None and 0 <= cursor < len(columns):
-        columns[cursor] = tuple((char, _HERE) for char, _ in columns[cursor])
+        columns[cursor] = tuple((char, _marked(ink)) for char, ink in columns[cursor])
     lines = []
     for row, cells in enumerate(zip(*columns, strict=True)):
         label = (f"{labels.get(row, ''):>{LABEL - 1}}", _LEVEL if row == level_row else MUTED)
@@ -162,8 +162,7 @@ def _labels(axis: Axis, rows: int) -> dict[int, str]:
 
 
 def _eighths(value: float, axis: Axis, rows: int) -> int:
-    fraction = axis.fraction(value)
-    return max(round(fraction * rows * 8), int(fraction > 0))
+    return round(axis.fraction(value) * rows * 8)
 
 
 @lru_cache(maxsize=8192)  # from frame to frame hardly any column is another
@@ -185,6 +184,11 @@ def _cell(height: int, high: int, ink: Ink) -> _Cell:
     if 0 < height < 8 and high == 8:
         return EIGHTHS[height], ink._replace(ground=_UPPER.color)
     return EIGHTHS[max(height, high)], ink  # both end in this cell: its upper end counts
+
+
+def _marked(ink: Ink) -> Ink:
+    """The ink of a column that is looked at; what goes on above its value stays apart."""
+    return ink._replace(ground=_HERE.ground) if ink == _UPPER else _HERE._replace(ground=ink.ground or _HERE.ground)
 
 
 def _joined(cells: Sequence[_Cell]) -> list[Run]:

@@ -34,7 +34,7 @@ def entropy_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> lis
 
 def probability_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
     """The model's own probability of the token that was drawn (T = 1, before the chain): the mean of a column's tokens."""
-    axis = Axis(1.0, lambda share: f"{share:.0%}")
+    axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
     bars = [Bar(mean) for mean in trace.folded("probability").means]
     head = _head(trace, "PROBABILITY", "before the chain", "mean", "probability", "{:.1%}", width, title)
     return [head, *_over_reply(trace, bars, axis, rows - 2, "probability")]
@@ -91,11 +91,11 @@ def _foot(trace: Trace, width: int) -> Line:
     if not trace.count:
         return Line(())
     worst = times.worst
-    outliers = f"{times.outliers} beyond {TIMES:.0f}×"
+    outliers = f"{times.outliers} over {TIMES:.0f}×"
     runs: list[Run] = [
-        ("median ", Ink("stamp")), (f"{times.median:.1f}", TEXT),
+        ("median ", Ink("stamp")), (number(times.median), TEXT),
         (" · ", MUTED), (outliers, OUTLIER if times.outliers else MUTED),
-        (" · worst ", MUTED), (f"{worst.ms:.1f}", TEXT), (f" at {worst.at} ", MUTED),
+        (" · worst ", MUTED), (number(worst.ms), TEXT), (f" at {worst.at} ", MUTED),
     ]  # fmt: skip
     room = width - sum(len(text) for text, _ in runs)
     if room >= 3:
