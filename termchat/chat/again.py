@@ -99,7 +99,8 @@ class Again:
         state.conversation.leaf = fork.node.number
         if fork.prefill:
             state.prefill = ""
-        self._grow(fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed)
+        written = bool(fork.prefill) or fork.then == "end"
+        self._grow(fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed, counted_apart=written)
 
     def drop(self) -> None:
         """Forgets the fork that waits."""
@@ -147,8 +148,12 @@ class Again:
         ids: Sequence[int] = (),
         then: Then = "go on",
         seed: int | None = None,
+        counted_apart: bool = False,
     ) -> None:
-        """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps."""
+        """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps.
+
+        With `counted_apart` it may have as many tokens as the knob says besides those that are forced.
+        """
         chat, state = self._state.conversation, self._state
         position = position_of(chat, node, at)
         if seed is None:
@@ -157,6 +162,8 @@ class Again:
             # What was continued beyond the limit may become as long as it was let.
             limit = state.tuning.max_tokens
             longer = position.done // limit * limit if limit else 0
+        if counted_apart:
+            longer += len(ids)
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = chat.nodes[node.parent], node.at
         self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then)

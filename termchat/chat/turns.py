@@ -112,7 +112,8 @@ class Turns:
                 self._state.prefill = ""
             self._state.recorder.turn(asked.conversation, turn)
             limit = self.room.limit(turn)
-            self._replies.start(turn, len(turn.ids), seed=self._state.seed(), done=0, limit=limit, ids=forced)
+            seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
+            self._replies.start(turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced)
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from termchat.conversation.tree import Span
+from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.session import Session
@@ -202,6 +203,22 @@ def test_the_next_reply_begins_with_a_text_and_only_that_one() -> None:
     it.pump()
     it.replied("more", " two")
     assert it.engine.generated[-1].script == ()
+
+
+def test_what_is_forced_does_not_count_as_drawn() -> None:
+    it = Faked(Tuning(max_tokens=2, seed=7))
+    it.chat.begin_with("Sure, here")
+    first = it.replied("hi")
+    assert it.engine.generated[-1].conditions == (Length(5),)
+    it.chat.begin_with("Well")
+    it.chat.regenerate()
+    it.pump()
+    assert it.engine.generated[-1].conditions == (Length(3),)
+    it.engine.end()
+    it.pump()
+    it.chat.replace([Span(first, 3)], "Sure, there is more")
+    it.pump()
+    assert it.engine.generated[-1].conditions == (Length(2 + 2 + 3),)  # two stay, three are forced
 
 
 def test_a_reply_made_again_begins_with_it_too() -> None:
