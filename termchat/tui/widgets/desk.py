@@ -18,9 +18,11 @@ from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.tune import Tune
 from termchat.tui.widgets.composer import Composer
+from termchat.tui.widgets.edge import Edge
 from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.keyline import KeyLine
-from termchat.tui.widgets.lines import Column, LinesView, Row, Rule, Slip
+from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
+from termchat.tui.widgets.popup import Popup
 
 
 class Desk(Column):
@@ -39,16 +41,18 @@ class Desk(Column):
         super().__init__()
         self._chat = chat
         self._tune = Tune(chat)
-        self._keymap = keymap
+        self.composer = Composer(placeholder="write a message", keymap=keymap)
+        self.edge = Edge()
         self.home: Widget | None = None
         """What has the keyboard when TUNE is closed; None is the composer."""
 
     def compose(self) -> ComposeResult:
         """Prompt and composer, the input for stop sequences, the key line."""
-        yield Rule()
+        yield self.composer.popup
+        yield self.edge
         with Row():
             yield LinesView(id="prompt")
-            yield Composer(placeholder="write a message", keymap=self._keymap)
+            yield self.composer
         yield Slip(id="stops")
         yield StopInput(placeholder="a stop sequence, \\n is a line break; one that is there is removed")
         yield KeyLine()
@@ -57,6 +61,11 @@ class Desk(Column):
     def tune(self) -> Tune | None:
         """TUNE, while it is open."""
         return self._keys.tuning
+
+    @property
+    def knobs(self) -> Tune:
+        """What turns them, be TUNE open or not."""
+        return self._tune
 
     def open_tune(self) -> None:
         """Gives the keyboard to the knobs."""
@@ -93,7 +102,7 @@ class Desk(Column):
 
     def show_keys(self, situation: Situation) -> None:
         """Shows what works now."""
-        self._keys.show_keys(situation, self._keymap)
+        self._keys.show_keys(situation)
 
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""
@@ -103,6 +112,10 @@ class Desk(Column):
     def on_mount(self) -> None:
         """Draws the prompt."""
         self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
+
+    def on_popup_clicked(self, event: Popup.Clicked) -> None:
+        """Has the composer take what was clicked."""
+        self.composer.take(event.number)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Whoever clicks into the composer wants to write; the key line has the keyboard only in TUNE."""
