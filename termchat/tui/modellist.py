@@ -162,7 +162,7 @@ class ModelList:
     def _elsewhere(self) -> Row | None:
         """The row of a loaded model that no list has."""
         spec, info = self._chat.spec, self._chat.model
-        if spec is None or info is None:
+        if spec is None or info is None or not spec.path:  # a recording has no file
             return None
         return Row(
             wanted=spec.path,

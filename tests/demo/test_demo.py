@@ -167,7 +167,11 @@ async def test_any_key_takes_the_keyboard(tmp_path: Path) -> None:
         assert not app.query_one("Composer").text  # type: ignore[attr-defined]
         while app.chat.phase != "idle":
             await pilot.pause(0.02)
-        await pilot.press("h", "i", "enter")
+        await pilot.press("f3")
+        while "on this machine" not in shown(app):
+            await pilot.pause(0.02)
+        assert "demo: a recording" not in shown(app)
+        await pilot.press("escape", "h", "i", "enter")
         while "no model is here" not in shown(app):
             await pilot.pause(0.02)
         assert app.query_one("Composer").text == "hi"  # type: ignore[attr-defined]
