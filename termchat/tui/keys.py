@@ -15,9 +15,10 @@ from textual.keys import REPLACED_KEYS, key_to_character
 from termchat.chat.changes import Phase
 
 Situation = Literal[
-    "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "token", "token-busy", "token-paused"
+    "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
 ]  # fmt: skip
-"""What a chat is doing; "empty" is idle with nothing to go on with. The last three are token mode's."""
+"""What a chat is doing; "empty" is idle with nothing to go on with. "big" is the big view of the panels while nobody has to do
+anything; the last three are token mode's."""
 
 TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
 
@@ -34,11 +35,14 @@ _SITUATIONS: dict[Phase, Situation] = {
 _IN_TOKENS: dict[Situation, Situation] = {"busy": "token-busy", "paused": "token-paused"}
 
 
-def situation_of(phase: Phase, *, empty: bool, tokens: bool = False) -> Situation:
-    """The situation of a chat in this phase, `empty` as long as it has no message; `tokens`: token mode is open."""
+def situation_of(phase: Phase, *, empty: bool, tokens: bool = False, big: bool = False) -> Situation:
+    """The situation of a chat in this phase, `empty` as long as it has no message; `tokens`: token mode is open; `big`: the
+    big view of the panels is."""
     situation = _SITUATIONS[phase]
     if tokens:
         return _IN_TOKENS.get(situation, "token")
+    if big and situation in ("idle", "busy"):
+        return "big"
     return "empty" if empty and situation == "idle" else situation
 
 
@@ -77,7 +81,7 @@ def _resting(label: str) -> dict[Situation, str]:
 
 
 def _everywhere(label: str) -> dict[Situation, str]:
-    return dict.fromkeys(("idle", "empty", "busy", "paused", "loading", "unloaded", "failed"), label)
+    return dict.fromkeys(("idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big"), label)
 
 
 def _in_tokens(label: str) -> dict[Situation, str]:
@@ -98,7 +102,7 @@ COMPOSER: tuple[Key, ...] = (
 CHAT: tuple[Key, ...] = (
     Key(
         "back", "escape", "back", "Close the innermost thing, then stop the reply",
-        _in_tokens("back") | {"busy": "stop", "paused": "stop"}, priority=False,
+        _in_tokens("back") | {"busy": "stop", "paused": "stop", "big": "back"}, priority=False,
     ),
     Key(
         "continue", "ctrl+o", "continue", "Go on: a paused reply, or the last one from its last token; restart a dead engine",
@@ -191,6 +195,8 @@ TOKENS: tuple[Key, ...] = (
     *_jump("surprise", "s", "surprise", "The next or previous surprise: not the likeliest, or improbable"),
     *_jump("settings", "c", "change", "The next or previous change of settings"),
     *_jump("fork", "f", "fork", "The next or previous fork"),
+    Key("token-page", "tab", "screen.turn_page(1)", "The next page of the panels, or the one before", {}, display="Tab"),
+    Key("token-page-before", "shift+tab", "screen.turn_page(-1)", "", {}),
     Key("ending", "o", "show('ending')", "How it ended: p(end) all along, and why", {}, "How the reply ended"),
     Key("breakpoints", "b", "breakpoints", "Breakpoints and stop rules", {}, "Breakpoints"),
     Key("copy-message", "m", "screen.copy_message", "Copy the reply under the cursor", {}),
@@ -201,12 +207,9 @@ TOKENS: tuple[Key, ...] = (
 )  # fmt: skip
 
 BIG: tuple[Key, ...] = (
-    Key("big-next", "tab", "screen.turn_page(1)", "The next page, or the one before", {}, display="Tab"),
-    Key("big-previous", "shift+tab", "screen.turn_page(-1)", "", {}),
-    Key("big-right", "right", "screen.arrow('right')", "A page on or back; in token mode, a token", {}, display="←→"),
-    Key("big-left", "left", "screen.arrow('left')", "", {}),
-    Key("big-down", "down", "screen.arrow('down')", "", {}),
-    Key("big-up", "up", "screen.arrow('up')", "", {}),
+    Key("big-next", "tab,right,down", "screen.turn_page(1)", "The next page, or the one before",
+        {"big": "page"}, display="Tab ←→"),
+    Key("big-previous", "shift+tab,left,up", "screen.turn_page(-1)", "", {}),
 )
 """What works in the big view of the panels."""
 
