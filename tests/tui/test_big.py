@@ -89,6 +89,8 @@ async def test_the_big_view_takes_the_place_of_the_chat_while_the_reply_goes_on(
         assert panels.size.width == 120
         assert "hello" not in desk.text
         assert "11 1.00" in desk.text  # the newest token and its entropy
+        assert "Tab ←→ page" in desk.text
+        assert "Esc back" in desk.text
         desk.engine.say(" new", entropy=4.25)
         await desk.settle()
         assert "12 4.25" in desk.text
