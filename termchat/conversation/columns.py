@@ -11,8 +11,9 @@ import msgspec
 
 from termchat.conversation.database import StoreError
 from termchat.conversation.node import Node, Omission, TokenColumns
-from termchat.decoding.records import Record
+from termchat.decoding.records import Record, as_packed
 
+_encode_record = msgspec.msgpack.Encoder(enc_hook=as_packed).encode
 _decode_record = msgspec.msgpack.Decoder(Record).decode
 _T = TypeVar("_T")
 
@@ -33,11 +34,11 @@ def to_record(blob: bytes) -> Record:
 def from_record(record: Record) -> bytes:
     """The record as it travels on the pipe."""
     try:
-        return msgspec.msgpack.encode(record)
+        return _encode_record(record)
     except UnicodeEncodeError:  # a file name that is no UTF-8, in a message
         names = record.__struct_fields__
         texts = {name: from_text(value) for name in names if isinstance(value := getattr(record, name), str)}
-        return msgspec.msgpack.encode(msgspec.structs.replace(record, **texts))
+        return _encode_record(msgspec.structs.replace(record, **texts))
 
 
 def from_text(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -158,7 +158,7 @@ def _twin(kind: Any) -> Any:
     inner = typing.get_args(kind)
     if kind is int:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold
-    if typing.get_origin(kind) is list:
+    if typing.get_origin(kind) in (list, Sequence):
         return list[_twin(inner[0])]  # type: ignore[misc]
     if typing.get_origin(kind) is UnionType:
         return Union[tuple(_twin(one) for one in inner)]  # noqa: UP007 - of a tuple

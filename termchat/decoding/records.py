@@ -15,7 +15,8 @@ import base64
 import builtins
 import json
 import math
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import msgspec
 
@@ -94,6 +95,54 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     removed_by: str | None
 
 
+class PackedCandidates(Sequence[Candidate]):
+    """Candidates as they travel: `packed` is a list of them in msgpack, which is unpacked once somebody looks into it."""
+
+    __slots__ = ("_listed", "packed")
+
+    def __init__(self, packed: bytes) -> None:
+        self.packed = packed
+        self._listed: list[Candidate] | None = None
+
+    def listed(self) -> list[Candidate]:
+        """All of them."""
+        if self._listed is None:
+            self._listed = _unpack(self.packed)
+        return self._listed
+
+    @overload
+    def __getitem__(self, index: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Candidate]: ...
+    def __getitem__(self, index: int | slice) -> Candidate | list[Candidate]:
+        return self.listed()[index]
+
+    def __len__(self) -> int:
+        return len(self.listed())
+
+    def __eq__(self, other: object) -> bool:
+        return self.listed() == (other.listed() if isinstance(other, PackedCandidates) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self.listed())
+
+
+_unpack = msgspec.msgpack.Decoder(list[Candidate]).decode
+
+
+def as_packed(value: object) -> msgspec.Raw:
+    """What an encoder of records needs as its `enc_hook`: packed candidates go out as they came.
+
+    Raises:
+        NotImplementedError: it is anything else.
+    """
+    if isinstance(value, PackedCandidates):
+        return msgspec.Raw(value.packed)
+    raise NotImplementedError(f"{type(value)} cannot be written")
+
+
 class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     """One step of the loop: what the model said, what the chain left, what was drawn.
 
@@ -116,7 +165,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     settings: int
     forced: bool
     stages: list[Stage]
-    candidates: list[Candidate]
+    candidates: Sequence[Candidate]
     state: dict[str, float]
     decode_us: int
     sample_us: int
@@ -163,7 +212,7 @@ def to_dict(value: Any) -> Any:
             named[str(value.__struct_config__.tag_field)] = value.__struct_config__.tag
         named |= {name: to_dict(getattr(value, name)) for name in value.__struct_fields__}
         return named
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]
     if isinstance(value, dict):
         return {key: to_dict(item) for key, item in value.items()}

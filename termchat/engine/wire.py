@@ -6,11 +6,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from termchat.decoding.records import as_packed
 from termchat.engine.port import Command, Event
 
 T = TypeVar("T")
 
-EVENT_ENCODER = COMMAND_ENCODER = msgspec.msgpack.Encoder()
+EVENT_ENCODER = COMMAND_ENCODER = msgspec.msgpack.Encoder(enc_hook=as_packed)
 EVENTS: msgspec.msgpack.Decoder[tuple[int, Event]] = msgspec.msgpack.Decoder(tuple[int, Event])
 COMMANDS: msgspec.msgpack.Decoder[tuple[int, Command]] = msgspec.msgpack.Decoder(tuple[int, Command])
 

@@ -6,14 +6,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from termchat.decoding.records import Candidate, PackedCandidates
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import observe
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.drawn import Drawn
+from termchat.engine.llama.labels import Labels
 from termchat.engine.llama.native import LIB
 
 N_VOCAB = 49_153  # no multiple of anything
@@ -36,15 +39,15 @@ SETTINGS = {
 }
 
 
-class _Names(dict[int, str]):
-    def __missing__(self, token: int) -> str:
-        return f"<{token}>"
+def labels(n_vocab: int) -> Labels:
+    """Of many lengths, a few longer than all the others together; some are no ASCII."""
+    return Labels(n_vocab, lambda token: f"<{token}> " + "é∅🦊"[token % 3] * (token % 40 if token % 7 else 900))
 
 
 def both(logits: NDArray[np.float32], settings: SamplerSettings, past: list[int], forced: int | None) -> list[Drawn]:
     chain = Chain(settings, len(logits), past)
     drawn = [
-        Observer(len(logits), ENDS, _Names(), 20, native=native).draw(logits, chain, 99, 7, forced)
+        Observer(len(logits), ENDS, labels(len(logits)), 20, native=native).draw(logits, chain, 99, 7, forced)
         for native in (True, False)
     ]
     chain.close()
@@ -92,11 +95,23 @@ def unusual() -> dict[str, NDArray[np.float32]]:
 def test_what_is_unusual_is_left_to_numpy(name: str) -> None:
     logits = unusual()[name]
     chain = Chain(SamplerSettings(), len(logits), [])
-    native = observe.NativeStep(observe.load(), len(logits), ENDS, _Names(), 20, LIB.llama_sampler_apply)
+    native = observe.NativeStep(observe.load(), len(logits), ENDS, labels(len(logits)), 20, LIB.llama_sampler_apply)
     assert native.draw(logits, chain.native, 40, [], 1, 0, None) is None
     chain.close()
     one, other = both(logits, SamplerSettings(), [], None)
     assert one == other
+
+
+def test_ids_and_names_of_every_length_come_through() -> None:
+    ids = [0, 5, 127, 128, 255, 256, 65_535, 65_536, 200_000]
+    logits = np.random.default_rng(7).normal(-30, 1, 200_001).astype(np.float32)
+    logits[ids] = np.arange(len(ids), 0, -1)
+    chain = Chain(SamplerSettings(), len(logits), [])
+    drawn = Observer(len(logits), ENDS, labels(len(logits)), len(ids)).draw(logits, chain, 1, 0)
+    chain.close()
+    assert isinstance(drawn.candidates, PackedCandidates)
+    assert [(c.id, c.text) for c in drawn.candidates] == [(i, labels(1)[i]) for i in ids]
+    assert msgspec.msgpack.decode(drawn.candidates.packed, type=list[Candidate]) == drawn.candidates
 
 
 def test_a_library_of_another_source_is_left_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import observe
 from termchat.engine.llama.drawn import Drawn
+from termchat.engine.llama.labels import Labels
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Stages
 from termchat.engine.llama.softmax import Exponentials
@@ -199,7 +200,7 @@ class Observer:
     """
 
     def __init__(
-        self, n_vocab: int, end_ids: Sequence[int], names: Mapping[int, str], candidates: int, *, native: bool = True
+        self, n_vocab: int, end_ids: Sequence[int], names: Labels, candidates: int, *, native: bool = True
     ) -> None:
         self._count = min(candidates, n_vocab)
         self._end_ids = list(end_ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from termchat.decoding.records import Candidate, Stage
@@ -18,4 +19,4 @@ class Drawn(NamedTuple):
     entropy: float
     p_end: float
     stages: list[Stage]
-    candidates: list[Candidate]
+    candidates: Sequence[Candidate]

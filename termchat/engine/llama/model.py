@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from termchat.engine.llama.labels import Labels
 from termchat.engine.llama.native import LIB, last_errors, placements
 from termchat.engine.llama.offload import EVERYTHING, offloaded
 from termchat.engine.port import EngineError, ModelSpec
@@ -25,17 +26,6 @@ _LOAD_MODES = {
     ("off", True): "LLAMA_LOAD_MODE_MLOCK",
 }
 """llama.cpp's name for how to load, by `mmap` and `mlock`."""
-
-
-class _Names(dict[int, str]):
-    """Labels by token id, made when they are first asked for; a plain lookup after that, for a step asks for twenty."""
-
-    def __init__(self, make: Callable[[int], str]) -> None:
-        self._make = make
-
-    def __missing__(self, token: int) -> str:
-        found = self[token] = self._make(token)
-        return found
 
 
 class Model:
@@ -85,9 +75,7 @@ class Model:
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
-        self.names: Mapping[int, str] = _Names(
-            lambda token: self._to_piece(token, special=True).decode("utf-8", "replace")
-        )
+        self.names = Labels(self.n_vocab, lambda token: self._to_piece(token, special=True).decode("utf-8", "replace"))
 
     def close(self) -> None:
         """Frees the model; its contexts must be gone."""

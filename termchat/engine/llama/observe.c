@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ABI 2
+#define ABI 3
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -326,4 +326,73 @@ bool termchat_observe(step *s) {
     if (!draw(s, &left)) return false;
     s->rank = rank_of(s, (float)s->logits_of[s->chosen], near, n_near);
     return measure(s, near[0].logit);
+}
+
+/* --- its candidates as they travel ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const uint8_t *const *names; /* of tokens and of stages: a length in four bytes, then a text in msgpack; NULL: not known */
+    const uint8_t *const *stages;
+    uint8_t *out;
+    int32_t room;
+} packing;
+
+static uint8_t *put_big(uint8_t *out, uint64_t value, int bytes) {
+    while (bytes) *out++ = (uint8_t)(value >> (8 * --bytes));
+    return out;
+}
+
+static uint8_t *put_number(uint8_t *out, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    *out++ = 0xcb;
+    return put_big(out, bits, 8);
+}
+
+static uint8_t *put_id(uint8_t *out, uint64_t id) {
+    int bytes = id < 0x80 ? 0 : id < 0x100 ? 1 : id < 0x10000 ? 2 : 4;
+    if (!bytes) {
+        *out++ = (uint8_t)id;
+        return out;
+    }
+    *out++ = bytes == 1 ? 0xcc : bytes == 2 ? 0xcd : 0xce;
+    return put_big(out, id, bytes);
+}
+
+static int length_of(const uint8_t *text) {
+    int32_t length;
+    memcpy(&length, text, sizeof length);
+    return length;
+}
+
+static uint8_t *put_text(uint8_t *out, const uint8_t *text) {
+    memcpy(out, text + 4, (size_t)length_of(text));
+    return out + length_of(text);
+}
+
+/* Writes the watched of a step in msgpack, as `Candidate` is written. Returns the length; -1 - i where the i-th watched has no
+ * name yet; 0 where there is no room. */
+int32_t termchat_pack(const step *s, const packing *p) {
+    int64_t need = 5;
+    for (int w = 0; w < s->n_watched; w++) {
+        const uint8_t *name = p->names[s->ids[w]];
+        if (!name) return -1 - w;
+        need += 1 + 5 + length_of(name) + 4 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
+    }
+    if (need > p->room) return 0;
+    uint8_t *out = p->out;
+    *out++ = 0xdc; /* an array, with its length in two bytes */
+    out = put_big(out, (uint64_t)s->n_watched, 2);
+    for (int w = 0; w < s->n_watched; w++) {
+        *out++ = 0x97; /* an array of seven */
+        out = put_id(out, (uint64_t)s->ids[w]);
+        out = put_text(out, p->names[s->ids[w]]);
+        out = put_number(out, s->logits_of[w]);
+        out = put_number(out, s->logprobs[w]);
+        out = put_number(out, s->probabilities[w]);
+        out = put_number(out, s->noise[w]);
+        if (s->removed_by[w] < 0) *out++ = 0xc0; /* nil */
+        else out = put_text(out, p->stages[s->removed_by[w]]);
+    }
+    return (int32_t)(out - p->out);
 }

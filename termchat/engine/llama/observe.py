@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from termchat.decoding.records import Candidate, Stage
+from termchat.decoding.records import PackedCandidates, Stage
 from termchat.engine.llama.drawn import Drawn
+from termchat.engine.llama.labels import Labels, packed_text
 from termchat.engine.llama.softmax import Row
 
-ABI = 2
+ABI = 3
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -71,17 +72,30 @@ class _Step(ctypes.Structure):
     )
 
 
+class _Packing(ctypes.Structure):
+    """`packing` of the source."""
+
+    _fields_ = (
+        ("names", ctypes.c_void_p),
+        ("stages", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("room", ctypes.c_int32),
+    )
+
+
 _ASKED = struct.Struct("PQQiii")
 """The first fields of a step, which are set together: one by one takes several times as long."""
 
 _MOST_STAGES = 16
+_ROOM = 4096
+"""Bytes for the candidates of a step, to begin with."""
 _DICE = Stage("dice", 1)
 
 
 class NativeStep:
     """Observes steps over `n_vocab` logits, the `candidates` highest of which are watched.
 
-    `names` gives a token's label by its id; `apply` is `llama_sampler_apply`.
+    `names` are the labels of all tokens; `apply` is `llama_sampler_apply`.
     """
 
     def __init__(
@@ -89,18 +103,21 @@ class NativeStep:
         library: Any,
         n_vocab: int,
         end_ids: Sequence[int],
-        names: Mapping[int, str],
+        names: Labels,
         candidates: int,
         apply: Any,
     ) -> None:
-        self._function, self._name = library.termchat_observe, names.__getitem__
+        self._function, self._pack, self._names = library.termchat_observe, library.termchat_pack, names
         room = candidates + 2
         self._ids, self._removed_by = (ctypes.c_int32 * room)(), (ctypes.c_int32 * room)()
         numbers = ctypes.c_double * room
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
         self._survivors = (ctypes.c_int32 * _MOST_STAGES)()
         self._stages: Stages | None = None
-        self._removers: tuple[str | None, ...] = ()
+        self._stage_names: list[Any] = []
+        self._packing = _Packing(names=ctypes.addressof(names.pointers))
+        self._out = ctypes.create_string_buffer(0)
+        self._make_room(_ROOM)
         self._step = _Step(
             ends=(ctypes.c_int32 * len(end_ids))(*end_ids),
             apply=ctypes.cast(apply, ctypes.c_void_p).value,
@@ -115,7 +132,7 @@ class NativeStep:
             removed_by=self._removed_by,
             survivors=self._survivors,
         )
-        self._reference = ctypes.byref(self._step)
+        self._references = ctypes.byref(self._step), ctypes.byref(self._packing)
 
     def draw(
         self, logits: Row, stages: Stages, needs: int, recent: Sequence[int], seed: int, number: int, forced: int | None
@@ -133,33 +150,44 @@ class NativeStep:
             step.recent = ids.ctypes.data
         address = logits.__array_interface__["data"][0]
         _ASKED.pack_into(step, 0, address, seed, number, needs, -1 if forced is None else forced, len(recent))
-        if not self._function(self._reference):
+        if not self._function(self._references[0]):
             return None
-        count, chosen = step.n_watched, step.chosen
-        watched = self._ids[:count]
-        removed_by = map(self._removers.__getitem__, self._removed_by[:count])
-        columns = (self._logits[:count], self._logprobs[:count], self._probabilities[:count], self._noise[:count])
-        candidates = list(map(Candidate, watched, map(self._name, watched), *columns, removed_by))
-        one = candidates[chosen]
+        chosen = step.chosen
         survivors = map(Stage, stages.names, self._survivors)
         return Drawn(
-            one.id,
-            one.logit,
-            one.logprob,
+            self._ids[chosen],
+            self._logits[chosen],
+            self._logprobs[chosen],
             step.rank,
-            one.probability,
+            self._probabilities[chosen],
             step.entropy,
             step.p_end,
             [*survivors, _DICE],
-            candidates,
+            PackedCandidates(self._packed()),
         )
+
+    def _packed(self) -> bytes:
+        """The watched tokens in msgpack."""
+        while (length := self._pack(*self._references)) <= 0:
+            if length:
+                self._names.point(self._ids[-1 - length])
+            else:
+                self._make_room(2 * len(self._out))
+        return ctypes.string_at(self._out, length)
+
+    def _make_room(self, size: int) -> None:
+        self._out = ctypes.create_string_buffer(size)
+        self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
     def _use(self, stages: Stages) -> None:
         """Steps are drawn through another chain from now on."""
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(stages.samplers), len(stages.names)
         step.masking, step.hiding = stages.masking, stages.hiding
-        self._removers = (*stages.names, None)  # -1 is none
+        self._stage_names = [packed_text(name) for name in stages.names]
+        addresses = (ctypes.c_void_p * len(stages.names))(*map(ctypes.addressof, self._stage_names))
+        self._stage_names.append(addresses)  # it lives as long as what it points to
+        self._packing.stages = ctypes.addressof(addresses)
         self._stages = stages
 
 
@@ -168,8 +196,10 @@ def load(path: Path = LIBRARY) -> Any:
     """The library, opened once, or None where it was not built, or from another version of its source."""
     try:
         library = ctypes.PyDLL(str(path))  # the calls are short: to let other threads in costs more than it gives
-        current = library.termchat_abi() == ABI
+        if library.termchat_abi() != ABI:
+            return None
     except (OSError, AttributeError):
         return None
     library.termchat_observe.restype = ctypes.c_bool
-    return library if current else None
+    library.termchat_pack.restype = ctypes.c_int32
+    return library

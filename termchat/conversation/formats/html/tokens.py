@@ -64,7 +64,7 @@ def _mark(mark: str) -> str:
 
 
 def _token(token: Token) -> list[object]:
-    most = token.candidates[:CANDIDATES]
+    most = [*token.candidates[:CANDIDATES]]
     if all(candidate.id != token.id for candidate in most):
         most += [candidate for candidate in token.candidates[CANDIDATES:] if candidate.id == token.id]
     return [
