@@ -23,7 +23,7 @@ from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.text import sanitize
 
-_GATHER = 0.02
+_GATHER = 0.04
 """Seconds between looks at the engine: waking for every token would take a core from it just when it needs all."""
 
 

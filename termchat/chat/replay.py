@@ -38,7 +38,7 @@ from termchat.options import OPTIONS, OptionError
 from termchat.settings import FLAG, Config
 from termchat.text import sanitize
 
-_GATHER = 0.02
+_GATHER = 0.04
 """Seconds between looks at the engine: waking for every token would take a core from it just when it needs all."""
 
 _ROOM = 256

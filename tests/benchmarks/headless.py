@@ -25,7 +25,7 @@ from termchat.models import catalogue
 CONTEXT = 4096
 PROMPTS = (513, 1025)
 """Lengths of the prompts that are read: whole batches of 512, and the last token. The longer, the more large batches gain."""
-GATHER = 0.02
+GATHER = 0.04
 """Seconds between looks at the pipe, as in `termchat run`."""
 
 
