@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -164,7 +165,7 @@ class Writing:
             self._read(self._composer.message, written, sends=False)
 
     def _ask(self, written: str, message: str, files: tuple[tuple[str, int], ...]) -> None:
-        named = "".join(f", with {name} {size(length)}" for name, length in files)
+        named = "".join(f", with {PurePath(name).name} {size(length)}" for name, length in files)
 
         def hear(counted: Size | None) -> None:
             if self._composer.text != written:

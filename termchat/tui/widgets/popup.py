@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textual import events
 from textual.message import Message
 
-from termchat.text import one_line
+from termchat.text import cells, one_line, sanitize
 from termchat.tui.completing import Completion, Offer
 from termchat.tui.transcript.ink import MARGIN, Ink, Line
 from termchat.tui.views.marks import MUTED
@@ -80,8 +80,8 @@ class Popup(Slip):
         self._top = min(max(self._top, self.chosen - _ROWS + 1), self.chosen)
         shown = offers[self._top : self._top + _ROWS]
         room = self.room or self.app.size.width - 2 * MARGIN
-        texts = [one_line(offer.text, min(_WIDEST, room)) for offer in shown]
-        column = max(map(len, texts), default=0) + 2
+        texts = [_tail(sanitize(offer.text, keep=""), min(_WIDEST, room)) for offer in shown]
+        column = max(map(cells, texts), default=0) + 2
         lines = []
         for row, (offer, text) in enumerate(zip(shown, texts, strict=True)):
             ink = _CHOSEN if self._top + row == self.chosen else _TEXT
@@ -89,5 +89,12 @@ class Popup(Slip):
             if row == _ROWS - 1 and self._top + _ROWS < len(offers):
                 more = f"  {len(offers) - self._top - _ROWS} more"
             help = one_line(offer.help, max(room - column - len(more), 0))
-            lines.append(Line(((f"{text:<{column}}", ink), (help + more, MUTED)), "panel"))
+            lines.append(Line(((text + " " * (column - cells(text)), ink), (help + more, MUTED)), "panel"))
         self.show_lines(lines)
+
+
+def _tail(text: str, width: int) -> str:
+    """A text on so many cells; of one that is longer its end, which is where paths differ."""
+    while cells(text) > width:
+        text = "…" + text[2:]
+    return text
