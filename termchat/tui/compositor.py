@@ -3,23 +3,34 @@
 Textual's compositor asks every widget near a change for all its lines, cuts each where any widget of the row begins, and puts
 the pieces together again. Where the changed widgets stand beside each other, as here, all of that gives back the very lines
 that went in, at twice the cost of the rest of a frame. What is covered, clipped or unknown goes Textual's way.
+
+Terminals do not agree on how many cells a family of emoji, a flag or some scripts take. Behind such text the cursor is put
+where it has to be, so that nothing else of the line moves, whatever the terminal makes of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
-from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate
+from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
 from textual.color import Color
 from textual.geometry import Region
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
+
+_UNSURE = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u0590-\u109f\u1ab0-\u1aff\u200c\u200d\u20d0-\u20ff\u2600-\u27bf\ufb1d-\ufdff"
+    "\ufe00-\ufe0f\ufe70-\ufefc\U0001f000-\U0001faff]"
+)
+"""Combining marks, joiners, emoji, scripts of joined letters, and those that are written from right to left."""
 
 
 class Area(NamedTuple):
@@ -68,13 +79,38 @@ class LinesUpdate(CompositorUpdate):
 
     def render_segments(self, console: Console) -> str:
         """The lines as what the terminal is sent."""
-        return "".join([f"\x1b[{y + 1};{x + 1}H{strip.render(console)}" for x, y, strip in self.lines])
+        return "".join(
+            [
+                f"{_to(x, y)}{strip.render(console)}"
+                if (text := strip.text).isascii() or not _UNSURE.search(text)
+                else _placed(strip, x, y, console)
+                for x, y, strip in self.lines
+            ]
+        )
 
     def __rich_console__(self, console: Console, options: object) -> Iterable[object]:
         """The same for whoever prints it with Rich."""
         for x, y, strip in self.lines:
             yield Control.move_to(x, y).segment
             yield from strip
+
+
+def _to(x: int, y: int) -> str:
+    return f"\x1b[{y + 1};{x + 1}H"
+
+
+def _placed(strip: Strip, x: int, y: int, console: Console) -> str:
+    """A line piece by piece: below text of unsure width there are blanks, and the cursor is put behind it."""
+    drawn = [_to(x, y)]
+    for segment in strip:
+        size = cell_len(segment.text)
+        here = Strip([segment], size).render(console)
+        if _UNSURE.search(segment.text):
+            blank = Strip([Segment(" " * size, segment.style)], size).render(console)
+            here = f"{blank}{_to(x, y)}{here}{_to(x + size, y)}"
+        drawn.append(here)
+        x += size
+    return "".join(drawn)
 
 
 class LineCompositor(Compositor):
@@ -84,6 +120,19 @@ class LineCompositor(Compositor):
         super().__init__()
         self._areas: list[Area] = []
         self._areas_of: object = None
+
+    def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
+        """Everything: widget by widget, where those that stand alone cover the screen."""
+        areas = self._all_areas()
+        if simplify or sum(area.width * area.region.height for area in areas) != self.size.area:
+            return super().render_full_update(simplify)
+        self._dirty_regions.clear()
+        lines = [
+            (area.region.x, area.region.y + row, strip)
+            for area in areas
+            for row, strip in enumerate(area.widget.render_lines(Region(0, 0, area.width, area.region.height)))
+        ]
+        return LinesUpdate(lines)  # type: ignore[return-value]
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """What changed since the last time."""
@@ -105,10 +154,13 @@ class LineCompositor(Compositor):
         return LinesUpdate(lines) if lines else None  # type: ignore[return-value]
 
     def _area_of(self, dirty: Region) -> Area | None:
+        return next((area for area in self._all_areas() if area.region.contains_region(dirty)), None)
+
+    def _all_areas(self) -> list[Area]:
         visible = self.visible_widgets
         if visible is not self._areas_of:
             self._areas, self._areas_of = _areas(visible), visible
-        return next((area for area in self._areas if area.region.contains_region(dirty)), None)
+        return self._areas
 
 
 def touch(widget: Widget, *regions: Region) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pyte
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
-from textual._compositor import CompositorUpdate
+from rich.segment import Segment
+from textual._compositor import Compositor, CompositorUpdate
 from textual.app import App
 from textual.geometry import Region
+from textual.strip import Strip
 
 from termchat.tui.compositor import LineCompositor, LinesUpdate
 from tests.tui.test_app import desktop
@@ -55,7 +58,7 @@ async def test_updates_of_lines_leave_the_screen_that_a_whole_update_draws(
         await desk.sent("Hello", "So ")
         monkeypatch.setattr(App, "_display", display)
         compositor = desk.app.screen._compositor
-        paper.take(compositor.render_full_update())
+        paper.take(Compositor.render_full_update(compositor))
         for turn in range(12):
             desk.engine.say(*dice.choices(WORDS, k=dice.randrange(1, 9)))
             await desk.settle()
@@ -67,8 +70,13 @@ async def test_updates_of_lines_leave_the_screen_that_a_whole_update_draws(
                 await desk.type("", "ctrl+end", "ctrl+l")
         found = paper.cells
         whole = Paper(*size)
-        whole.take(compositor.render_full_update())
+        whole.take(Compositor.render_full_update(compositor))
         assert found == whole.cells
+        at_once = Paper(*size)
+        update: CompositorUpdate = compositor.render_full_update()
+        assert isinstance(update, LinesUpdate)
+        at_once.take(update)
+        assert found == at_once.cells
     assert kinds.count(LinesUpdate) > len(kinds) // 2
 
 
@@ -78,3 +86,17 @@ async def test_what_is_covered_goes_textuals_way() -> None:
         assert isinstance(compositor, LineCompositor)
         compositor._dirty_regions = {Region(0, 0, 120, 40)}
         assert not isinstance(compositor.render_partial_update(), LinesUpdate)
+
+
+@pytest.mark.parametrize(
+    "text", ["👨\u200d👩\u200d👧\u200d👦", "🇩🇪", "❤\ufe0f", "1\ufe0f\u20e3", "👍🏽", "שלום", "مرحبا", "नमस्ते", "e\u0301"]
+)
+def test_whatever_a_terminal_makes_of_a_text_the_rest_of_the_line_stays_in_its_place(text: str) -> None:
+    paper = Paper(40, 1)
+    paper.take(LinesUpdate([(0, 0, Strip([Segment("#" * 40)]))]))
+    size = cell_len(text)
+    paper.take(LinesUpdate([(0, 0, Strip([Segment("ab "), Segment(text), Segment("|end")]))]))
+    line = "".join(char.data for _, char in sorted(paper.screen.buffer[0].items()))
+    assert line.startswith("ab ")
+    assert [paper.screen.buffer[0][3 + size + at].data for at in range(4)] == list("|end")
+    assert "#" not in "".join(paper.screen.buffer[0][at].data for at in range(3, 3 + size))

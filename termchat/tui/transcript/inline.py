@@ -17,8 +17,8 @@ STEP = 64
 
 CODE = Ink("code")
 ADDRESS = Ink("muted")
-LINK = {"color": "link", "underline": True}
-NOTE = {"color": "link"}
+LINK: dict[str, bool | str] = {"color": "link", "underline": True}
+NOTE: dict[str, bool | str] = {"color": "link"}
 
 _APART = re.compile(r"(?P<address>https?://[^\s<>]*[^\s<>.,:;!?'\")\]}*_])|\[\^[^\]\s]{1,40}\]")
 """What text holds that is painted otherwise: an address that stands there as it is, and the sign of a footnote."""
