@@ -13,9 +13,11 @@ from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
+from termchat.models.listing import Row
 from termchat.settings import load
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
+from termchat.tui.views.welcome import first_run_lines
 from tests.models.made import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.test_app import Desktop, desktop, without_naps
@@ -69,7 +71,13 @@ async def test_a_model_that_is_here_is_named_and_highlighted(models: Models, hom
     named("Tiny-Fox-Q8_0", home / ".lmstudio/models/owner")
     async with desktop(spec=None, missing="there is none", models=models) as desk:
         await looked(desk)
-        assert "Tiny-Fox-Q8_0. Enter chats" in words(desk)
+        assert "Tiny-Fox-Q8_0. Enter chats with the highlighted one." in words(desk)
+
+
+def test_a_model_that_cannot_be_used_is_not_passed_over() -> None:
+    broken = Row(wanted="smollm2", name="smollm2", state="broken", problem="the file is cut short")
+    lines = first_run_lines([broken], 60, looking=False)
+    assert "1 cannot be used: the file is cut short" in " ".join(line.text[17:].strip() for line in lines)
 
 
 @pytest.mark.usefixtures("models")

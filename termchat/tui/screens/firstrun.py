@@ -54,6 +54,4 @@ class FirstRun(ModelsDialog):
 
     def _welcomed(self) -> Sequence[Line]:
         rows, models = list(self.models.rows.values()), self.models
-        here = [row for row in rows if row.state == "ready"]
-        away = [row for row in rows if row.state == "not downloaded"]
-        return first_run_lines(here, away, self._welcome.room, looking=models.looking or not rows)
+        return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)

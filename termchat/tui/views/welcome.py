@@ -49,9 +49,15 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     return lines
 
 
-def first_run_lines(here: Sequence[Row], away: Sequence[Row], width: int, *, looking: bool) -> list[Line]:
+def first_run_lines(rows: Sequence[Row], width: int, *, looking: bool) -> list[Line]:
     """What termchat is, what is on this machine, and what can be had; `looking`: there may be more."""
-    parts = ("WHAT THIS IS", _WHAT), ("ON THIS MACHINE", _on_disk(here, looking)), ("TO GET", _to_get(away, looking))
+    here, away, broken = (
+        [row for row in rows if row.state == state] for state in ("ready", "not downloaded", "broken")
+    )
+    on_disk = _on_disk(here, looking) if here or not broken else ""
+    if broken:
+        on_disk = f"{on_disk} {len(broken)} cannot be used: {one_line(broken[0].problem, 80)}".lstrip()
+    parts = ("WHAT THIS IS", _WHAT), ("ON THIS MACHINE", on_disk), ("TO GET", _to_get(away, looking))
     return [line for title, text in parts for line in _labelled(title, text, width)]
 
 
