@@ -64,6 +64,9 @@ class TermchatApp(App[None]):
     CSS = """
     CommandPalette > Vertical { margin-top: 1; }
     CommandPalette SearchIcon { display: none; }
+    TextArea .text-area--cursor {
+        color: $input-cursor-foreground; background: $input-cursor-background; text-style: $input-cursor-text-style;
+    }
     """
     BINDINGS = [key.binding for key in APP]  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True

@@ -228,6 +228,8 @@ _SHARED = ("accent", "background", "surface", "panel", "success", "warning", "er
 """What Textual calls by the same names."""
 
 _ANSI = {
+    "ansi-background": DEFAULT,
+    "ansi-foreground": DEFAULT,
     "input-cursor-background": DEFAULT,
     "input-cursor-foreground": DEFAULT,
     "input-cursor-text-style": "reverse",

@@ -44,7 +44,8 @@ class ThemePicker(Listing[str]):
     def __init__(self, wardrobe: Wardrobe, wear: Callable[[str], None]) -> None:
         super().__init__(wardrobe.worn().palette)
         self._wardrobe, self._wear = wardrobe, wear
-        self._names = [AUTO, *sorted(wardrobe.shelf.all(), key=self._rank)]
+        shown = wardrobe.shelf.all() if wardrobe.shelf.depth != "none" else ()
+        self._names = [AUTO, *sorted(shown, key=self._rank)]
         self._sample = Sheet(lambda: list(sample_lines()), id="sample")
 
     def compose(self) -> ComposeResult:
@@ -54,15 +55,15 @@ class ThemePicker(Listing[str]):
             yield self.picker
             yield self._sample
             yield Label("", classes="problem", markup=False)
-            yield Label(dialogkeys.hint(*self.HINTS), classes="hint", markup=False)
+            limit = _LIMITS.get(self._wardrobe.shelf.depth, "")
+            yield Label(dialogkeys.hint(*self.HINTS, before=limit), classes="hint", markup=False)
 
     def on_mount(self) -> None:
         """Begins with the theme that is worn."""
         self._sample.paint_with(self._palette)
         wanted = self._wardrobe.wanted
         self.picker.show(len(self._names), self._names.index(wanted) if wanted in self._names else 0)
-        shelf = self._wardrobe.shelf
-        self.say("\n".join([*map(str, shelf.problems), *filter(None, [_LIMITS.get(shelf.depth)])]))
+        self.say("; ".join(map(str, self._wardrobe.shelf.problems)))
 
     def action_move(self, how: str) -> None:
         """Shows another theme."""

@@ -1,4 +1,4 @@
-"""A line under the chat that says what the colours of its tokens mean, as long as there are such colours and no ribbon says it."""
+"""A line under the chat that says what the colours of its tokens mean, where there are such and no ribbon says it."""
 
 from __future__ import annotations
 
