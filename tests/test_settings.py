@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from termchat import paths
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -187,6 +189,99 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
     file.unlink()
     file.mkdir()
     assert "cannot be read: Is a directory" in load({}, {}, file).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"top_k = 5\nsystem = 'a\0b'\n", "(at line 2, column 12)"),
+        (b"theme = \nthreads\n", "(at line 1, column 9)"),
+        ("theme = 'x'".encode("utf-16"), "is not UTF-8 text (byte 0)"),
+        (b"# a comment\n" * 100_000, "is larger than 1024 KiB"),
+        (b"x = " + b"[" * 100_000, "is not valid TOML: too many brackets within brackets"),
+        (b"x = " + b"9" * 100_000, "is not valid TOML: "),
+    ],
+    ids=["NUL", "broken", "UTF-16", "large", "deep", "number"],
+)
+def test_what_no_config_can_be_is_told_and_ignored(tmp_path: Path, data: bytes, problem: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(data)
+    found = load({}, {}, file)
+    assert (found.tuning, found.theme) == (Tuning(), "auto")
+    assert [problem in one and one.endswith("the file is ignored") for one in found.problems] == [True]
+
+
+def test_a_byte_order_mark_and_other_line_ends_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes("\ufefftheme = 'dark'\r\n[sampling]\r\ntop_k = 3\r\ntop_p = 3\r\n".encode())
+    found = load({}, {}, file)
+    assert (found.theme, found.tuning.top_k, found.places["top_k"]) == ("dark", 3, "config.toml, line 3")
+    assert [one.partition(":")[0] for one in found.problems] == ["config.toml, line 4"]
+
+
+def test_places_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    loop = tmp_path / "config.toml"
+    loop.symlink_to(loop)
+    assert "cannot be read: Too many levels of symbolic links" in load({}, {}, loop).problems[0]
+    (tmp_path / "file").touch()
+    assert "cannot be read: Not a directory" in load({}, {}, tmp_path / "file" / "config.toml").problems[0]
+
+
+def test_a_file_that_is_all_wrong_is_told_in_short(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("".join(f"top_k{number} = {number}\n" for number in range(50_000)) + f"theme = [{'1,' * 50_000}]\n")
+    found = load({}, {}, file)
+    assert len(found.problems) == 21
+    assert found.problems[-1] == "and 49,981 more mistakes"
+    assert max(map(len, found.problems)) < 600
+
+
+KEYS_OF_FILES = st.sampled_from(
+    [*OPTIONS, *KNOBS, "engine", "sampling", "keys", "x.y", '"a b"', "engine.threads", "sampling.top_k", "keys.send"]
+)
+VALUES_OF_FILES = st.one_of(
+    st.sampled_from(
+        ["true", "1", "-1", "0.5", "nan", "inf", "'off'", "'fresh'", "''", "[]", "['a']", "[1]", "{a = 1}", "07:32:00"]
+    ),
+    st.integers().map(str),
+    st.text(max_size=20).map(repr),
+    st.text(max_size=20),
+)
+LINES_OF_FILES = st.one_of(
+    st.tuples(KEYS_OF_FILES, VALUES_OF_FILES).map(" = ".join),
+    KEYS_OF_FILES.map("[{}]".format),
+    KEYS_OF_FILES.map("[[{}]]".format),
+    st.text(max_size=20),
+)
+
+
+@given(
+    lines=st.lists(LINES_OF_FILES, max_size=12),
+    variables=st.dictionaries(
+        st.one_of(
+            KEYS_OF_FILES.map(lambda name: f"TERMCHAT_{name.upper()}"), st.text(max_size=9).map("TERMCHAT_".__add__)
+        ),
+        st.text(max_size=20),
+        max_size=4,
+    ),
+)
+def test_no_file_and_no_variable_stops_anything(tmp_path_factory, lines: list[str], variables: dict[str, str]) -> None:
+    file = tmp_path_factory.mktemp("c") / "config.toml"
+    file.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    found = load({}, variables, file)
+    assert set(found.origin) == {*OPTIONS, *KNOBS}
+    for name, option in OPTIONS.items():
+        option.check(found.value(name))
+    for name, knob in KNOBS.items():
+        assert knob.check(found.value(name)) == found.value(name)
+    assert set(found.keys) == set(found.key_places)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_stop_anything(tmp_path_factory, data: bytes) -> None:
+    file = tmp_path_factory.mktemp("c") / "config.toml"
+    file.write_bytes(data)
+    assert load({}, {}, file).engine == load({}, {}, file.with_name("none")).engine
 
 
 def test_a_mistake_in_a_variable_is_told(written) -> None:
