@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import overload
 
 _AT_ONCE = 256
-"""Texts that are decoded together where all of them are ASCII."""
+"""Texts that are decoded together."""
 
 
 class Texts(Sequence[str]):
@@ -77,15 +77,17 @@ class Texts(Sequence[str]):
             ends = self._ends[start : min(start + _AT_ONCE, end) + 1]
             first = ends[0]
             whole = self._data[first : ends[-1]]
-            if whole.isascii():
-                text = whole.decode("ascii")
-                found += [text[a - first : b - first] for a, b in pairwise(ends)]
-            else:
-                found += [self._read(a, b) for a, b in pairwise(ends)]
+            bare = whole.decode("latin-1")  # a character for each byte
+            texts = [bare[a - first : b - first] for a, b in pairwise(ends)]
+            found += texts if whole.isascii() else map(_from_bytes, texts)
         return found
 
     def _read(self, begin: int, end: int) -> str:
         return self._data[begin:end].decode("utf-8", "surrogatepass")
+
+
+def _from_bytes(text: str) -> str:
+    return text if text.isascii() else text.encode("latin-1").decode("utf-8", "surrogatepass")
 
 
 def words(numbers: array[int] | array[float]) -> bytes:

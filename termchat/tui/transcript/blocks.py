@@ -156,18 +156,20 @@ class TextBlock(Block):
         super().__init__(start, start, ground=ground)
         self.runs: list[Run] = []
         self.ends_line = False
+        self._breaks = 0
         self._wrapper: Wrapper | None = None
         self._wrapper_width = 0
         self._fed = 0
 
-    def feed(self, runs: Sequence[Run]) -> None:
-        """Adds text; the lines that are there already are not laid out again."""
-        self.end += sum(len(text) for text, _ in runs)
+    def feed(self, runs: Sequence[Run], text: str) -> None:
+        """Adds text, and how its pieces are painted; the lines that are there already are not laid out again."""
+        self.end += len(text)
         self.runs += runs
+        self._breaks += text.count("\n")
         self.width = 0
 
     def estimate(self, width: int) -> int:
-        return sum(len(line) // max(width, 1) + 1 for line in "".join(text for text, _ in self.runs).split("\n"))
+        return (self.end - self.start) // max(width, 1) + self._breaks + 1
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         if self._wrapper is None or self._wrapper_width != width:

@@ -46,22 +46,22 @@ class PlainBody:
         """See `Body`."""
         inks = repeat(PLAIN) if heats is None else map(INKS.__getitem__, heats)
         runs = [run for run in zip(texts, inks, strict=False) if run[0]]
-        text, ends = "".join(texts), list(accumulate(len(text) for text, _ in runs))
-        first, block = 0, self._block
+        text, ends = "".join(texts), list(accumulate([len(text) for text, _ in runs]))
+        first, at, block = 0, 0, self._block
         block.ends_line = False
         offset = block.end  # of the first character of `text`
         while cut := _cut(text, block.start - offset):
             last = bisect_left(ends, cut)
             run, ink = runs[last]
             over = ends[last] - cut
-            block.feed([*runs[first:last], (run[: len(run) - over], ink)])
+            block.feed([*runs[first:last], (run[: len(run) - over], ink)], text[at:cut])
             block.ends_line = text[cut - 1] == "\n"
             self._finished.append(block)
             self._block = block = TextBlock(block.end, ground=self._ground)
-            first = last + 1
+            first, at = last + 1, cut
             if over:
                 runs[last], first = (run[-over:], ink), last
-        block.feed(runs[first:])
+        block.feed(runs[first:], text[at:])
 
     def finished(self) -> list[Block]:
         """See `Body`."""
