@@ -15,7 +15,9 @@ LINES = 10
 CHARACTERS = 2_000
 """or of more characters."""
 EDITABLE = 200_000
-"""The most characters that are put into the field as text: beyond that a key takes longer than a frame."""
+"""The most characters that are put into the field as text,"""
+LONGEST_LINE = 20_000
+"""and of one line: beyond that a key takes longer than a frame."""
 LARGEST = 16_000_000
 """Characters of the largest attachment: no context holds as much."""
 _MEMORY = 64_000_000
@@ -28,6 +30,11 @@ _DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
 def is_long(text: str) -> bool:
     """Whether a paste is better shown as a label."""
     return len(text) > CHARACTERS or text.count("\n") >= LINES
+
+
+def is_editable(text: str) -> bool:
+    """Whether a text can be shown in the field as it is."""
+    return len(text) <= EDITABLE and (len(text) <= LONGEST_LINE or max(map(len, text.split("\n"))) <= LONGEST_LINE)
 
 
 def drawn(text: str) -> str:
@@ -86,7 +93,7 @@ class Attachments:
         for label, held in sorted(self._texts.items(), key=lambda pair: -len(pair[1])):
             if len(held) <= len(text) and held in text:
                 text = text.replace(held, label)
-        return self.hold(text) if len(text) > EDITABLE else text
+        return text if is_editable(text) else self.hold(text)
 
     def _forget(self, written: str) -> None:
         """Lets the oldest go while there is too much; what is `written` stays."""

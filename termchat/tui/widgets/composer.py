@@ -14,7 +14,7 @@ from textual.widgets.text_area import Edit, EditResult, Location
 
 from termchat.chat.changes import Notice
 from termchat.text import sanitize
-from termchat.tui.attachments import EDITABLE, LARGEST, Attachments, drawn, is_long
+from termchat.tui.attachments import LARGEST, Attachments, drawn, is_editable, is_long
 from termchat.tui.completing import Completion, Offer, Source
 from termchat.tui.history import History, Walk, matches
 from termchat.tui.keys import COMPOSER
@@ -68,6 +68,7 @@ class Composer(TextArea):
         notice: Notice
 
     def __init__(self, text: str = "", *, placeholder: str = "", keymap: Mapping[str, str] | None = None) -> None:
+        self._joined: str | None = None
         super().__init__(text, placeholder=placeholder, show_line_numbers=False, highlight_cursor_line=False)
         self.cursor_blink = False
         self.match_cursor_bracket = False
@@ -86,6 +87,30 @@ class Composer(TextArea):
         self._back = {name.strip() for name in remapped.get("back", "escape").split(",")}
 
     # --- what is written ---------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """All that is written, attachments as labels. Joined once for each text: every line that is drawn asks for it."""
+        if self._joined is None:
+            self._joined = self.document.text
+        return self._joined
+
+    @text.setter
+    def text(self, value: str) -> None:
+        self.load_text(value)
+
+    def load_text(self, text: str) -> None:
+        """Another text, which cannot be undone."""
+        super().load_text(text)
+        self._joined = None
+
+    def _undo_batch(self, edits: Sequence[Edit]) -> None:
+        super()._undo_batch(edits)
+        self._joined = None
+
+    def _redo_batch(self, edits: Sequence[Edit]) -> None:
+        super()._redo_batch(edits)
+        self._joined = None
 
     @property
     def message(self) -> str:
@@ -202,7 +227,7 @@ class Composer(TextArea):
                 return
             at = self._spans(row)[-1]
         held = self.attachments.held(self.document.get_line(row)[slice(*at)])
-        if len(held) > EDITABLE:
+        if not is_editable(held):
             hint = "the external editor can change it (F8)"
             self._refuse(f"{len(held):,} characters are too many to be shown here", hint)
             return
@@ -236,7 +261,9 @@ class Composer(TextArea):
         wider = self._outside(begin, after=begin == end), self._outside(end, after=True)
         if wider != (begin, end):
             edit = Edit(edit.text, *wider, edit.maintain_selection_offset)
-        return super().edit(edit)
+        result = super().edit(edit)
+        self._joined = None
+        return result
 
     # --- completion --------------------------------------------------------------------------------------------------
 
