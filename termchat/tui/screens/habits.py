@@ -163,7 +163,7 @@ class Habits:
             self._do(lambda: self._chat.begin_with(unescape(text)))
 
         asking = await self._open()
-        hint = "its first words; \\n is a line break, nothing leaves it to the dice"
+        hint = "its first words, \\n is a line break"
         asking.ask("the next reply begins with", escape(self._chat.prefill), hint, entered=entered)
 
     def regenerate(self, *, same: bool = False) -> None:
