@@ -169,7 +169,6 @@ class TermchatApp(App[None]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""
-        self._clipboard = text
         self._chat_screen.habits.copy(text)
 
     def leave(self, code: int = 0) -> None:

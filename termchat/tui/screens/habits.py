@@ -181,10 +181,11 @@ class Habits:
     # --- copying -----------------------------------------------------------------------------------------------------
 
     def copy(self, text: str, what: str = "") -> None:
-        """Copies a text to the clipboard, through the terminal and with the system's tool."""
+        """Copies a text to the clipboard: the app's own, the terminal's, and the system's."""
         from termchat.tui.clipboard import Clipboard  # not needed before the first frame
 
-        driver = self._screen.app._driver
+        app = self._screen.app
+        app._clipboard, driver = text, app._driver
         if self._clipboard is None and driver is not None:
             self._clipboard = Clipboard(driver.write, self._tell)
         if self._clipboard is not None:
