@@ -114,29 +114,31 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return value
         size = self.coarse if coarse else self._step(value)
         moved: float = min(max(value + steps * size, self.low), self.high)
-        if self.low < moved < self.gap:
+        if self.gap and self.low < moved < self.gap:
             moved = self.low if steps < 0 else self.gap
         return round(moved) if self.kind in ("int", "seed") else round(moved, 4)
 
     def fraction(self, value: Value) -> float:
         """How full the panel's bar is, 0 to 1."""
-        if not isinstance(value, (int, float)) or self.bar <= self.low:
+        if not isinstance(value, (int, float)) or self.bar <= self._bar_low:
             return 0.0
-        if self.logarithmic:
-            share = math.log1p(max(value - self.low, 0)) / math.log1p(self.bar - self.low)
-        else:
-            share = (value - self.low) / (self.bar - self.low)
-        return min(max(share, 0.0), 1.0)
+        above, reach = max(value - self._bar_low, 0), self.bar - self._bar_low
+        return min(math.log1p(above) / math.log1p(reach) if self.logarithmic else above / reach, 1.0)
 
     def at(self, fraction: float) -> Value:
         """The value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
-        share, reach = min(max(fraction, 0.0), 1.0), self.bar - self.low
-        value = self.low + (math.expm1(share * math.log1p(reach)) if self.logarithmic else share * reach)
+        share, reach = min(max(fraction, 0.0), 1.0), self.bar - self._bar_low
+        value = self._bar_low + (math.expm1(share * math.log1p(reach)) if self.logarithmic else share * reach)
         size = self._step(value)
         value = max(round(value / size) * size, self.low)
-        if self.low < value < self.gap:
+        if self.gap and self.low < value < self.gap:
             value = self.gap
         return round(value) if self.kind in ("int", "seed") else round(value, 4)
+
+    @property
+    def _bar_low(self) -> float:
+        """The value of an empty bar: what is negative has none."""
+        return max(self.low, 0)
 
     def _step(self, value: float) -> float:
         """The move of one key press from a value."""

@@ -13,7 +13,7 @@ from textual.style import Style
 
 from termchat.decoding.samplers import KNOBS
 from termchat.tui import keys
-from termchat.tui.keys import Key, displayed, families, keys_of
+from termchat.tui.keys import Key, Label, displayed, families, keys_of, pressed
 
 TUNE: tuple[Key, ...] = (
     Key("tune-less", "left", "move(-1)", "A step down or up", {}, display="←→"),
@@ -192,6 +192,11 @@ def link(id: str, words: str, gap: str = " ") -> Content:
     family = _FAMILIES[id]
     name = displayed(family)
     content = Content(f"{name}{gap}{words}" if name else "")
-    if len(family) > 1 or not name:
-        return content
-    return content.stylize(Style.from_meta({"@click": f"app.press({keys_of(family[0])[0]!r})"}))
+    key = pressed(family) if family[0].action else family[0].keys
+    return content.stylize(Style.from_meta({"@click": f"app.press({key!r})"})) if name and key else content
+
+
+def labels(*does: tuple[str, str]) -> list[Label]:
+    """The same for the key line."""
+    found = [(_FAMILIES[id], words) for id, words in does]
+    return [Label(name, words, pressed(family)) for family, words in found if (name := displayed(family))]

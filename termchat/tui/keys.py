@@ -140,7 +140,9 @@ CHAT: tuple[Key, ...] = (
         "models", "f3", "models", "All models: switch, download, let go",
         {"empty": "models", "unloaded": "models", "failed": "models"}, "Models",
     ),
-    Key("persona", "f5", "persona", "Personas: a system prompt with the knobs that suit it", {}, "Personas"),
+    Key(
+        "persona", "f5", "persona", "Personas: a system prompt with the knobs that suit it", {}, "Personas", priority=False
+    ),
     Key("setup", "f2", "setup", "A new chat with a system prompt, or raw, without template", {}, "System prompt and raw mode"),
     Key("editor", "f8", "editor", "The message in your editor: $VISUAL, $EDITOR", {}, "Edit the message in an editor"),
     Key("interrupt", "ctrl+c", "interrupt", "Copy the selection, else stop the reply, else quit", {}),
@@ -207,8 +209,14 @@ TOKENS: tuple[Key, ...] = (
 )  # fmt: skip
 
 BIG: tuple[Key, ...] = (
-    Key("big-next", "tab,right,down", "screen.turn_page(1)", "The next page, or the one before",
-        {"big": "page"}, display="Tab ←→"),
+    Key(
+        "big-next",
+        "tab,right,down",
+        "screen.turn_page(1)",
+        "The next page, or the one before",
+        {"big": "page"},
+        display="Tab ←→",
+    ),
     Key("big-previous", "shift+tab,left,up", "screen.turn_page(-1)", "", {}),
 )
 """What works in the big view of the panels."""
@@ -217,11 +225,31 @@ MODEL: tuple[Key, ...] = (
     Key("switch-back", "", "switch_back", "Go on with the model before this one", {}, "Model before"),
     Key("unload", "", "unload", "Let the model go; its memory is free for sure", {}, "Unload the model"),
     Key("reload", "", "reload", "Let the model go and load it again", {}, "Load the model again"),
-    Key("regenerate-same", "", "regenerate(True)", "The last reply once more with the same dice: what other knobs change",
-        {}, "Regenerate with the same seed"),
-    Key("prefill", "", "prefill", "Say how the next reply begins; the model goes on from there", {}, "Begin the reply with"),
+    Key(
+        "regenerate-same",
+        "",
+        "regenerate(True)",
+        "The last reply once more with the same dice: what other knobs change",
+        {},
+        "Regenerate with the same seed",
+    ),
+    Key(
+        "prefill",
+        "",
+        "prefill",
+        "Say how the next reply begins; the model goes on from there",
+        {},
+        "Begin the reply with",
+    ),
     Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),
-    Key("copy-code", "", "copy_code", "Copy the last block of code; again: the one before it", {}, "Copy the last code block"),
+    Key(
+        "copy-code",
+        "",
+        "copy_code",
+        "Copy the last block of code; again: the one before it",
+        {},
+        "Copy the last code block",
+    ),
     Key("history", "", "history", "Messages that were written before: search, write one again", {}, "Earlier messages"),
     Key("queue", "", "queue", "Messages that wait: edit, remove, put in another order", {}, "Queued messages"),
 )
@@ -294,21 +322,32 @@ def displayed(family: list[Key]) -> str:
     return " ".join(shown(names[0]) for key in family if (names := keys_of(key)))
 
 
+def pressed(family: list[Key]) -> str:
+    """The key that a click on the name of a family presses; "" where that stands for a few."""
+    return keys_of(family[0])[0] if len(family) == 1 and keys_of(family[0]) else ""
+
+
 def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+T"."""
     key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP) if key.id == id)
     return displayed([key._replace(display="")])
 
 
-def working(situation: Situation) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What works now, as the first of the keys and a label: what is shown as far as there is room, in order of use, and what
-    always is.
-    """
+class Label(NamedTuple):
+    """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few."""
+
+    name: str
+    does: str
+    key: str = ""
+
+
+def working(situation: Situation) -> tuple[list[Label], list[Label]]:
+    """What works now: what is shown as far as there is room, in order of use, and what always is."""
     tokens = situation in TOKEN_SITUATIONS
     always = _ALWAYS_IN_TOKENS if tokens else tuple(key.id for key in APP)
-    shown: tuple[list[tuple[str, str]], list[tuple[str, str]]] = [], []
-    for family in families((*(TOKENS if tokens else COMPOSER), *CHAT, *APP)):
+    shown: tuple[list[Label], list[Label]] = [], []
+    for family in families((*(TOKENS if tokens else BIG if situation == "big" else COMPOSER), *CHAT, *APP)):
         key = family[0]
         if situation in key.labels and (name := displayed(family)):
-            shown[key.id in always].append((name, key.labels[situation]))
+            shown[key.id in always].append(Label(name, key.labels[situation], pressed(family)))
     return shown

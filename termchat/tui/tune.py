@@ -28,6 +28,7 @@ class Tune:
         self.error = ""
         self.editing = False
         self._actions: dict[str, str] = {}
+        self._before_slide = 0
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
@@ -53,10 +54,14 @@ class Tune:
         self.select(name)
         self._move(steps, coarse)
 
-    def slide(self, name: str, fraction: float) -> None:
-        """Goes to a knob and sets it to what stands at a fraction of its bar, 0 to 1."""
+    def slide(self, name: str, fraction: float, *, begins: bool) -> None:
+        """Goes to a knob and sets it to what stands at a fraction of its bar, 0 to 1. What follows one that `begins` is taken
+        back with it."""
         self.select(name)
+        if begins:
+            self._before_slide = len(self._undo)
         self._set(name, KNOBS[name].at(fraction))
+        del self._undo[self._before_slide + 1 :]
 
     def back(self) -> bool:
         """Drops what is being typed or an error; False if there was neither."""

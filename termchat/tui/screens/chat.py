@@ -8,29 +8,39 @@ from typing import Literal
 
 from textual import events
 from textual.app import ComposeResult
-from textual.screen import Screen
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
 from termchat.tui.compositor import LineCompositor
 from termchat.tui.gathering import Models
-from termchat.tui.keys import CHAT, situation_of
+from termchat.tui.history import History
+from termchat.tui.keys import CHAT, MODEL, name_of, situation_of
 from termchat.tui.pulse import FRAMES, Pulse
+from termchat.tui.screens.big import Big
 from termchat.tui.screens.choosing import Choosing, Heard
 from termchat.tui.screens.conversations import Conversations
 from termchat.tui.screens.drawer import BESIDE, Drawer
+from termchat.tui.screens.habits import Habits
+from termchat.tui.screens.personate import Personating
+from termchat.tui.screens.pointing import Pointing
+from termchat.tui.screens.selecting import SelectingScreen
 from termchat.tui.screens.tokens import Tokens
+from termchat.tui.screens.writing import Gathered, Writing
 from termchat.tui.sessionlist import SessionList
+from termchat.tui.slashing import Around, Slashing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.transcript.looks import LOOKS
-from termchat.tui.views.notices import notice_lines, queue_lines, welcome_lines, wrapped
+from termchat.tui.views.notices import notice_lines, queue_lines, wrapped
 from termchat.tui.views.status import header_line
+from termchat.tui.views.welcome import welcome_lines
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
+from termchat.tui.widgets.knobs import KnobsView
+from termchat.tui.widgets.legend import Legend
 from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
-from termchat.tui.widgets.panels import Panels
+from termchat.tui.widgets.panels import Page, Panels
 from termchat.tui.widgets.told import Told
 
 _SMALLEST = (40, 12)
@@ -43,7 +53,7 @@ _TALL = 30
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(SelectingScreen):
     """One chat: brings what a person does to it, and what it says to the widgets.
 
     `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` writes a transcript to a
@@ -60,10 +70,13 @@ class ChatScreen(Screen[None]):
     ChatScreen.-wide Panels { width: 60; }
     ChatScreen.-alone.-panels #chat { display: none; }
     ChatScreen.-alone.-panels Panels { width: 1fr; }
+    ChatScreen.-big #main { layout: vertical; }
+    ChatScreen.-big #chat, ChatScreen.-big.-alone.-panels #chat { display: block; height: auto; }
+    ChatScreen.-big Panels { display: block; width: 1fr; }
     ChatScreen.-small { & #small { display: block; } & #header, & #main, & Desk { display: none; } }
     """
     BLANK = True
-    BINDINGS = [key.binding for key in CHAT]  # noqa: RUF012
+    BINDINGS = [key.binding for key in (*CHAT, *MODEL)]  # noqa: RUF012
 
     def __init__(
         self,
@@ -75,6 +88,7 @@ class ChatScreen(Screen[None]):
         keymap: Mapping[str, str],
         save: Callable[[Path], None],
         leave: Callable[[], None],
+        history: History | None = None,
     ) -> None:
         super().__init__()
         self._compositor = LineCompositor()
@@ -83,15 +97,26 @@ class ChatScreen(Screen[None]):
         self._told = Told(self._notice_lines, id="notice")
         self._queue = Slip(id="queue")
         self._transcript = Transcript(palette)
-        self.tokens = Tokens(chat, self._transcript, keymap)
+        self._legend = Legend(self._transcript)
+        self.tokens = Tokens(chat, self._transcript)
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
         self._drawer = Drawer()
+        self._big = Big(
+            self, chat, self._panels, self._transcript, self.tokens, self._desk, self._drawer, self._lay_out, self._show_path
+        )
+        composer, edge, follow = self._desk.composer, self._desk.edge, self._transcript.follow
+        self._writing = Writing(self, chat, composer, edge, history or History(), self._do, self.tell, follow)
+        self.habits = Habits(self, chat, self._transcript, self.tokens, self._desk, self._do, self.tell)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self._interrupted: Literal["", "copied", "stopped"] = ""
+        self._pointing = Pointing(chat, self._desk, self.tokens, self.action_tune, self._do)
         self._pulse: Pulse | None = None
         self._choosing = Choosing(self, chat, models, self._do, self.tell)
         self._conversations = Conversations(self, chat, self.tokens, sessions, keymap, self._do, self.tell)
+        self._personating = Personating(self, chat, self._conversations, self._do, self.tell)
+        rooms = (self._choosing, self._conversations, self._personating, self.tokens)
+        self._slashing = Slashing(self, composer, Around(chat, models, *rooms, save, self._do, self.tell))
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -102,6 +127,7 @@ class ChatScreen(Screen[None]):
             with Column(id="chat"):
                 yield self._welcome
                 yield self._transcript
+                yield self._legend
                 yield self.tokens
                 yield self._told
                 yield self._queue
@@ -117,6 +143,7 @@ class ChatScreen(Screen[None]):
         self.tokens.mode.find()
         self._show_path()
         self._desk.query_one(Composer).focus()
+        self.call_after_refresh(self._writing.begin)
 
     def on_unmount(self) -> None:
         """Looks no more."""
@@ -134,6 +161,7 @@ class ChatScreen(Screen[None]):
         self.set_class(width < _ALONE, "-alone")
         self.tokens.set_class(height >= _TALL, "-tall")
         self._drawer.beside = width >= BESIDE
+        self._desk.composer.fit(height)
         self._lay_out()
         if small:
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
@@ -144,9 +172,17 @@ class ChatScreen(Screen[None]):
         self._palette = palette
         self._transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._told, self._queue, self._panels, self._desk, self.tokens,
+            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._panels, self._desk,
+            self.tokens, self.habits,
         ):  # fmt: skip
             view.paint_with(palette)
+
+    @property
+    def place(self) -> str:
+        """The title of the keys that work here."""
+        if self._desk.tune is not None:
+            return "TUNE"
+        return "TOKEN MODE" if self.tokens.mode.open else "BIG VIEW" if self._panels.big else "CHAT"
 
     def tell(self, notice: Notice) -> None:
         """Shows a notice."""
@@ -192,8 +228,10 @@ class ChatScreen(Screen[None]):
 
     def _show_path(self) -> None:
         empty = self._chat.conversation.leaf is None
-        self._welcome.display = empty
-        self._transcript.display = not empty
+        self._welcome.display = empty and not self._panels.big
+        self._transcript.display = not empty and not self._panels.big
+        if self._transcript.display and not self._transcript.size:
+            self.refresh(layout=True)  # at once: if another asks before that where widgets are, it never hears of its size
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         if empty:
             self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
@@ -202,12 +240,13 @@ class ChatScreen(Screen[None]):
         chat = self._chat
         self._header.show_lines([header_line(chat, self._header.room, self._choosing.downloads)])
         mode = self.tokens.mode
-        if self._panels.display and mode.open:
-            self._panels.show_panel(lambda width, rows: mode.panel(width, rows, self._desk.tune))
-        elif self._panels.display:
-            self._panels.show_chat(chat, self._desk.tune)
-        self._desk.show_keys(situation_of(chat.phase, empty=chat.conversation.leaf is None, tokens=mode.open))
+        self._big.show()
+        empty, big = chat.conversation.leaf is None, self._panels.big
+        self._desk.show_keys(situation_of(chat.phase, empty=empty, tokens=mode.open, big=big))
+        self._legend.draw()
         self._queue.show_lines(queue_lines(chat.queue, self._room))
+        self._writing.follow()
+        self.habits.heard()
 
     def _show_slips(self) -> None:
         self._told.draw()
@@ -236,10 +275,22 @@ class ChatScreen(Screen[None]):
     # --- what a person does ------------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Sends a message; the reader wants to see where it goes."""
-        self._transcript.follow()
-        self._chat.send(event.text)
-        self.tick()
+        """Sends a message."""
+        if self.habits.submitted(event.text):
+            return
+        self._writing.send(event.text, event.written)
+
+    def on_composer_refused(self, event: Composer.Refused) -> None:
+        """Says why."""
+        self.tell(event.notice)
+
+    def on_text_area_changed(self) -> None:
+        """Counts what is written."""
+        self._writing.changed()
+
+    def on_gathered(self, message: Gathered) -> None:
+        """The files of a message were read."""
+        self._writing.gathered(message)
 
     def on_desk_tuned(self) -> None:
         """Shows the knob that was turned."""
@@ -257,10 +308,10 @@ class ChatScreen(Screen[None]):
             if self.size.width >= _ALONE:
                 self._drawer.need()
         elif self._desk.home is not None:
-            self._desk.home = None
+            self._desk.home = self._big.home
             self._drawer.release()
             if self._desk.tune is None:
-                self.set_focus(self._desk.query_one(Composer))
+                self._desk.take_keyboard()
         self._lay_out()
         self.tick()
         self._show_state()
@@ -276,6 +327,7 @@ class ChatScreen(Screen[None]):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
+        self.habits.focused(event.widget)
         if event.widget is self._transcript:
             self._desk.take_keyboard()
         elif self.tokens.mode.open and isinstance(event.widget, Composer):
@@ -289,6 +341,26 @@ class ChatScreen(Screen[None]):
             self.tokens.enter()
         self.tick()
 
+    def action_tune_knob(self, knob: str) -> None:
+        """TUNE, on a knob."""
+        self._pointing.tune(knob)
+
+    def action_choose(self, number: int) -> None:
+        """A candidate."""
+        self._pointing.choose(number)
+
+    def on_knobs_view_turned(self, event: KnobsView.Turned) -> None:
+        """The wheel turns it."""
+        self._pointing.turned(event)
+
+    def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
+        """A drag sets it."""
+        self._pointing.slid(event)
+
+    def action_forget_notice(self, at: int) -> None:
+        """A notice was read."""
+        self._told.drop(at)
+
     def action_tune(self) -> None:
         """Opens or closes TUNE, and the drawer with it."""
         if self._desk.tune is not None:
@@ -300,7 +372,7 @@ class ChatScreen(Screen[None]):
 
     def action_back(self) -> None:
         """Closes the innermost thing, then stops the reply."""
-        if self._desk.back() or self.tokens.back():
+        if self.habits.back() or self._desk.back() or self._big.back() or self.tokens.back():
             return
         if self._told:
             self._told.forget()
@@ -313,6 +385,22 @@ class ChatScreen(Screen[None]):
         """Shows or hides the panels."""
         self._drawer.toggle()
         self._lay_out()
+
+    def action_turn_page(self, by: int) -> None:
+        """Another page of the panels."""
+        self._big.turn(by)
+
+    def action_page(self, page: Page) -> None:
+        """That page of the panels."""
+        self._big.go(page)
+
+    def action_big(self, page: Page | None = None) -> None:
+        """The panels in place of the chat, and back."""
+        self._big.toggle(page)
+
+    def on_panels_pointed(self, event: Panels.Pointed) -> None:
+        """Puts the cursor on the token."""
+        self._big.point(event.ref)
 
     def action_look(self) -> None:
         """The next look; in token mode, of those that show tokens."""
@@ -330,9 +418,37 @@ class ChatScreen(Screen[None]):
         failed = chat.phase in ("failed", "no model")
         self._do(chat.restart if failed else chat.resume if chat.phase == "paused" else chat.continue_reply)
 
-    def action_regenerate(self) -> None:
-        """Another reply to the last message."""
-        self._do(self._chat.regenerate)
+    def action_regenerate(self, same: bool = False) -> None:
+        """Another reply to the last message; `same`: with the same dice."""
+        self.habits.regenerate(same=same)
+
+    async def action_edit(self) -> None:
+        """An earlier message, to be written anew."""
+        await self.habits.edit()
+
+    async def action_prefill(self) -> None:
+        """How the next reply begins."""
+        await self.habits.prefill()
+
+    async def action_find(self) -> None:
+        """A text in the chat."""
+        await self.habits.find()
+
+    def action_copy_reply(self) -> None:
+        """The last reply."""
+        self.habits.copy_reply()
+
+    def action_copy_code(self) -> None:
+        """The last block of code, or the one before."""
+        self.habits.copy_code()
+
+    def action_copy_message(self) -> None:
+        """The reply under the cursor."""
+        self.habits.copy_message()
+
+    def action_turn(self, by: int) -> None:
+        """A turn up or down."""
+        self.habits.turn(by)
 
     def action_new(self) -> None:
         """An empty chat."""
@@ -362,6 +478,10 @@ class ChatScreen(Screen[None]):
         """A new chat that begins another way."""
         self._conversations.set_up()
 
+    def action_persona(self) -> None:
+        """All personas."""
+        self._personating.open(self._palette)
+
     def action_sessions(self) -> None:
         """All saved chats."""
         self._conversations.browse(self._palette)
@@ -370,12 +490,28 @@ class ChatScreen(Screen[None]):
         """Asks where to save the transcript."""
         self._conversations.save(self._save)
 
+    def action_editor(self) -> None:
+        """The message in the editor; the chat goes on meanwhile."""
+        self.run_worker(self._writing.edit(), group="editor", exclusive=True)
+
+    def action_history(self) -> None:
+        """All messages that were written."""
+        self._writing.browse_history(self._palette)
+
+    def action_queue(self) -> None:
+        """All messages that wait."""
+        self._writing.browse_queue(self._palette)
+
+    def action_unfold(self) -> None:
+        """The text of what was pasted."""
+        self._desk.composer.action_unfold()
+
     def action_interrupt(self) -> None:
         """Copies the selection, else stops the reply, else asks, and then quits. What was just done is not done again."""
         selected = self._desk.query_one(Composer).selected_text or self.get_selected_text()
         if selected and not self._interrupted:
             self._interrupted = "copied"
-            self.app.copy_to_clipboard(selected)
+            self.habits.copy(selected, "the selection")
         elif self._chat.busy and self._interrupted != "stopped":
             self._interrupted = "stopped"
             self._do(self._chat.stop)
@@ -387,7 +523,7 @@ class ChatScreen(Screen[None]):
     def ask_to_quit(self) -> None:
         """Asks, and quits when that was asked a moment ago."""
         lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-        if self._told.ask_to_quit(Notice(f"press Ctrl+C again to quit{lost}")):
+        if self._told.ask_to_quit(Notice(f"press {name_of('interrupt')} again to quit{lost}")):
             self._leave()
 
     def noticed(self, event: events.Event) -> None:

@@ -47,6 +47,10 @@ class Conversations:
         """An empty chat."""
         self._go(self._chat.new)
 
+    def begin(self, system: str, *, raw: bool) -> None:
+        """An empty chat with this system prompt."""
+        self._go(lambda: self._chat.new(system, raw=raw))
+
     def set_up(self) -> None:
         """A new chat that begins another way."""
         from termchat.tui.screens.setup import SetupDialog  # not needed before the first frame
@@ -55,7 +59,7 @@ class Conversations:
 
         def begin(setup: Setup | None) -> None:
             if setup is not None:
-                self._go(lambda: self._chat.new(setup.system, raw=setup.raw))
+                self.begin(setup.system, raw=setup.raw)
 
         self._screen.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
 
@@ -73,7 +77,7 @@ class Conversations:
         if self._sessions is None:
             self._tell(Notice("chats are not kept here"))
         elif self._dialog is None:  # else asked for twice in the same burst
-            self._dialog = SessionsDialog(self._chat, self._sessions, palette, self._keymap, new=self.new, do=self._do)
+            self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
             self._screen.app.push_screen(self._dialog, closed)
 
     def save(self, save: Callable[[Path], None]) -> None:

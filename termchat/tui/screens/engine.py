@@ -47,6 +47,7 @@ class EngineDialog(Listing[Picked]):
         ("engine-load", "loads the model so and keeps it"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "HOW A MODEL IS RUN"
+    TWICE = "space"
     BINDINGS = [*ARROWS, *(key.binding for key in ENGINE if key.id == "engine-load")]  # noqa: RUF012
 
     def __init__(

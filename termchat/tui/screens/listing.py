@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 ARROWS = tuple(key.binding for key in dialogkeys.ARROWS)
 """Keys that move in a list, also while an input has the keyboard."""
 
+_WHEEL = 3
+"""Lines of text that the wheel scrolls."""
+
 
 class Listing(Dialog[Result]):
     """A dialog as large as the screen allows; `draw` makes its rows. The list or its input has the keyboard."""
@@ -37,6 +40,8 @@ class Listing(Dialog[Result]):
     HINTS: tuple[tuple[str, str], ...] = (("close", "closes"),)
     """The keys that the last line names, by their ids, and what they do; `HINT` is said before them."""
     KEYS = "LISTS"
+    TWICE = "enter"
+    """The key that a double click on a row presses."""
 
     def __init__(self, palette: Palette) -> None:
         super().__init__()
@@ -68,6 +73,12 @@ class Listing(Dialog[Result]):
         """Goes to another row."""
         self.picker.move(how)
 
+    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        """The mouse chooses a row; twice at once, it does what a key does."""
+        self.action_move(event.how)
+        if event.twice:
+            self.app.simulate_key(self.TWICE)
+
     def say(self, problem: str) -> None:
         """Says what went wrong, or "" that nothing is."""
         self.query_one(".problem", Label).update(sanitize(problem, keep=""))
@@ -93,6 +104,11 @@ class ReadListing(Listing[None]):
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """The lines in view."""
         return self.lines[rows.start : rows.stop]
+
+    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        """The wheel scrolls; no row is chosen."""
+        for _ in range(_WHEEL if event.how != "pointed" else 0):
+            self.picker.scroll_by(event.how)
 
     def action_move(self, how: str) -> None:
         """Scrolls."""

@@ -7,7 +7,7 @@ import math
 from termchat.chat.live import Live
 from termchat.decoding.records import Candidate, Token
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.transcript.ink import Ink, Line, Run, doing
 from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, percent, spread
 
 _LOGIT, _SHARE, _NOISE = 6, 8, 7
@@ -35,8 +35,10 @@ def candidate_table(token: Token, title: list[Run], width: int, rows: int, *, nu
     lines = [_heads(title, width)]
     for index, candidate in enumerate(_chosen_among(token, rows)):
         shown = candidate is token.candidates[index]  # the drawn one may stand in another's place
-        digit = (f"{index + 1} " if shown and index < NUMBERED else "  ") if numbered else ""
-        lines.append(_line(candidate, token, width, digit))
+        number = 1 + (index if shown else [one.id for one in token.candidates].index(candidate.id))
+        digit = (f"{number} " if shown and number <= NUMBERED else "  ") if numbered else ""
+        line = _line(candidate, token, width, digit)
+        lines.append(Line(tuple(doing(f"choose({number})", line.runs))))
     return lines
 
 

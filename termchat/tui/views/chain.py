@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
-from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.transcript.ink import Ink, Line, Run, doing
 from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
 _LABEL, _VALUE, _LEFT = 9, 8, 7
@@ -36,15 +36,18 @@ def chain_lines(
 def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool) -> tuple[Run, ...]:
     knob = KNOBS[name]
     off = value == knob.off and name != "temperature"
-    head: tuple[Run, ...] = (
+    head: list[Run] = [
         (knob.key + " ", Ink("accent", bold=chosen)),
         (column(knob.label, _LABEL), MUTED if off and not chosen else TEXT),
-    )
+    ]
     room = width - length(head)
-    if typed is not None:
-        return (*head, (column(typed + "▏", room), Ink("accent", bold=True)))
     ink = MUTED if off else STRONG if chosen else TEXT
-    if knob.stage is None:
-        return (*head, (column(knob.show(value), room).rstrip(), ink))
-    filled = 0.0 if off else knob.fraction(value)
-    return (*head, (column(knob.show(value), _VALUE), ink), *bar(filled, room - _VALUE - _LEFT))
+    bars: list[Run] = []
+    if typed is not None:
+        head.append((column(typed + "▏", room), Ink("accent", bold=True)))
+    elif knob.stage is None:
+        head.append((column(knob.show(value), room).rstrip(), ink))
+    else:
+        head.append((column(knob.show(value), _VALUE), ink))
+        bars = bar(0.0 if off else knob.fraction(value), room - _VALUE - _LEFT)
+    return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))

@@ -7,27 +7,20 @@ from collections.abc import Iterable
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui import keys
+from termchat.tui.keys import Label
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.tune import Tune
 from termchat.tui.views.marks import ACCENT, MUTED, STRONG, length
 
-_TUNE_KEYS = (
-    ("a-z", "knob"), ("←→", "change"), ("⇧", "coarse"), ("0-9", "type"), ("x", "off"), ("d", "default"), ("z", "undo"),
-    ("Esc", "back"),
-)  # fmt: skip
-_TUNE_SHORT = tuple(pair for pair in _TUNE_KEYS if pair[0] not in ("a-z", "⇧"))
 _FULL_FROM = 98
-"""Cells from which there is room for all of them."""
-_TYPING = (("Enter", "accept"), ("Esc", "drop"))
-_STOP = (("Enter", "edit"), ("x", "none"), ("z", "undo"), ("Esc", "back"))
-_EDITING = (("Enter", "add"), ("Esc", "back"), ("Backspace", "on empty removes the last"))
+"""Cells from which there is room for all keys of TUNE."""
 _TELLING = 24
 """Cells from which a knob's help is worth beginning."""
 _BADGE = Ink("background", ground="accent", bold=True)
 
 
 def key_line(situation: keys.Situation, width: int) -> Line:
-    """Keys and what they do, as many as there is room for."""
+    """Keys and what they do, as many as there is room for; a click presses them."""
     others, important = keys.working(situation)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
@@ -38,21 +31,38 @@ def tune_line(tune: Tune, width: int) -> Line:
     runs: list[Run] = [(" TUNE ", _BADGE), (f"  {tune.selected}  ", STRONG)]
     if tune.error:
         return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
-    turning = _TUNE_KEYS if width >= _FULL_FROM else _TUNE_SHORT
-    if tune.editing:
-        return Line((*runs, *_fitting(_EDITING, width - length(runs))), "surface")
-    moves = _TYPING if tune.typed is not None else _STOP if tune.selected == "stop" else turning
-    runs += _fitting(moves, width - length(runs))
+    *moves, back = _tune_labels(tune, full=width >= _FULL_FROM)
+    way_out = _fitting([back], width - length(runs))
+    runs += [*_fitting(moves, width - length([*runs, *way_out])), *way_out]
     room = width - length(runs) - 2
-    if room >= _TELLING:
+    if room >= _TELLING and not tune.editing:
         runs.append(("  " + one_line(KNOBS[tune.selected].help, room), MUTED))
     return Line(tuple(runs), "surface")
 
 
-def _fitting(pairs: Iterable[tuple[str, str]], width: int) -> list[Run]:
+def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
+    """The keys of TUNE, the way out last."""
+    from termchat.tui.dialogkeys import labels  # not needed before the first frame
+
+    if tune.editing:
+        on_empty = Label("Backspace", "on empty removes the last", "backspace")
+        return [*labels(("tune-accept", "add")), on_empty, *labels(("back", "back"))]
+    if tune.typed is not None:
+        return labels(("tune-accept", "accept"), ("back", "drop"))
+    if tune.selected == "stop":
+        return labels(("tune-accept", "edit"), ("tune-off", "none"), ("tune-undo", "undo"), ("back", "back"))
+    coarse = [Label("⇧", "coarse")] if full else []
+    others = labels(("tune-off", "off"), ("tune-default", "default"), ("tune-undo", "undo"), ("back", "back"))
+    return [
+        *([Label("a-z", "knob")] if full else []), *labels(("tune-less", "change")), *coarse, Label("0-9", "type"), *others,
+    ]  # fmt: skip
+
+
+def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
     runs: list[Run] = []
-    for key, label in pairs:
-        pair: list[Run] = [(key, ACCENT), (f" {label}  ", MUTED)]
+    for name, words, key in labels:
+        does = f"app.press({key!r})" if key else ""
+        pair = [(name, ACCENT._replace(does=does)), (f" {words}", MUTED._replace(does=does)), ("  ", MUTED)]
         if length([*runs, *pair]) > width + 2:
             break
         runs += pair

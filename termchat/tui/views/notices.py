@@ -1,4 +1,4 @@
-"""Notices, the queue and the first words of an empty chat, as lines."""
+"""Notices and the queue, as lines."""
 
 from __future__ import annotations
 
@@ -6,24 +6,33 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
 from termchat.text import one_line, sanitize
-from termchat.tui.keys import CHAT, shown
-from termchat.tui.transcript.ink import BLANK, Ink, Line
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT
+from termchat.tui.keys import name_of
+from termchat.tui.transcript.ink import Ink, Line, doing
+from termchat.tui.views.marks import ACCENT, TEXT
 
 _INKS = {"information": Ink("accent"), "warning": Ink("warning"), "error": Ink("error", bold=True)}
 _MOST_LINES = 4
 _MOST_QUEUED = 3
-_KEY = {key.id: shown(key.keys) for key in CHAT}
-_AGAIN = f"{_KEY['continue']} starts the engine again"
+_LOOKED_AT = 2_000
+"""Characters of a text that waits that are drawn, at most."""
+_TAKE_BACK = "  Up edits it"
+_QUEUED, _HINT = Ink("muted", does="queue"), Ink("border")
 
 
 def notice_lines(notices: Sequence[Notice], width: int, *, dead: bool = False) -> list[Line]:
-    """What happened, and what to do about it; long texts are cut. `dead` adds the key that starts the engine again."""
-    lines = [line for notice in notices for line in _notice(notice, width)]
+    """What happened, and what to do about it; long texts are cut. `dead` adds the key that starts the engine again.
+
+    A click takes a notice away.
+    """
+    lines = [
+        Line(tuple(doing(f"forget_notice({at})", line.runs)), line.ground)
+        for at, notice in enumerate(notices)
+        for line in _notice(notice, width)
+    ]
     if dead and lines:
-        lines.append(_barred(_AGAIN, ACCENT, lines[-1].runs[0][1]))
+        again = f"{name_of('continue')} starts the engine again"
+        lines.append(_barred(again, ACCENT._replace(does="continue"), lines[-1].runs[0][1]))
     return lines
 
 
@@ -39,34 +48,16 @@ def _barred(text: str, ink: Ink, bar: Ink) -> Line:
 
 
 def queue_lines(queue: Iterable[str], width: int) -> list[Line]:
-    """The texts that wait, the next one first."""
+    """The texts that wait, the next one first, and how the last is taken back. A click shows all of them."""
     texts = list(queue)
-    lines = [Line((("queued  ", Ink("stamp")), (one_line(text, width - 8), MUTED))) for text in texts[:_MOST_QUEUED]]
-    if len(texts) > _MOST_QUEUED:
-        lines.append(Line(((f"        and {len(texts) - _MOST_QUEUED} more", MUTED),)))
-    return lines
-
-
-def welcome_lines(chat: Chat, width: int) -> list[Line]:
-    """What an empty chat says."""
-    if chat.conversation.raw:
-        what = ["Raw completion: the model goes on from exactly the text you write, without a chat template."]
-    else:
-        what = ["Write a message below and press Enter. While the model is loading, the message waits for it."]
-    if chat.conversation.system:
-        what.append(f"System prompt: {chat.conversation.system}")
-    lines = [BLANK, Line((("A new chat", STRONG),)), BLANK]
-    lines += [Line(((line, TEXT),)) for text in what for line in wrapped(text, width)]
-    lines.append(BLANK)
-    for key, does in (
-        (_KEY["tune"], "turn the knobs of the decoding chain, also while a reply streams"),
-        (_KEY["look"], "colour every token by its probability"),
-        (_KEY["sessions"], "saved chats: search them, go on with one"),
-        (_KEY["models"], "models: change it in mid-chat, download more"),
-        (_KEY["setup"], "system prompt, or raw completion without a template"),
-        ("Ctrl+P", "everything else"),
-    ):
-        lines.append(Line(((f"{key:<8}", ACCENT), (one_line(does, width - 8), MUTED))))
+    shown, more = texts[:_MOST_QUEUED], len(texts) - _MOST_QUEUED
+    lines: list[Line] = []
+    for number, text in enumerate(shown, 1):
+        hint = _TAKE_BACK if number == len(texts) else ""
+        said = one_line(text[:_LOOKED_AT], width - 8 - len(hint))
+        lines.append(Line((("queued  ", Ink("stamp", does="queue")), (said, _QUEUED), (hint, _HINT))))
+    if more > 0:
+        lines.append(Line(((f"        and {more} more", _QUEUED), (_TAKE_BACK, _HINT))))
     return lines
 
 

@@ -8,12 +8,17 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
 from termchat.tui.pulls import Pull
-from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.transcript.ink import Ink, Line, Run, doing
 from termchat.tui.views.marks import ACCENT, MUTED, TEXT, bar, count, length
 
 _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")
 _GAUGE = 8
+_CLICKED = {
+    "name": "app.command_palette", "model": "models", "device": "models", "context": "models", "title": "sessions",
+}  # fmt: skip
+"""What a click does; how large the context is, is set where the models are."""
+_STATE_CLICKED = {"no model": "models", "failed": "continue", "paused": "continue"}
 _LEAST_TITLE = 12
 """Cells of a title that are worth showing."""
 _BAR = 10
@@ -30,7 +35,10 @@ def context_used(conversation: Conversation) -> int:
 
 
 def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
-    """State and downloads at the right; at the left as much of name, model, context, title and device as there is room for."""
+    """State and downloads at the right; at the left as much of name, model, context, title and device as there is room for.
+
+    What has a screen of its own is opened by a click.
+    """
     right = [*_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
     room = width - length(right) - len(_GAP)
     parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
@@ -42,7 +50,7 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
         room -= length(part) + len(_GAP)
         if part and room >= 0:
             shown[name] = part
-    left = [run for name in _ORDER if name in shown for run in ((_GAP, TEXT), *shown[name])][1:]
+    left = [run for name in _ORDER if name in shown for run in ((_GAP, TEXT), *doing(_CLICKED[name], shown[name]))][1:]
     return Line((*left, (" " * max(width - length(left) - length(right), 0), TEXT), *right), "surface")
 
 
@@ -60,7 +68,7 @@ def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
 def state_runs(chat: Chat) -> list[Run]:
     """What is going on, in a word or two."""
     queued: list[Run] = [(f"  +{len(chat.queue)} queued", Ink("stamp"))] if chat.queue else []
-    return [*_STATES[chat.phase](chat), *queued]
+    return [*doing(_STATE_CLICKED.get(chat.phase, ""), _STATES[chat.phase](chat)), *queued]
 
 
 def _loading(chat: Chat) -> list[Run]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.strip import Strip
 
 from termchat.tui.transcript.ink import Line
@@ -24,10 +26,17 @@ _MOVES: dict[str, Callable[[int, int], int]] = {
 
 
 class Picker(LinesView):
-    """Shows `count` rows that `draw` makes. It never has the keyboard: whoever has it calls `move`."""
+    """Shows `count` rows that `draw` makes. It never has the keyboard: whoever has it calls `move`, also for the mouse."""
 
     DEFAULT_CSS = "Picker { height: 1fr; }"
     GROUND = "surface"
+
+    class Pointed(Message):
+        """The mouse wants a move: "up" or "down" by the wheel, "pointed" to the row that was clicked; `twice` at once."""
+
+        def __init__(self, how: str, twice: bool = False) -> None:
+            super().__init__()
+            self.how, self.twice = how, twice
 
     def __init__(self, draw: Draw, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -35,6 +44,7 @@ class Picker(LinesView):
         self._top = 0
         self.count = 0
         self.chosen = 0
+        self._clicked = 0
         self._arranged = Size()
 
     @property
@@ -64,14 +74,31 @@ class Picker(LinesView):
         return self._draw(shown, self.chosen, self.room)
 
     def move(self, how: str) -> None:
-        """Chooses another row: up, down, page_up, page_down, first or last."""
-        self.show(self.count, _MOVES[how](self.chosen, max(self.size.height - 1, 1)))
+        """Chooses another row: up, down, page_up, page_down, first, last, or pointed, the one that was clicked."""
+        self.show(self.count, self._to(how, self.chosen))
 
     def scroll_by(self, how: str) -> None:
         """The same for rows that are only read: the first in view counts as the chosen one."""
         last = max(self.count - max(self.size.height, 1), 0)
-        self._top = min(max(_MOVES[how](self._top, max(self.size.height - 1, 1)), 0), last)
+        self._top = min(max(self._to(how, self._top), 0), last)
         self.show(self.count, self._top)
+
+    def _to(self, how: str, row: int) -> int:
+        return self._clicked if how == "pointed" else _MOVES[how](row, max(self.size.height - 1, 1))
+
+    def _on_click(self, event: events.Click) -> None:
+        row = self._top + event.y
+        if event.button == 1 and row < self.count:
+            self._clicked = row
+            self.post_message(self.Pointed("pointed", event.chain == 2))
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.post_message(self.Pointed("up"))
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.post_message(self.Pointed("down"))
 
     def on_resize(self) -> None:
         """More or fewer rows."""

@@ -42,6 +42,10 @@ class Told(Slip):
         self._told = list(kept)
         self.draw()
 
+    def drop(self, at: int) -> None:
+        """Takes one away, counted from the oldest."""
+        self.forget([told for place, told in enumerate(self._told) if place != at])
+
     def draw(self) -> None:
         """Draws them anew, for another width or state."""
         self.show_lines(self._draw(self._told))
