@@ -1,0 +1,38 @@
+"""A person looks at the plots of a real reply."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from termchat.decoding.records import Token
+from termchat.tui.views.plots.drawing import number
+from tests.whole.test_chat import FLAGS, Open, ready, stored
+
+NEXT_PAGE, BIG = "\x1d", "\x1b[17~"
+
+
+def test_the_plots_of_a_reply_are_those_of_its_records(open_terminal: Open) -> None:
+    terminal = open_terminal(*FLAGS, "--seed", "42", "--max-tokens", "60")
+    ready(terminal)
+    terminal.keys(NEXT_PAGE, "Tell me a very long story about a fox and a bear.", "enter")
+    terminal.wait("writing")
+    terminal.wait(lambda: re.search(r"ENTROPY bit.* [0-9]\.[0-9][0-9]", terminal.text))
+    terminal.keys(BIG)  # while it streams
+    terminal.wait("back")
+    terminal.wait(lambda: "a fox and a bear" not in terminal.text and "ENTROPY" in terminal.text)
+    ready(terminal)
+    terminal.settle(0.3)
+    tokens = [record for record in stored(terminal.home) if isinstance(record, Token)]
+    times = [token.decode_us / 1e3 for token in tokens]
+    last = tokens[-1]
+    assert re.search(rf"ENTROPY bit +{last.step} {last.entropy:.2f}\s*$", terminal.text, re.MULTILINE)
+    assert f"median {number(median(times))} " in terminal.text
+    assert f"worst {number(max(times))} at {times.index(max(times))} " in terminal.text
+    terminal.keys("esc")
+    terminal.wait("a fox and a bear")
+    terminal.keys(
+        NEXT_PAGE, "\x14", "t", "2", "enter", "esc"
+    )  # Ctrl+T: the curve of the last token at another temperature
+    terminal.wait(lambda: re.search(r"TEMPERATURE █ 1 +█ 2 ", terminal.text))
+    terminal.wait("PREVIEW")
