@@ -41,7 +41,7 @@ class Sizing:
         self._state = state
         self._newest: Newest[Size | None] = Newest(state.line)
 
-    def ask(self, text: str, hear: Callable[[Size | None], object]) -> None:
+    def ask(self, text: str, hear: Callable[[Size | None], None]) -> None:
         """`hear` gets the size of this message as the next one of the chat that is shown, None where it cannot be counted."""
         state = self._state
         if state.model is None:

@@ -597,6 +597,8 @@ async def test_a_long_coloured_log_is_pasted_at_once_and_sent_as_it_is() -> None
     async with desktop() as desk:
         desk.app.post_message(events.Paste(log))
         await desk.settle()
+        assert "3,000 lines #1]" in desk.text
+        await desk.type("", "tab")
         assert "␛[37mline 2999␛[0m" in desk.text
         assert not desk.engine.generated
         await desk.type("", "enter")
