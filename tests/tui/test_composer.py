@@ -1,0 +1,372 @@
+"""The composer: it grows, walks through what was written, holds long pastes, completes paths, counts tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from termchat.engine.port import Render
+from termchat.tui.attachments import Attachments
+from termchat.tui.history import History
+from termchat.tui.widgets.popup import Popup
+from tests.tui.test_app import Desktop, desktop
+
+LONG = "".join(f"line {number}\n" for number in range(20_431))
+
+
+async def paste(desk: Desktop, text: str) -> None:
+    desk.app.post_message(events.Paste(text))
+    await desk.settle()
+
+
+async def until(desk: Desktop, wanted: str) -> None:
+    """What a thread or a timer brings."""
+    for _ in range(500):
+        await desk.settle()
+        if wanted in desk.text:
+            return
+    raise AssertionError(f"no {wanted!r} in:\n{desk.text}")
+
+
+def sent(desk: Desktop) -> list[str]:
+    """What the model was told in the end."""
+    return [node.written for node in desk.chat.conversation.nodes.values() if node.role == "user"]
+
+
+# --- it grows --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "most"), [(60, 20), (24, 8), (15, 6), (12, 6)])
+async def test_it_grows_to_a_third_of_the_screen_and_shrinks_again(rows: int, most: int) -> None:
+    async with desktop((80, rows)) as desk:
+        assert desk.composer.size.height == 1
+        desk.composer.put("a line\n" * 40)
+        await desk.settle()
+        assert desk.composer.size.height == most
+        desk.composer.put("a line")
+        await desk.settle()
+        assert desk.composer.size.height == 1
+
+
+async def test_the_chat_keeps_its_place_while_it_grows() -> None:
+    async with desktop((80, 24)) as desk:
+        await desk.sent("hello", *(f"word{number}\n\n" for number in range(60)))
+        await desk.type("", "pageup")
+        top = desk.text.splitlines()[1:4]
+        desk.composer.put("a line\n" * 5)
+        await desk.settle()
+        assert desk.text.splitlines()[1:4] == top
+        await desk.type("", "ctrl+end")
+        assert "word59" in desk.text
+        desk.composer.put("a line\n" * 7)
+        await desk.settle()
+        assert "word59" in desk.text
+
+
+# --- what was written before -----------------------------------------------------------------------------------------
+
+
+def history(*texts: str) -> History:
+    made = History()
+    for text in texts:
+        made.add(text)
+    return made
+
+
+async def test_up_walks_back_and_down_returns_to_what_was_being_typed() -> None:
+    async with desktop(history=history("first", "two\nlines", "third")) as desk:
+        for key, text in (("up", "third"), ("up", "two\nlines"), ("up", "first"), ("up", "first"),
+                          ("down", "two\nlines"), ("down", "third"), ("down", ""), ("down", "")):  # fmt: skip
+            await desk.type("", key)
+            assert desk.composer.text == text
+
+
+async def test_with_something_typed_it_walks_through_what_contains_it() -> None:
+    async with desktop(history=history("a red fox", "a hen", "Red hens", "red herring")) as desk:
+        await desk.type("red")
+        walked = []
+        for _ in range(4):
+            await desk.type("", "up")
+            walked.append(desk.composer.text)
+        assert walked == ["red herring", "Red hens", "a red fox", "a red fox"]
+        assert [str(span.style) for span in desk.composer.get_line(0).spans] == ["bold underline"]
+        await desk.type("", "down", "down", "down")
+        assert desk.composer.text == "red"
+        assert not desk.composer.get_line(0).spans
+
+
+async def test_up_within_a_message_moves_the_cursor_also_in_a_wrapped_line() -> None:
+    async with desktop((80, 24), history=history("before")) as desk:
+        desk.composer.put("word " * 40)
+        await desk.settle()
+        await desk.type("", "up")
+        assert desk.composer.text == "word " * 40
+        await desk.type("", "up", "up", "up")
+        assert desk.composer.text == "word " * 40  # nothing that was written contains it
+
+
+async def test_a_message_that_was_sent_is_the_newest() -> None:
+    async with desktop() as desk:
+        await desk.sent("hello there", "Hi")
+        await desk.type("", "up")
+        assert desk.composer.text == "hello there"
+
+
+async def test_the_history_can_be_searched() -> None:
+    async with desktop(history=history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")) as desk:
+        desk.app.screen_stack[0].action_history()  # type: ignore[attr-defined]
+        await desk.settle()
+        assert "Earlier messages" in desk.text
+        assert "a hen" in desk.text
+        await desk.type("red")
+        assert "a hen" not in desk.text
+        assert "␛]0;red␇ evil" in desk.text
+        await desk.type("", "down", "down", "enter")
+        assert desk.composer.text == "a red fox"
+
+
+# --- long pastes -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_long_paste_is_one_label_and_goes_out_whole() -> None:
+    async with desktop() as desk:
+        await desk.type("look at ")
+        await paste(desk, LONG)
+        assert "look at [pasted 214 kB, 20,432 lines #1]" in desk.text
+        await desk.type(" please", "enter")
+        assert sent(desk) == [f"look at {LONG} please"]
+        assert not desk.composer.text
+
+
+async def test_a_label_is_moved_over_and_deleted_as_one_thing() -> None:
+    async with desktop() as desk:
+        await paste(desk, LONG)
+        await desk.type("", "left")
+        assert desk.composer.cursor_location == (0, 0)
+        await desk.type("x", "right", "backspace")
+        assert desk.composer.text == "x"
+        await desk.type("", "ctrl+underscore")
+        assert desk.composer.message == "x" + LONG
+        await desk.type("", "ctrl+w")
+        assert desk.composer.message in ("", "x")
+
+
+async def test_short_pastes_and_what_looks_like_a_label_stay_text() -> None:
+    async with desktop() as desk:
+        await paste(desk, "[pasted 214 kB, 20,431 lines #1] two\nlines")
+        assert desk.composer.message == "[pasted 214 kB, 20,431 lines #1] two\nlines"
+        assert desk.composer.document.line_count == 2
+
+
+async def test_tab_shows_what_was_pasted() -> None:
+    async with desktop() as desk:
+        await paste(desk, "one\n" * 12)
+        assert desk.composer.document.line_count == 1
+        await desk.type("", "tab")
+        assert desk.composer.text == "one\n" * 12
+
+
+async def test_what_is_too_long_to_be_shown_stays_a_label_and_says_so() -> None:
+    async with desktop() as desk:
+        await paste(desk, LONG)
+        await desk.type("", "tab")
+        assert "too many to be shown" in desk.text
+        assert desk.composer.message == LONG
+
+
+async def test_a_message_that_is_too_long_comes_back_with_its_label() -> None:
+    async with desktop() as desk:
+        desk.engine.prompt = [1] * 3000
+        await desk.type("look: ")
+        await paste(desk, LONG)
+        await desk.type("", "enter")
+        assert "3000" in desk.text
+        assert "2048" in desk.text
+        assert "look: [pasted 214 kB, 20,432 lines #1]" in desk.text
+        assert desk.composer.message == f"look: {LONG}"
+
+
+def test_attachments_are_forgotten_in_time() -> None:
+    held = Attachments()
+    labels = [held.hold(f"{number}" + "x" * 10_000_000) for number in range(9)]
+    assert len(held.unfold(labels[-1])) == 10_000_001
+    assert held.unfold(labels[0]) == labels[0]
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "Notes.md").write_text("remember ``` this\n")
+    (tmp_path / "north west.txt").write_text("cold")
+    (tmp_path / ".hidden").write_text("secret")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").write_text("print()\n")
+    (tmp_path / "picture.bin").write_bytes(b"\0\1\2")
+    return tmp_path
+
+
+def offered(desk: Desktop) -> list[str]:
+    completion = desk.app.query_one(Popup).completion
+    return [offer.text for offer in completion.offers] if completion is not None else []
+
+
+@pytest.mark.usefixtures("folder")
+async def test_paths_are_completed_as_they_are_typed() -> None:
+    async with desktop() as desk:
+        await desk.type("see @no")
+        await until(desk, "@Notes.md")
+        assert offered(desk) == ['@"north west.txt"', "@Notes.md"]
+        await desk.type("", "enter")
+        await desk.type("now")
+        assert desk.composer.text == 'see @"north west.txt" now'
+        assert not sent(desk)
+        await desk.type("", "ctrl+u")
+        await desk.type("@s", "tab")
+        await until(desk, "main.py")
+        assert offered(desk) == ["@src/main.py"]
+        await desk.type("", "tab")
+        assert desk.composer.text == "@src/main.py "
+        await desk.type("", "ctrl+u")
+        await desk.type("@")
+        assert not any(text.startswith("@.") for text in offered(desk))
+        await desk.type(".h")
+        assert offered(desk) == ["@.hidden"]
+        await desk.type("", "ctrl+u")
+        await desk.type("@~/so")
+        await desk.type("", "backspace")
+        await until(desk, "@~/src/")
+
+
+@pytest.mark.usefixtures("folder")
+async def test_esc_closes_the_offers_and_then_enter_sends() -> None:
+    async with desktop() as desk:
+        await desk.type("mail @no")
+        await until(desk, "@Notes.md")
+        await desk.type("", "escape")
+        assert not offered(desk)
+        await desk.type("", "enter")
+        await until(desk, "mail @no")
+        assert sent(desk) == ["mail @no"]
+
+
+@pytest.mark.usefixtures("folder")
+async def test_offers_are_chosen_with_arrows_and_with_the_mouse() -> None:
+    async with desktop() as desk:
+        await desk.type("@no")
+        await until(desk, "@Notes.md")
+        await desk.type("", "down", "tab")
+        assert desk.composer.text == "@Notes.md "
+        await desk.type("", "ctrl+u")
+        await desk.type("@no")
+        await desk.pilot.click(Popup, offset=(3, 1))
+        await desk.settle()
+        assert desk.composer.text == "@Notes.md "
+        assert desk.app.focused is desk.composer
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_file_that_is_named_goes_out_with_the_message_and_is_shown_as_it_went() -> None:
+    async with desktop() as desk:
+        await desk.type("sum up @Notes.md, and @nobody", "escape", "enter")
+        await until(desk, "remember ``` this")
+        assert sent(desk) == ["sum up @Notes.md, and @nobody\n\nNotes.md\n````\nremember ``` this\n````"]
+        await desk.type("", "up")
+        assert desk.composer.text == "sum up @Notes.md, and @nobody"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("@picture.bin", "is not text"),
+        ("@src", "is a folder"),
+        ("@latin.txt", "not UTF-8"),
+        ("@large.txt", "too large: 3.00 MB, at most 2.00 MB"),
+    ],
+)
+async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder: Path, text: str, why: str) -> None:
+    (folder / "latin.txt").write_bytes("grün".encode("latin-1"))
+    (folder / "large.txt").write_bytes(b"x" * 3_000_000)
+    async with desktop() as desk:
+        desk.composer.put(f"look at {text} ")
+        await desk.type("", "enter")
+        await until(desk, why)
+        await until(desk, "nothing was sent")
+        assert desk.composer.text == f"look at {text} "
+        assert not sent(desk)
+
+
+# --- how long it is --------------------------------------------------------------------------------------------------
+
+
+async def test_the_tokens_are_counted_when_the_keys_rest() -> None:
+    async with desktop() as desk:
+        desk.engine.prompt = [1] * 100
+        await desk.type("how long is this")
+        await until(desk, "100 tokens, 5 % of what is free")
+        asked = [command for command in desk.engine.commands if isinstance(command, Render)]
+        assert asked[-1].messages[-1].content == "how long is this"
+        assert len(asked) < len("how long is this")
+        desk.engine.prompt = [1] * 2049
+        await desk.type("?")
+        await until(desk, "2,049 tokens, 1 more than there is room for")
+        await desk.type("", "ctrl+u")
+        assert "tokens" not in desk.text.splitlines()[-4]
+
+
+# --- the queue -------------------------------------------------------------------------------------------------------
+
+
+async def test_messages_that_wait_are_taken_back_with_up() -> None:
+    async with desktop() as desk:
+        await desk.sent("hello", "Hi")
+        await desk.type("one", "enter")
+        await desk.type("two", "enter")
+        assert "queued  two  Up edits it" in desk.text
+        await desk.type("", "up")
+        assert desk.composer.text == "two"
+        assert list(desk.chat.queue) == ["one"]
+        await desk.type("!", "enter")
+        assert list(desk.chat.queue) == ["one", "two!"]
+        desk.engine.end("end")
+        await desk.settle()
+        assert list(desk.chat.queue) == ["two!"]
+
+
+async def test_also_after_the_reply_was_stopped() -> None:
+    async with desktop() as desk:
+        await desk.sent("hello", "Hi")
+        await desk.type("later", "enter", "escape")
+        assert "queued  later" in desk.text
+        await desk.type("", "up")
+        assert desk.composer.text == "later"
+        assert not desk.chat.queue
+
+
+async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -> None:
+    async with desktop() as desk:
+        await desk.sent("hello", "Hi")
+        for text in ("one", "two", "three", "four"):
+            await desk.type(text, "enter")
+        assert "and 1 more" in desk.text
+        await desk.pilot.click("#queue", offset=(4, 1))
+        await desk.settle()
+        assert "Messages that wait" in desk.text
+        await desk.type("", "down", "K")
+        assert list(desk.chat.queue) == ["two", "one", "three", "four"]
+        await desk.type("", "down", "delete")
+        assert list(desk.chat.queue) == ["two", "three", "four"]
+        desk.engine.end("end")
+        await desk.settle()
+        for _ in range(200):
+            if "two" not in desk.text.split("Messages that wait")[1]:
+                break
+            await desk.settle()
+        await desk.type("", "down", "down", "enter")
+        assert desk.composer.text == "four"
+        assert list(desk.chat.queue) == ["three"]
