@@ -109,6 +109,8 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
     )
     (file.parent / "themes").mkdir()
     (file.parent / "themes" / "bad.toml").write_text("name = 3\n")
+    (file.parent / "models.toml").write_text("[m]\nurl = 3\n")
+    (file.parent / "personas.toml").write_text("[p]\ntop_p = 3\n")
     monkeypatch.setenv("TERMCHAT_TOPK", "1")
     found = run("config", "check")
     assert found.exit_code == 1
@@ -122,6 +124,8 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
         "config.toml, line 11: there is no key 'sned' (did you mean send?); it is ignored",
         "TERMCHAT_TOPK: there is no such setting (did you mean TERMCHAT_TOP_K?); it is ignored",
         "bad.toml, line 1: name must be",
+        "models.toml, line 1: the model 'm' is left out",
+        "personas.toml, line",
     ]
     lines = found.stdout.splitlines()
     assert [one for one in wanted if not any(one in line for line in lines)] == []

@@ -17,9 +17,10 @@ from termchat.text import one_line
 @click.command("check", cls=Page)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, as_json: bool) -> None:
-    """Look for mistakes: in config.toml, in TERMCHAT_ variables, in the keys, and in your themes.
+    """Look for mistakes in all that you set.
 
-    None of them stops termchat: a setting that is wrong is as if it were not set.
+    Looked at are config.toml with its keys, the TERMCHAT_ variables, and your own themes, personas and models.toml. No mistake
+    stops termchat: a setting that is wrong is as if it were not set.
 
     With --json: `problems`, a text each.
     """
@@ -40,4 +41,4 @@ def told(found: list[str]) -> None:
     if not found:
         file = paths.config_file()
         what = home(file) if file.exists() else f"{home(file)} (not there)"
-        click.echo(f"no mistakes in {one_line(what, 1 << 16)}, the variables and the themes")
+        click.echo(f"no mistakes in {one_line(what, 1 << 16)}, the variables and your own themes, personas and models")

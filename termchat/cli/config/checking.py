@@ -11,7 +11,8 @@ from termchat.settings import DEFAULT, Config, guess_of
 
 def problems(config: Config) -> list[str]:
     """One line each; they may hold foreign text. The terminal's own side of it is what `termchat doctor` looks at."""
-    return [*config.problems, *_keys(config), *_engine(config), *_theme(config), *_model(config)]
+    found = (*config.problems, *_keys(config), *_engine(config), *_theme(config), *_model(config), *_lists())
+    return list(dict.fromkeys(found))
 
 
 def _keys(config: Config) -> Iterator[str]:
@@ -46,6 +47,15 @@ def _model(config: Config) -> Iterator[str]:
         catalogue.resolve(config.model, folders=config.model_folders)
     except ModelError as error:
         yield f"{_place(config, 'model')}: {error.message}. {error.hint}".rstrip()
+
+
+def _lists() -> Iterator[str]:
+    """What is wrong in the user's own lists of models and of personas."""
+    from termchat import personas
+    from termchat.models import catalogue
+
+    yield from catalogue.load().problems
+    yield from personas.load().problems
 
 
 def _place(config: Config, name: str) -> str:

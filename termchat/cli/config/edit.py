@@ -21,7 +21,7 @@ from termchat.cli.said import complain
 _USUAL = ("sensible-editor", "nano", "vim", "vi", "notepad")
 
 
-@click.command("edit", cls=Page)
+@click.command("edit", cls=Page, short_help="Open config.toml in your editor, and check it after.")
 def command() -> None:
     """Open config.toml in your editor, and look for mistakes when you are done.
 

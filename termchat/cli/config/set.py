@@ -17,7 +17,9 @@ from termchat.settings import KEYS, SETTINGS
 from termchat.text import sanitize
 
 
-@click.command("set", cls=Page, context_settings={"ignore_unknown_options": True})
+@click.command(
+    "set", cls=Page, short_help="Set NAME to VALUE in config.toml.", context_settings={"ignore_unknown_options": True}
+)
 @click.argument("name", shell_complete=completers.settings)
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True, shell_complete=completers.values)
 def command(*, name: str, values: tuple[str, ...]) -> None:

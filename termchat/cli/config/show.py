@@ -15,7 +15,7 @@ from termchat.settings import SETTINGS, TABLES, Config, guess_of, range_of
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "TAKES")
 
 
-@click.command("show", cls=Page)
+@click.command("show", cls=Page, short_help="Print every setting, and where it comes from.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completers.settings)
 @flags(only=("model",), knobs=False)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")

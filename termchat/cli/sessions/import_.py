@@ -16,7 +16,7 @@ from termchat.text import one_line
 _READ = tuple(name for name, form in FORMATS.items() if form.signs)
 
 
-@click.command("import", cls=Page)
+@click.command("import", cls=Page, short_help="Take in the chats in FILE.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--format", "form", type=click.Choice(_READ), help="instead of what the file looks like")
 def command(*, files: tuple[Path, ...], form: str | None) -> None:

@@ -9,7 +9,7 @@ from termchat.cli.page import Page
 from termchat.cli.sessions.which import opened
 
 
-@click.command("restore", cls=Page)
+@click.command("restore", cls=Page, short_help="Bring SESSION back.")
 @click.argument("session", shell_complete=completers.sessions)
 def command(*, session: str) -> None:
     """Bring SESSION back after `rm`; `list --deleted` says which can be."""
