@@ -253,7 +253,7 @@ class ChatScreen(SelectingScreen):
         self._queue.show_lines(queue_lines(self._chat.queue, self._room))
 
     def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
-        return notice_lines(told, self._room, dead=self._chat.failure is not None)
+        return notice_lines(told, self._room, dead=self._chat.phase == "failed")
 
     @property
     def _room(self) -> int:
