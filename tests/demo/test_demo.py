@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.app import App
+from textual.pilot import Pilot
 
 from termchat import settings
 from termchat.decoding.records import Failed, Finished, Settings, Token
@@ -14,7 +16,7 @@ from termchat.engine.port import Adjust, Command, Event, Explain, Generate, Load
 from termchat.tui.demo import app as demo_app
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import script, tape
-from termchat.tui.demo.app import DemoApp, build
+from termchat.tui.demo.app import build
 from termchat.tui.demo.engine import SPEC, DemoEngine
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
@@ -117,6 +119,15 @@ def test_another_model_is_loaded_by_a_real_engine() -> None:
     assert real.closed
 
 
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Waits for something to be true, two minutes at most."""
+    for _ in range(6000):
+        if condition():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError(f"it never came true; the screen:\n{shown(pilot.app)}")
+
+
 class Watched(DemoEngine):
     """The engine of the demo; what it is asked is kept."""
 
@@ -139,10 +150,14 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
     app = build(settings.load({}, {}, tmp_path / "none"), demo, tmp_path, theme="dark")
     async with app.run_test(size=(120, 40)) as pilot:
         seen = ""
-        while not app.is_over or "that was the demo" not in seen:
-            demo.refused = lambda: refused.append(None)
-            await pilot.pause(0.02)
+
+        def over() -> bool:
+            nonlocal seen
             seen += shown(app)
+            demo.refused = lambda: refused.append(None)
+            return app.is_over and "that was the demo" in seen
+
+        await until(pilot, over)
         assert app.chat.failure is None
     assert not refused
     for said in ("demo: a recording of", script.PROMPT, "TUNE", "temperature 0.8 → 1.4", "pip install"):
@@ -158,22 +173,17 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
 async def test_any_key_takes_the_keyboard(tmp_path: Path) -> None:
     app = build(settings.load({}, {}, tmp_path / "none"), engine(), tmp_path, theme="dark")
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app.is_playing:
-            await pilot.pause(0.02)
+        await until(pilot, lambda: app.is_playing)
         await pilot.press("x")
-        while not app.is_over:
-            await pilot.pause(0.02)
+        await until(pilot, lambda: app.is_over)
         assert "the keyboard is yours" in shown(app)
         assert not app.query_one("Composer").text  # type: ignore[attr-defined]
-        while app.chat.phase != "idle":
-            await pilot.pause(0.02)
+        await until(pilot, lambda: app.chat.phase == "idle")
         await pilot.press("f3")
-        while "on this machine" not in shown(app):
-            await pilot.pause(0.02)
+        await until(pilot, lambda: "on this machine" in shown(app))
         assert "demo: a recording" not in shown(app)
         await pilot.press("escape", "h", "i", "enter")
-        while "no model is here" not in shown(app):
-            await pilot.pause(0.02)
+        await until(pilot, lambda: "no model is here" in shown(app))
         assert app.query_one("Composer").text == "hi"  # type: ignore[attr-defined]
 
 
@@ -193,6 +203,6 @@ def test_it_runs_where_llama_cpp_cannot_be_imported(tmp_path: Path) -> None:
         terminal.close()
 
 
-def shown(app: DemoApp) -> str:
+def shown(app: App[None]) -> str:
     """What stands on the screen."""
     return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
