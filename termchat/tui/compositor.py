@@ -26,11 +26,13 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
 
-_UNSURE = re.compile(
+_UNSURE = (
     "[\u0300-\u036f\u0483-\u0489\u0590-\u109f\u1ab0-\u1aff\u200c\u200d\u20d0-\u20ff\u2600-\u27bf\ufb1d-\ufdff"
     "\ufe00-\ufe0f\ufe70-\ufefc\U0001f000-\U0001faff]"
 )
 """Combining marks, joiners, emoji, scripts of joined letters, and those that are written from right to left."""
+_is_unsure = re.compile(_UNSURE).search
+_unsure_words = re.compile(rf"(\S*{_UNSURE}\S*)").split
 
 
 class Area(NamedTuple):
@@ -82,7 +84,7 @@ class LinesUpdate(CompositorUpdate):
         return "".join(
             [
                 f"{_to(x, y)}{strip.render(console)}"
-                if (text := strip.text).isascii() or not _UNSURE.search(text)
+                if (text := strip.text).isascii() or not _is_unsure(text)
                 else _placed(strip, x, y, console)
                 for x, y, strip in self.lines
             ]
@@ -100,16 +102,17 @@ def _to(x: int, y: int) -> str:
 
 
 def _placed(strip: Strip, x: int, y: int, console: Console) -> str:
-    """A line piece by piece: below text of unsure width there are blanks, and the cursor is put behind it."""
+    """A line piece by piece: below a word of unsure width there are blanks, and the cursor is put behind it."""
     drawn = [_to(x, y)]
-    for segment in strip:
-        size = cell_len(segment.text)
-        here = Strip([segment], size).render(console)
-        if _UNSURE.search(segment.text):
-            blank = Strip([Segment(" " * size, segment.style)], size).render(console)
-            here = f"{blank}{_to(x, y)}{here}{_to(x + size, y)}"
-        drawn.append(here)
-        x += size
+    for text, style, _ in strip:
+        for number, piece in enumerate(_unsure_words(text)):
+            size = cell_len(piece)
+            here = Strip([Segment(piece, style)], size).render(console)
+            if number % 2:
+                blank = Strip([Segment(" " * size, style)], size).render(console)
+                here = f"{blank}{_to(x, y)}{here}{_to(x + size, y)}"
+            drawn.append(here)
+            x += size
     return "".join(drawn)
 
 

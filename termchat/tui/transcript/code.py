@@ -52,7 +52,7 @@ def label_line(language: str, prefix: tuple[Run, ...] = ()) -> Line:
     return wrapper.lines[0]._replace(ground=GROUND)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def _laid_out(source: str, language: str, width: int, prefix: tuple[Run, ...]) -> tuple[Line, ...]:
     wrapper = Wrapper(width, prefix, prefix)
     for text, ink in _highlighted(source, language):
