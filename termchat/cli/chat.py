@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import click
 from click.core import ParameterSource
@@ -16,7 +16,7 @@ import termchat
 from termchat.cli import completers
 from termchat.cli.completion import VARIABLE
 from termchat.cli.flags import config, flags
-from termchat.cli.page import PageGroup
+from termchat.cli.lazily import Lazily
 from termchat.text import sanitize
 
 _RESUME, _LATEST = "--resume", "last"
@@ -52,12 +52,20 @@ def _drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Commands(PageGroup):
-    """A command's name behind `--resume` is that command, and not a saved chat."""
+class _Commands(Lazily):
+    """All commands, each a module of its name. One's name behind `--resume` is that command, and not a saved chat."""
+
+    package = "termchat.cli"
+    modules: ClassVar = {
+        name: name
+        for name in (
+            "completion", "config", "doctor", "help", "locate", "models", "replay", "run", "sessions", "tune",
+        )
+    }  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for at in range(len(args) - 1):
-            if args[at] == _RESUME and args[at + 1] in self.commands:
+            if args[at] == _RESUME and args[at + 1] in self.modules:
                 args = [*args[:at], f"{_RESUME}={_LATEST}", *args[at + 1 :]]
         return super().parse_args(ctx, args)
 
@@ -119,7 +127,8 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 def _refuse_flags_before(ctx: click.Context, command: str) -> None:
     """A flag of the chat says nothing to a command; left unread it would look obeyed."""
-    taken = {parameter.name for parameter in main.commands[command].params}
+    found = main.get_command(ctx, command)
+    taken = {parameter.name for parameter in found.params} if found is not None else set()
     for parameter in ctx.command.params:
         name = parameter.name or ""
         if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import ClassVar
 
 import click
 
 from termchat.cli.page import PageGroup
 
 
-def group(package: str, modules: Mapping[str, str]) -> type[click.Group]:
-    """A group whose commands are the `command` of modules of `package`, by the name of the command."""
+class Lazily(PageGroup):
+    """A group whose commands are the `command` of `modules` of `package`, by the name of the command."""
 
-    class Lazily(PageGroup):
-        def list_commands(self, ctx: click.Context) -> list[str]:
-            return [*modules]
+    package: ClassVar[str]
+    modules: ClassVar[Mapping[str, str]]
 
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            if cmd_name not in modules:
-                return None
-            found: click.Command = import_module(f"{package}.{modules[cmd_name]}").command
-            return found
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return [*self.modules]
 
-    return Lazily
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The one of that name, imported now."""
+        if cmd_name not in self.modules:
+            return None
+        found: click.Command = import_module(f"{self.package}.{self.modules[cmd_name]}").command
+        return found
+
+
+def group(package: str, modules: Mapping[str, str]) -> type[Lazily]:
+    """Such a group."""
+    return type("Lazily", (Lazily,), {"package": package, "modules": modules})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -54,7 +55,7 @@ def bin(tmp_path: Path) -> Path:
 
 
 def test_commands_flags_and_choices_are_offered(offered: Offered) -> None:
-    assert set(offered("termchat ")) == set(main.commands)
+    assert set(offered("termchat ")) == set(main.list_commands(click.Context(main)))
     assert offered("termchat models p") == ["pull"]
     assert {"--top-k", "--top-p", "--temperature"} <= set(offered("termchat run --t"))
     assert offered("termchat --kv-type q5") == ["q5_1", "q5_0"]
