@@ -55,7 +55,7 @@ class Attachments:
         known = next((label for label, held in self._texts.items() if held == text), None)
         if known is not None:
             return known
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         label = f"pasted {size(len(text.encode('utf-8', 'surrogatepass')))}, {lines:,} line{'s' * (lines != 1)}"
         label = f"{_OPEN}{label} #{next(self._numbers)}{_CLOSE}"
         self._texts[label] = text

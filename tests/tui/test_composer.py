@@ -134,7 +134,7 @@ async def test_a_long_paste_is_one_label_and_goes_out_whole() -> None:
     async with desktop() as desk:
         await desk.type("look at ")
         await paste(desk, LONG)
-        assert "look at [pasted 214 kB, 20,432 lines #1]" in desk.text
+        assert "look at [pasted 214 kB, 20,431 lines #1]" in desk.text
         await desk.type(" please", "enter")
         assert sent(desk) == [f"look at {LONG} please"]
         assert not desk.composer.text
@@ -184,7 +184,7 @@ async def test_a_message_that_is_too_long_comes_back_with_its_label() -> None:
         await desk.type("", "enter")
         assert "3000" in desk.text
         assert "2048" in desk.text
-        assert "look: [pasted 214 kB, 20,432 lines #1]" in desk.text
+        assert "look: [pasted 214 kB, 20,431 lines #1]" in desk.text
         assert desk.composer.message == f"look: {LONG}"
 
 
