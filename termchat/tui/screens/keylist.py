@@ -32,7 +32,7 @@ class KeyList(ReadListing):
         super().__init__(palette)
         here = [group for group in GROUPS if group.title == place]
         beside = [group for group in GROUPS if any(group.table in one.at for one in here)]
-        self._groups = list(dict.fromkeys([*here, *beside, *GROUPS]))
+        self._groups = list({group.title: group for group in (*here, *beside, *GROUPS)}.values())
 
     def inputs(self) -> Iterable[Widget]:
         """The filter."""
