@@ -14,7 +14,6 @@ from textual.timer import Timer
 from termchat.amounts import size
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
-from termchat.chat.sizing import Size, Sizing
 from termchat.tui.aside import Aside
 from termchat.tui.history import History
 from termchat.tui.slash import parted
@@ -23,6 +22,7 @@ from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.edge import Edge
 
 if TYPE_CHECKING:
+    from termchat.chat.sizing import Size, Sizing
     from termchat.tui.mentions import Included
 
 _AT_REST = 0.25
@@ -62,19 +62,22 @@ class Writing:
     ) -> None:
         self._screen, self._chat, self._composer, self._edge = screen, chat, composer, edge
         self._do, self._tell, self._follow = do, tell, follow
-        self._sizing = Sizing(chat)
+        self._sizing: Sizing | None = None
         self._timer: Timer | None = None
         self._sending: list[tuple[str, str]] = []
         self._reading: Aside[None] | None = None
         self._stands: tuple[object, ...] = ()
         composer.earlier = history
         composer.take_back = self.take_back
-        from termchat.tui.paths_source import Paths
-
-        composer.sources = [Paths(lambda: composer.post_message(Composer.Learnt()))]
 
     def begin(self) -> None:
         """The first frame is there."""
+        from termchat.chat.sizing import Sizing  # not needed before the first frame
+        from termchat.tui.paths_source import Paths
+
+        composer = self._composer
+        composer.sources = [*composer.sources, Paths(lambda: composer.post_message(Composer.Learnt()))]
+        self._sizing = Sizing(self._chat)
         self._timer = self._screen.set_interval(_AT_REST, self._count, pause=True)
         self._composer.earlier.begin()
 
@@ -175,6 +178,7 @@ class Writing:
             else:
                 self._edge.say(_said(counted) + named, "muted" if counted.fits else "error")
 
+        assert self._sizing is not None
         self._sizing.ask(message, hear)
 
     # --- the queue, what was written before, the editor --------------------------------------------------------------
