@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -26,13 +27,21 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
 
+_SURE = frozenset(
+    map(chr, (*range(0x20, 0x300), *range(0x370, 0x483), *range(0x2010, 0x20D0), *range(0x2100, 0x2600)))
+).issuperset
+"""Whether every terminal agrees on a text: European letters, punctuation, and what we draw with."""
 _UNSURE = (
     "[\u0300-\u036f\u0483-\u0489\u0590-\u109f\u1ab0-\u1aff\u200c\u200d\u20d0-\u20ff\u2600-\u27bf\ufb1d-\ufdff"
     "\ufe00-\ufe0f\ufe70-\ufefc\U0001f000-\U0001faff]"
 )
 """Combining marks, joiners, emoji, scripts of joined letters, and those that are written from right to left."""
-_is_unsure = re.compile(_UNSURE).search
-_unsure_words = re.compile(rf"(\S*{_UNSURE}\S*)").split
+
+
+@cache
+def _unsure_words() -> re.Pattern[str]:
+    """Compiled when the first character comes that nobody can be sure of."""
+    return re.compile(rf"(\S*{_UNSURE}\S*)")
 
 
 class Area(NamedTuple):
@@ -83,9 +92,7 @@ class LinesUpdate(CompositorUpdate):
         """The lines as what the terminal is sent."""
         return "".join(
             [
-                f"{_to(x, y)}{strip.render(console)}"
-                if (text := strip.text).isascii() or not _is_unsure(text)
-                else _placed(strip, x, y, console)
+                f"{_to(x, y)}{strip.render(console)}" if _is_sure(strip.text) else _placed(strip, x, y, console)
                 for x, y, strip in self.lines
             ]
         )
@@ -97,6 +104,10 @@ class LinesUpdate(CompositorUpdate):
             yield from strip
 
 
+def _is_sure(text: str) -> bool:
+    return _SURE(text) or _unsure_words().search(text) is None
+
+
 def _to(x: int, y: int) -> str:
     return f"\x1b[{y + 1};{x + 1}H"
 
@@ -105,7 +116,7 @@ def _placed(strip: Strip, x: int, y: int, console: Console) -> str:
     """A line piece by piece: below a word of unsure width there are blanks, and the cursor is put behind it."""
     drawn = [_to(x, y)]
     for text, style, _ in strip:
-        for number, piece in enumerate(_unsure_words(text)):
+        for number, piece in enumerate(_unsure_words().split(text)):
             size = cell_len(piece)
             here = Strip([Segment(piece, style)], size).render(console)
             if number % 2:
