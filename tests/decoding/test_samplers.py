@@ -112,3 +112,9 @@ def test_turned_checks_names_and_values() -> None:
         tuning.turned({"temperature": 9})
     with pytest.raises(KnobError, match="no knob 'heat'"):
         tuning.turned({"heat": 1})
+
+
+def test_a_knob_that_goes_below_nothing_steps_there() -> None:
+    knob = KNOBS["frequency_penalty"]
+    assert (knob.moved(0.0, -1), knob.moved(-0.05, 1)) == (-0.05, 0.0)
+    assert (knob.fraction(0.0), knob.fraction(-1.0), knob.at(0.0)) == (0.0, 0.0, 0.0)

@@ -74,6 +74,10 @@ class Listing(Dialog[Result]):
         self.picker.move(how)
 
     def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        """Does what the mouse wants."""
+        self.point(event)
+
+    def point(self, event: Picker.Pointed) -> None:
         """The mouse chooses a row; twice at once, it does what a key does."""
         self.action_move(event.how)
         if event.twice:
@@ -105,7 +109,7 @@ class ReadListing(Listing[None]):
         """The lines in view."""
         return self.lines[rows.start : rows.stop]
 
-    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+    def point(self, event: Picker.Pointed) -> None:
         """The wheel scrolls; no row is chosen."""
         for _ in range(_WHEEL if event.how != "pointed" else 0):
             self.picker.scroll_by(event.how)

@@ -1,0 +1,127 @@
+"""Keys that a user has remapped: what is taken, what is refused and why, and that all keys stand in the tables."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.dom import DOMNode
+
+import termchat.tui
+from termchat.tui.dialogkeys import GROUPS
+from termchat.tui.keymap import checked
+from termchat.tui.keys import NO_KEY
+from tests.tui.test_app import desktop
+
+KEYS = {key.id: key for group in GROUPS for key in group.table}
+
+
+def refused(id: str, keys: str, **others: str) -> str:
+    """What is said of a key that is not taken."""
+    keymap, problems = checked({**others, id: keys}, {id: "config.toml, line 3"})
+    assert id not in keymap
+    (problem,) = problems
+    assert problem.startswith("config.toml, line 3: ")
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        ("Ctrl+K", "ctrl+k"), ("f12, ctrl+k", "f12,ctrl+k"), ("Ctrl+PgUp", "ctrl+pageup"), ("alt+Shift+x", "alt+shift+x"),
+        ("ctrl+/", "ctrl+slash"), ("", ""), ("ctrl+k,ctrl+k", "ctrl+k"),
+    ],
+)  # fmt: skip
+def test_keys_are_taken_as_people_write_them(asked: str, taken: str) -> None:
+    if taken == "ctrl+pageup":
+        assert "turn-up" in refused("tune", asked)  # which has it
+        return
+    assert checked({"tune": asked}, {}) == ({"tune": taken}, [])
+
+
+def test_what_has_no_key_can_be_given_one_and_letters_where_nothing_is_typed() -> None:
+    asked = {"unload": "ctrl+u", "token-left": "shift+z", "step": ",", "tree-mark": "x"}
+    assert checked(asked, {}) == ({"unload": "ctrl+u", "token-left": "Z", "step": "comma", "tree-mark": "x"}, [])
+
+
+def test_what_is_refused_is_told_with_its_line_and_what_was_meant() -> None:
+    assert "there is no key 'lok' (did you mean look?)" in refused("lok", "f12")
+    assert "(did you mean pageup?)" in refused("tune", "pagup")
+    assert "(did you mean ctrl?)" in refused("tune", "contrl+k")
+    assert "b is typed where tune works" in refused("tune", "b")
+    assert "? is typed" in refused("tune", "?")
+    assert "quit must have a key" in refused("quit", "")
+    assert "Ctrl+C always stops and quits" in refused("tune", "ctrl+c")
+    assert "cannot have another key" in refused("session-enter", "f12")
+
+
+def test_of_two_that_have_one_key_the_remapped_one_loses_and_then_the_later_one() -> None:
+    assert "Ctrl+L is the key of look; tune keeps Ctrl+T" in refused("tune", "ctrl+l")
+    assert "Esc is the key of back; tune keeps Ctrl+T" in refused("tune", "ctrl+[")  # what a terminal sends for it
+    assert "F12 is the key of look; tune keeps Ctrl+T" in refused("tune", "f12", look="f12")
+    assert checked({"tune": "ctrl+l", "look": "ctrl+t"}, {}) == ({"tune": "ctrl+l", "look": "ctrl+t"}, [])  # exchanged
+    assert checked({"session-new": "ctrl+t"}, {})[1] == []  # another place
+
+
+def test_one_that_loses_may_need_its_old_key_back() -> None:
+    keymap, problems = checked({"tune": "ctrl+q", "look": "ctrl+t"}, {})
+    assert keymap == {}
+    assert len(problems) == 2
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*KEYS, "nothing"]), st.text(max_size=12) | st.sampled_from(["ctrl+t", "f1", "a,b", "x"])
+    )
+)
+def test_whatever_is_asked_for_no_key_has_two_meanings_in_one_place(asked: dict[str, str]) -> None:
+    keymap, _ = checked(asked, {})
+    assert keymap.keys() <= asked.keys()
+    for group in GROUPS:
+        names = {
+            key.id: {*keymap.get(key.id, key.keys).split(",")} - {""}
+            for table in (group.table, *group.at)
+            for key in table
+            if key.action
+        }
+        for one, other in combinations(names, 2):
+            assert not names[one] & names[other] or {one, other}.isdisjoint(keymap), (group.title, one, other)
+    assert keymap.get("quit", "ctrl+q")
+
+
+def test_every_binding_of_ours_stands_in_a_table() -> None:
+    for module in pkgutil.walk_packages(termchat.tui.__path__, "termchat.tui."):
+        importlib.import_module(module.name)
+    kinds, waiting = [], [DOMNode]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__module__.startswith("termchat.") and "BINDINGS" in vars(kind):
+            kinds.append(kind)
+    assert len(kinds) > 10
+    for kind in kinds:
+        for binding in vars(kind)["BINDINGS"]:
+            assert binding.id in KEYS, (kind, binding)
+            assert binding.key == (KEYS[binding.id].keys or NO_KEY)
+
+
+async def test_remapped_keys_act_and_are_shown_wherever_keys_are_named() -> None:
+    keymap, problems = checked({"tune": "f12", "models": "ctrl+k", "unload": "ctrl+u", "tune-undo": "u"}, {})
+    assert problems == []
+    async with desktop((140, 40), keymap=keymap) as desk:
+        assert "F12 tune" in desk.text
+        await desk.type("", "f12", "right")
+        assert desk.chat.tuning.temperature == 0.85
+        assert "u undo" in desk.text
+        await desk.type("", "u")
+        assert desk.chat.tuning.temperature == 0.8
+        await desk.type("", "escape", "f1")
+        await desk.type("tune", "pagedown")
+        assert "F12 " in desk.text
+        assert "Ctrl+T " not in desk.text.split("MODELS")[0]
+        await desk.type("", "escape", "ctrl+u")
+        assert desk.chat.model is None
