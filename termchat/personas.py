@@ -21,10 +21,9 @@ import msgspec
 
 from termchat import paths
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
+from termchat.settings import PERSONA
 from termchat.tomlfile import TomlError, TomlFile
 
-PREFIX = "persona "
-"""What the origin of a knob begins with that a persona set; its name follows."""
 _TEXTS = ("description", "system")
 _KNOWN = (*_TEXTS, *KNOBS)
 _NAME = re.compile(r"[\w+-](?:[\w .+-]{0,38}[\w.+-])?")
@@ -50,7 +49,7 @@ class Persona(msgspec.Struct, frozen=True):
     @property
     def origin(self) -> str:
         """What is said of where a knob came from."""
-        return PREFIX + self.name
+        return PERSONA + self.name
 
 
 class Personas(msgspec.Struct, frozen=True):

@@ -19,8 +19,7 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from termchat.models.header import Header, read_header
-from termchat.personas import PREFIX
-from termchat.settings import DEFAULT, FLAG, MODEL, Config
+from termchat.settings import DEFAULT, FLAG, MODEL, PERSONA, Config
 
 _TURNED = (FLAG, "panel", "session")
 """Where a knob of a chat came from that a person turned for that chat."""
@@ -124,7 +123,7 @@ def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tu
     for name, knob in KNOBS.items():
         value, place = getattr(left, name), drawn.origin.get(name, DEFAULT) if drawn is not None else DEFAULT
         before = getattr(drawn.samplers, name, value) if drawn is not None and place != DEFAULT else knob.default
-        preset = place.startswith(PREFIX) and value == before
+        preset = place.startswith(PERSONA) and value == before
         turned = place in _TURNED or preset or value != before
         if config.origin[name] == FLAG:
             continue

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.personas import PREFIX
-from termchat.settings import DEFAULT
+from termchat.settings import DEFAULT, PERSONA
 
 
 def replaced(
@@ -17,6 +16,6 @@ def replaced(
     Raises:
         KnobError: a knob refuses its value.
     """
-    left = [name for name in KNOBS if origin[name].startswith(PREFIX) and name not in values]
+    left = [name for name in KNOBS if origin[name].startswith(PERSONA) and name not in values]
     turned = tuning.turned({**{name: KNOBS[name].default for name in left}, **values})
     return turned, dict.fromkeys(left, DEFAULT) | dict.fromkeys(values, place)

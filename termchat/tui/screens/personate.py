@@ -9,11 +9,11 @@ from textual.screen import Screen
 
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
-from termchat.personas import Persona, Personas, differing, load, save
 from termchat.tui.screens.conversations import Conversations
 from termchat.tui.themes import Palette
 
 if TYPE_CHECKING:
+    from termchat.personas import Persona, Personas
     from termchat.tui.screens.personas import Begin
 
 
@@ -69,6 +69,8 @@ class Personating:
         Raises:
             PersonaError: the name is none, or the file cannot be written.
         """
+        from termchat.personas import Persona, differing, save
+
         chat = self._chat
         persona = Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True)
         path = save(persona)
@@ -80,6 +82,8 @@ class Personating:
         return self._chat.conversation.leaf is not None
 
     def _read(self) -> Personas:
+        from termchat.personas import load  # not needed before the first frame
+
         self._known = load()
         return self._known
 
