@@ -280,7 +280,7 @@ class ChatScreen(SelectingScreen):
             return
         self._writing.send(event.text, event.written)
 
-    def on_composer_refused(self, event: Composer.Refused) -> None:
+    def on_labelled_area_refused(self, event: Composer.Refused) -> None:
         """Says why."""
         self.tell(event.notice)
 
