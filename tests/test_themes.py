@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ ON_GROUNDS = ("muted", "accent", "user", "reply", "stamp", "success", "warning",
 IN_CODE = ("code", "code_comment", "code_keyword", "code_string", "code_number", "code_name")
 
 
-def themes(names: Any) -> Any:
+def themes(names: Iterable[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("palette", [SHIPPED[name].palette for name in names], ids=list(names))
 
 
@@ -270,7 +270,12 @@ def test_without_folders_it_finds_the_shipped_ones() -> None:
 def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     read: list[str] = []
     load = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or load(path))
+
+    def noted(path: Path) -> bytes:
+        read.append(path.name)
+        return load(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
     (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
     (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
     shelf = Shelf(folders=[ROOT, tmp_path])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,22 @@ def ground(desk: Desktop) -> str:
     return style.bgcolor.get_truecolor().hex
 
 
+def keeper(kept: list[str]) -> Callable[[str], str]:
+    """Keeps names in a list, without a problem."""
+
+    def keep(name: str) -> str:
+        kept.append(name)
+        return ""
+
+    return keep
+
+
 # --- the picker ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_theme_is_shown_while_it_is_highlighted_and_esc_goes_back() -> None:
     kept: list[str] = []
-    async with desktop(keep_theme=lambda name: kept.append(name) or "") as desk:
+    async with desktop(keep_theme=keeper(kept)) as desk:
         await desk.type("", "f9")
         assert isinstance(desk.app.screen, ThemePicker)
         await desk.type("", "down")
@@ -56,7 +67,7 @@ async def test_a_theme_is_shown_while_it_is_highlighted_and_esc_goes_back() -> N
 
 async def test_enter_keeps_a_theme_for_the_next_start() -> None:
     kept: list[str] = []
-    async with desktop(keep_theme=lambda name: kept.append(name) or "") as desk:
+    async with desktop(keep_theme=keeper(kept)) as desk:
         await desk.type("", "f9", "home", "down", "enter")
         await desk.settle()
         assert desk.app.theme == "colorblind-dark"
