@@ -205,7 +205,9 @@ class TermchatApp(App[None]):
 
     def action_press(self, key: str) -> None:
         """A click does what a key does."""
-        self.simulate_key(_character_to_key(key) if len(key) == 1 else key)
+        event = events.Key(_character_to_key(key) if len(key) == 1 else key, None)
+        event.set_sender(self)  # like one from the terminal: it goes up to the app, where bindings are looked up
+        self.post_message(event)
 
     def action_theme(self) -> None:
         """All themes, each shown while it is highlighted."""

@@ -201,7 +201,7 @@ async def test_while_a_reply_streams_it_and_the_view_stay() -> None:
             say(" more")
         assert app.transcript.cursor == newest
         assert marked(app)
-        assert screen(app)[-1].endswith("↓ new")
+        assert screen(app)[-1].endswith("lines")
         await pilot.press("G")
         assert app.transcript.cursor == TokenRef(node.number, len(node.tokens) - 1)
         assert "more" in marked(app)[0][1]

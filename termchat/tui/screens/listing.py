@@ -81,7 +81,7 @@ class Listing(Dialog[Result]):
         """The mouse chooses a row; twice at once, it does what a key does."""
         self.action_move(event.how)
         if event.twice:
-            self.app.simulate_key(self.TWICE)
+            self.call_later(self.app.run_action, f"press({self.TWICE!r})")
 
     def say(self, problem: str) -> None:
         """Says what went wrong, or "" that nothing is."""

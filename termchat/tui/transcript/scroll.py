@@ -29,7 +29,6 @@ from termchat.tui.transcript.ink import MARGIN, Ink, Paint
 if TYPE_CHECKING:
     from termchat.tui.finding import Finding
 
-HINT = " ↓ new "
 HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
@@ -53,7 +52,8 @@ class DocumentView(ScrollView, can_focus=True):
         self._background = Color.parse(palette.background)
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document, lambda: self.forks)
-        self._unseen = False
+        self._unseen = 0
+        """Lines below the view, if some of them came since the reader left the end."""
         self._moving = self._working = False
         self._bar_place = (0, 0, 0)
         self._worker: Timer | None = None
@@ -121,9 +121,22 @@ class DocumentView(ScrollView, can_focus=True):
         return _restyled(strip, cells(begin), strip.cell_length if end == -1 else cells(end), style)
 
     def _hinted(self, strip: Strip) -> Strip:
-        room = self.size.width - len(HINT) - MARGIN
-        hint = Strip([Segment(HINT, self._paint.style(HINT_INK)), Segment(" " * MARGIN, self._paint.style(Ink()))])
+        room = self.size.width - len(self._hint) - MARGIN
+        hint = Strip(
+            [Segment(self._hint, self._paint.style(HINT_INK)), Segment(" " * MARGIN, self._paint.style(Ink()))]
+        )
         return Strip.join([strip.adjust_cell_length(room), hint]) if room > 0 else strip
+
+    @property
+    def _hint(self) -> str:
+        """What stands at the lower edge while there is something new below it."""
+        below = max(self._document.height - self._top - self._rows, 0)
+        return f" ↓ {below} line{'s' if below != 1 else ''} "
+
+    def is_on_hint(self, x: int, y: int) -> bool:
+        """Whether a cell of the view is that of the word on what is new below."""
+        begin = self.size.width - len(self._hint) - MARGIN
+        return bool(self._unseen) and y == self._rows - 1 and begin <= x < self.size.width - MARGIN
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:
@@ -152,7 +165,7 @@ class DocumentView(ScrollView, can_focus=True):
     def watch_following(self, following: bool) -> None:
         """Back at the end, nothing is unseen."""
         if following:
-            self._note_unseen(False)
+            self._note_unseen(0)
 
     # --- place -------------------------------------------------------------------------------------------------------
 
@@ -230,7 +243,7 @@ class DocumentView(ScrollView, can_focus=True):
             bar = self.vertical_scrollbar
             bar.window_virtual_size, bar.window_size, bar.position = lines, self._rows, self._top
 
-    def _note_unseen(self, unseen: bool) -> None:
+    def _note_unseen(self, unseen: int) -> None:
         if self._unseen != unseen:
             self._unseen = unseen
             self.refresh_line(self._top + self._rows - 1)

@@ -104,7 +104,7 @@ class Transcript(MovingView):
             self._move_to(max(self._document.height - self._rows, 0))
         else:
             self._resize_document()
-            self._note_unseen(self._document.height > top + self._rows)
+            self._note_unseen(max(self._document.height - top - self._rows, 0))
         self._cursor.find()
         if self._top == top:
             bottom = min(max(height, self._document.height), top + self._rows)
@@ -174,7 +174,11 @@ class Transcript(MovingView):
             self._move(lambda: self._cursor.move(how))
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a token puts the cursor there."""
+        """A click on a token puts the cursor there; one on what is said to be new below goes there."""
+        if self.is_on_hint(event.x, event.y):
+            event.stop()
+            self.follow()
+            return
         if self.look == "reading" or event.button != 1 or self.text_selection is not None:
             return
         ref = self._cursor.pointer.at(self._top + event.y, event.x - MARGIN)
