@@ -284,7 +284,7 @@ def test_the_token_under_the_cursor_is_marked_and_named() -> None:
 
 @pytest.mark.parametrize(
     "entropies",
-    [[], [3.0], [0.0] * 9, [2.5] * 500, [math.nan, 1.0], [1e30, 1.0], [0.001] * 3, [1.0] * 20_000],
+    [[], [3.0], [0.0] * 9, [2.5] * 500, [math.nan, 1.0], [1e30, 1.0], [0.001] * 3, [1.0] * 3_000],
     ids=["empty", "one", "zero", "constant", "nan", "huge", "tiny", "long"],
 )
 @pytest.mark.parametrize(("width", "rows"), [(43, 10), (20, 6), (190, 50), (8, 5)])
