@@ -94,12 +94,14 @@ def _nearest(color: str) -> str:
 
 
 def _nearest_of(color: str, cells: list[_Cell]) -> _Cell:
-    point = _oklab(*(int(color[i : i + 2], 16) for i in (1, 3, 5)))
-    return min(cells, key=lambda cell: _apart(cell.point, point))
-
-
-def _apart(one: _Point, other: _Point) -> float:
-    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+    lightness, green_red, blue_yellow = _oklab(*(int(color[i : i + 2], 16) for i in (1, 3, 5)))
+    best, least = cells[0], 9.0
+    for cell in cells:  # as plain as can be: a theme asks for thirty colours before the first frame
+        one, two, three = cell.point
+        apart = (one - lightness) ** 2 + (two - green_red) ** 2 + (three - blue_yellow) ** 2
+        if apart < least:
+            best, least = cell, apart
+    return best
 
 
 def _luminance(red: int, green: int, blue: int) -> float:
