@@ -19,7 +19,7 @@ from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
 
 
 def turns(chat: Conversation) -> list[tuple[object, ...]]:
-    return [parts_of([span]) for span in chat.path()]  # type: ignore[misc]
+    return [parts_of([span]) for span in chat.path()]
 
 
 @given(st.lists(st.text("ab *\n狐", max_size=4), max_size=30), st.text("ab狐 ", min_size=1, max_size=4))
