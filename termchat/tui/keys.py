@@ -187,6 +187,8 @@ TOKENS: tuple[Key, ...] = (
     Key("cut", "x", "cut", "Cut here and draw on, with the same dice", {"token": "cut"}),
     Key("cut-paused", "X", "cut_paused", "Cut here and wait, to step from here", {}),
     Key("fork-there", "enter", "fork_there", "In what if: fork at the first token that would be another one", {}),
+    Key("token-half-down", "ctrl+d", "half_page('down')", "Half a page down or up", {}, display="Ctrl+D Ctrl+U"),
+    Key("token-half-up", "ctrl+u", "half_page('up')", "", {}),
     Key("token-turn-up", "{", "move('turn_up')", "A turn up or down", {}, display="{ }"),
     Key("token-turn-down", "}", "move('turn_down')", "", {}),
     Key("token-line-start", "0,home", "move('line_start')", "The beginning or end of the line", {}, display="0 $"),

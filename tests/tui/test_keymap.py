@@ -15,6 +15,7 @@ import termchat.tui
 from termchat.tui.dialogkeys import GROUPS
 from termchat.tui.keymap import checked
 from termchat.tui.keys import NO_KEY
+from termchat.tui.transcript import Transcript
 from tests.tui.test_app import desktop
 
 KEYS = {key.id: key for group in GROUPS for key in group.table}
@@ -125,3 +126,20 @@ async def test_remapped_keys_act_and_are_shown_wherever_keys_are_named() -> None
         assert "Ctrl+T " not in desk.text.split("MODELS")[0]
         await desk.type("", "escape", "ctrl+u")
         assert desk.chat.model is None
+
+
+async def test_half_a_page_of_lines_is_moved_at_once() -> None:
+    async with desktop((120, 30)) as desk:
+        await desk.sent("go", *(f"word{number}\n\n" for number in range(40)))
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+g")
+        transcript = desk.app.query_one(Transcript)
+        await desk.type("", "ctrl+u")
+        assert transcript.cursor is not None
+        begin = transcript.cursor.index
+        await desk.type("", "ctrl+u")
+        moved = begin - transcript.cursor.index
+        assert moved > 3
+        await desk.type("", "ctrl+d")
+        assert transcript.cursor.index == begin

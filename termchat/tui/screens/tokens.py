@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual.app import ComposeResult
 from textual.message import Message
@@ -138,6 +138,12 @@ class Tokens(Column):
     def action_move(self, how: Move) -> None:
         """Moves the cursor."""
         self._act(lambda: self.mode.move(how))
+
+    def action_half_page(self, how: Literal["up", "down"]) -> None:
+        """Moves the cursor by half of the lines in view."""
+        for _ in range(max(self._transcript.size.height // 2, 1)):
+            self.mode.move(how)
+        self._follow()
 
     def action_choose(self, number: int) -> None:
         """Goes on with a candidate."""

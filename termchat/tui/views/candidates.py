@@ -48,7 +48,7 @@ def _heads(title: list[Run], width: int) -> Line:
 
 
 def _chosen_among(token: Token, rows: int) -> list[Candidate]:
-    shown = token.candidates[: max(rows, 0)]
+    shown = list(token.candidates[: max(rows, 0)])
     if shown and all(candidate.id != token.id for candidate in shown):
         shown[-1:] = [candidate for candidate in token.candidates if candidate.id == token.id][:1]
     return shown

@@ -59,7 +59,7 @@ class KnobsView(LinesView):
             event.prevent_default()
             self.post_message(self.Turned(ink.knob, steps, event.shift))
 
-    def _on_mouse_down(self, event: events.MouseDown) -> None:
+    def on_mouse_down(self, event: events.MouseDown) -> None:
         self._bar = self._bar_at(event.x, event.y) if event.button == 1 else None
         if self._bar is not None:
             event.stop()
@@ -72,7 +72,7 @@ class KnobsView(LinesView):
             event.stop()
             self._slide(event.x)
 
-    def _on_mouse_up(self, event: events.MouseUp) -> None:
+    def on_mouse_up(self, event: events.MouseUp) -> None:
         if self._bar is not None:
             event.stop()
             self._at = event.x

@@ -126,7 +126,7 @@ class LinesView(Widget):
         ink = self.ink_at(event.x, event.y)
         self._point(event.y if ink is not None and ink.does else -1, ink.does if ink is not None else "")
 
-    def _on_leave(self) -> None:
+    def on_leave(self) -> None:
         """The mouse is elsewhere."""
         self._point(-1, "")
 

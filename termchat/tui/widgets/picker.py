@@ -86,7 +86,7 @@ class Picker(LinesView):
     def _to(self, how: str, row: int) -> int:
         return self._clicked if how == "pointed" else _MOVES[how](row, max(self.size.height - 1, 1))
 
-    def _on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         row = self._top + event.y
         if event.button == 1 and row < self.count:
             self._clicked = row
