@@ -379,7 +379,7 @@ async def test_the_stop_editor_opens_empty_lists_what_is_there_and_says_what_wor
         *_, listed, _field, keys = desk.text.splitlines()
         assert '"one"' in listed
         assert '"two"' in listed
-        assert "Enter add  Esc back  Backspace on empty removes the last" in keys
+        assert "Enter add  Backspace on empty removes the last  Esc back" in keys
         assert "undo" not in keys
         await desk.type("", *"3x", "backspace", "enter", "backspace", "backspace")
         assert desk.chat.tuning.stop == ("one",)
