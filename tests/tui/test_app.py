@@ -281,6 +281,18 @@ async def test_ctrl_c_says_that_a_draft_would_be_lost_and_keeps_it() -> None:
         assert desk.engine.closed
 
 
+async def test_the_keys_that_delete_are_pressed_where_there_is_little_or_nothing_to_delete() -> None:
+    deleting = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+shift+k")
+    async with desktop() as desk:
+        for key in deleting:
+            await desk.type("", key)
+            assert desk.composer.text == ""
+            await desk.type("one", "ctrl+j", key, key, key)
+            assert desk.composer.text in ("one\n", "one", "on", "o", "")
+            await desk.type("", *["ctrl+k"] * 3, *["ctrl+u"] * 3)
+            assert desk.composer.text == ""
+
+
 async def test_ctrl_c_copies_what_is_selected() -> None:
     async with desktop() as desk:
         await desk.type("copy me")

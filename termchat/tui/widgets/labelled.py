@@ -112,8 +112,11 @@ class LabelledArea(TextArea):
         return self.attachments.spans(self.document.get_line(row))
 
     def _outside(self, location: Location, *, after: bool) -> Location:
-        """The place itself, or the end of the label in which it lies."""
+        """The place itself, or the end of the label in which it lies. What deletes a line asks for the one below it, which
+        the last does not have."""
         row, column = location
+        if row >= self.document.line_count:
+            return location
         for begin, end in self._spans(row):
             if begin < column < end:
                 return row, end if after else begin
