@@ -7,25 +7,18 @@ one value or one line, so no second parser, such as tomlkit, is needed.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from termchat import paths
+from termchat import paths, wholefile
 from termchat.settings import KEYS, TABLES, guess_of
-from termchat.tomlfile import Statement, TomlError, TomlFile, parsed
+from termchat.tomlfile import Statement, TomlError, TomlFile, dotted, literal, parsed
 
 Written = str | int | float | bool | Sequence[str]
 """What can stand in the file."""
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_CONTROL = re.compile(r"[\x7f-\x9f\u2028\u2029]")
 
 
 class ConfigFileError(Exception):
@@ -57,42 +50,14 @@ def remove(name: str, file: Path | None = None) -> bool:
     return _change(_address(name), None, paths.config_file() if file is None else file)
 
 
-def literal(value: object) -> str:
-    """A value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(literal(item) for item in value)}]"
-    raise TypeError(f"{value!r} cannot stand in a config file")
-
-
 def write(file: Path, text: str) -> None:
-    """Replaces the file in one step; its mode stays, and where it is a link, what it links to is replaced. A new one is
-    nobody else's to read.
+    """Replaces the file; see `wholefile.replace`.
 
     Raises:
         ConfigFileError: it cannot be written.
     """
-    target = Path(os.path.realpath(file))
     try:
-        data = text.encode("utf-8")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with open(descriptor, "wb") as written:
-                written.write(data)
-                os.fsync(descriptor)
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(name, target.stat().st_mode & 0o7777)
-            os.replace(name, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+        wholefile.replace(file, text.encode("utf-8"))
     except OSError as error:
         raise ConfigFileError(f"{file} cannot be written: {error.strerror}") from error
     except UnicodeEncodeError as error:
@@ -113,7 +78,7 @@ def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
     try:
         source = TomlFile(path)
     except TomlError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
+        if not error.is_missing:
             raise ConfigFileError(f"{error}. Correct it first: termchat config edit") from error
         if value is None:
             return False
@@ -150,16 +115,16 @@ def _added(source: TomlFile, keys: tuple[str, ...], written: str) -> str:
     if begin < 0:
         inside = [one for one in source.statements if one.value >= 0 and one.keys[:-1] == table]
         if inside:  # a table that is written key by key: sampling.top_p = 0.9
-            return _insert(text, inside[-1].after, f"{_dotted(keys)} = {written}{end}", end)
+            return _insert(text, inside[-1].after, f"{dotted(keys)} = {written}{end}", end)
         gap = end if text.strip() else ""
-        return _insert(text, len(text), f"{gap}[{_dotted(table)}]{end}{_dotted(keys[-1:])} = {written}{end}", end)
+        return _insert(text, len(text), f"{gap}[{dotted(table)}]{end}{dotted(keys[-1:])} = {written}{end}", end)
     commented = re.compile(rf"^[ \t]*#[ \t]*{re.escape(keys[-1])}[ \t]*=[^\n]*\n?", re.MULTILINE)
     if found := commented.search(text, begin, until):
         at = found.end()
     else:
         inside = [one for one in source.statements if begin <= one.start < until]
         at = inside[-1].after if inside else begin if table else _foreword(text, until)
-    return _insert(text, at, f"{_dotted(keys[-1:])} = {written}{end}", end)
+    return _insert(text, at, f"{dotted(keys[-1:])} = {written}{end}", end)
 
 
 def _section(source: TomlFile, table: tuple[str, ...]) -> tuple[int, int]:
@@ -184,12 +149,8 @@ def _insert(text: str, at: int, line: str, end: str) -> str:
 
 
 def _new(keys: tuple[str, ...], written: str) -> str:
-    header = f"[{_dotted(keys[:-1])}]\n" if keys[:-1] else ""
-    return f"{header}{_dotted(keys[-1:])} = {written}\n"
-
-
-def _dotted(keys: Sequence[str]) -> str:
-    return ".".join(key if _BARE.fullmatch(key) else literal(key) for key in keys)
+    header = f"[{dotted(keys[:-1])}]\n" if keys[:-1] else ""
+    return f"{header}{dotted(keys[-1:])} = {written}\n"
 
 
 def _at(table: Mapping[str, Any], keys: Sequence[str]) -> object:

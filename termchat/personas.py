@@ -7,22 +7,16 @@ knob by its name.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import json
-import os
 import re
-import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from termchat import paths
+from termchat import paths, wholefile
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.settings import PERSONA
-from termchat.tomlfile import TomlError, TomlFile
+from termchat.settings import PERSONA, guess_of
+from termchat.tomlfile import TomlError, TomlFile, literal, parsed
 
 _TEXTS = ("description", "system")
 _KNOWN = (*_TEXTS, *KNOBS)
@@ -67,8 +61,7 @@ class Personas(msgspec.Struct, frozen=True):
         folded = {known.lower(): persona for known, persona in self.entries.items()}
         if name in self.entries or name.lower() in folded:
             return self.entries.get(name) or folded[name.lower()]
-        close = difflib.get_close_matches(name.lower(), folded, n=1)
-        guess = f" (did you mean {folded[close[0]].name}?)" if close else ""
+        guess = guess_of(name, self.entries)
         raise PersonaError(f"there is no persona {name!r}{guess}; there are {', '.join(self.entries)}")
 
 
@@ -76,9 +69,7 @@ def load(own: Path | None = None) -> Personas:
     """All personas, the shipped ones first. `own` is the user's file (None: beside config.toml); it need not be there."""
     own = paths.personas_file() if own is None else own
     problems: list[str] = []
-    found = _read(_SHIPPED, problems, own=False)
-    if own.exists():
-        found |= _read(own, problems, own=True)
+    found = _read(_SHIPPED, problems, own=False) | _read(own, problems, own=True)
     return Personas(found, tuple(problems))
 
 
@@ -91,18 +82,21 @@ def save(persona: Persona, own: Path | None = None) -> Path:
     own = paths.personas_file() if own is None else own
     if not _NAME.fullmatch(persona.name):
         raise PersonaError(f"{persona.name!r} is no name: up to 40 letters, digits, spaces and . _ + -")
+    before: dict[str, object] = {}
+    text = _ABOUT
     try:
-        text = own.read_text("utf-8") if own.exists() else _ABOUT
-        before = tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise PersonaError(f"{own} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        source = TomlFile(own)
+        before, text = source.table, source.mark + _without(source, persona.name)
+    except TomlError as error:
+        if not error.is_missing:
+            raise PersonaError(str(error)) from error
     written = _written(persona)
-    text = f"{_without(text, persona.name).rstrip()}\n\n{written}"
+    text = f"{text.rstrip()}\n\n{written}"
     # A file that people write may hold anything: what was there must be there afterwards.
-    if _parsed(text) != {**before, **tomllib.loads(written)}:
+    if _said(text) != {**before, **parsed(written)}:
         raise PersonaError(f"{own} has {persona.name!r} in a form that cannot be replaced; take it out by hand first")
     try:
-        _replace(own, text)
+        wholefile.replace(own, text.encode("utf-8"))
     except OSError as error:
         raise PersonaError(f"{own} cannot be written: {error.strerror or error}") from error
     return own
@@ -119,7 +113,8 @@ def _read(path: Path, problems: list[str], *, own: bool) -> dict[str, Persona]:
     try:
         source = TomlFile(path)
     except TomlError as error:
-        problems.append(f"{error}; its personas are left out")
+        if not (own and error.is_missing):
+            problems.append(f"{error}; its personas are left out")
         return {}
     found = {}
     for name, table in source.table.items():
@@ -144,12 +139,11 @@ def _persona(name: str, table: object, *, own: bool) -> Persona:
     knobs: dict[str, Value] = {}
     for key, value in table.items():
         if key not in _KNOWN:
-            close = difflib.get_close_matches(key, _KNOWN, n=1)
-            raise _Wrong(f"a persona has no {key!r}{f' (did you mean {close[0]}?)' if close else ''}", key)
+            raise _Wrong(f"a persona has no {key!r}{guess_of(key, _KNOWN)}", key)
         if key in KNOBS:
             try:
                 knobs[key] = KNOBS[key].parse(value) if isinstance(value, str) else KNOBS[key].check(value)
-            except (ValueError, OverflowError) as error:  # the latter: a whole number of a thousand digits
+            except ValueError as error:
                 raise _Wrong(str(error), key) from error
         elif not isinstance(value, str):
             raise _Wrong(f"{key} must be a text, not {value!r}", key)
@@ -158,45 +152,19 @@ def _persona(name: str, table: object, *, own: bool) -> Persona:
 
 
 def _written(persona: Persona) -> str:
-    lines = [f"[{_quoted(persona.name)}]"]
-    lines += [f"{key} = {_quoted(text)}" for key in _TEXTS if (text := getattr(persona, key))]
-    for name, value in persona.knobs.items():
-        shown = f"[{', '.join(map(_quoted, value))}]" if isinstance(value, tuple) else repr(value)
-        lines.append(f"{name} = {shown}")
+    values = {key: text for key in _TEXTS if (text := getattr(persona, key))} | dict(persona.knobs)
+    lines = [f"[{literal(persona.name)}]", *(f"{key} = {literal(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
-    """A TOML string: JSON's, but for DEL, which TOML wants escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _without(source: TomlFile, name: str) -> str:
+    """The text without the lines of one table; comments behind them may be on what follows, and stay."""
+    mine = [statement for statement in source.statements if statement.keys[0] == name]
+    return source.text[: mine[0].start] + source.text[mine[-1].after :] if mine else source.text
 
 
-def _without(text: str, name: str) -> str:
-    """The text without the lines of one table."""
-    kept, inside = [], False
-    for line in text.splitlines(keepends=True):
-        if header := re.match(r"\s*\[(?!\[)\s*(.+?)\s*\]\s*(#.*)?$", line):
-            inside = header[1] in (name, _quoted(name), f"'{name}'")
-        if not inside:
-            kept.append(line)
-    return "".join(kept)
-
-
-def _parsed(text: str) -> dict[str, object]:
+def _said(text: str) -> dict[str, object] | None:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return {}
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(made, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(made)
-        raise
+        return parsed(text)
+    except ValueError:
+        return None

@@ -31,6 +31,8 @@ _TOLD = 20
 """Problems that are told one by one; of a file that is all wrong, the number of the others says enough."""
 _LONGEST = 500
 """Characters of a problem: what is wrong may be a text of any length."""
+_NAME = 100
+"""Characters of a name that are compared with those that there are: no name is longer."""
 
 
 class FlagError(ValueError):
@@ -57,7 +59,7 @@ class Found:
         try:
             source = TomlFile(path)
         except TomlError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
+            if not error.is_missing:
                 self._tell(f"{error}; the file is ignored")
             return
         tables = {*TABLES.values(), KEYS} - {""}
@@ -170,9 +172,10 @@ def _flag(name: str, value: object) -> Value | str:
 
 
 def guess_of(name: str, known: Iterable[str]) -> str:
-    """What a misspelled name may have meant, to be put behind it: " (did you mean top_k?)"; "" if nothing is near."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    """What a misspelled name may have meant, case aside: " (did you mean top_k?)", to be put behind it; "" if none is near."""
+    folded = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name[:_NAME].lower(), folded, n=1)
+    return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 
 def range_of(setting: Option | Knob) -> str:

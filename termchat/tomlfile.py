@@ -1,10 +1,11 @@
-"""TOML files that people write: read with one clear error, and lines found again for what is wrong in them."""
+"""TOML files that people write: read with one clear error, lines found again for what is wrong in them, and values written."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ MOST = 1 << 20
 """Bytes of a file that are read; nobody writes more by hand."""
 
 _BOM = "\ufeff"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029]")
+"""What JSON lets stand and TOML refuses, or no editor shows."""
 _KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _DOTTED = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_DOTTED})[ \t]*\]\]?")
@@ -26,6 +30,11 @@ _TOKEN = re.compile(
 
 class TomlError(Exception):
     """A file that cannot be read as TOML; the message names the file, and the line where there is one."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such file."""
+        return isinstance(self.__cause__, FileNotFoundError)
 
 
 class Statement(NamedTuple):
@@ -91,15 +100,33 @@ class TomlFile:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The table that the text says.
+    """The table that the text says, with or without a byte order mark.
 
     Raises:
         ValueError: it is not TOML, with the line as far as there is one.
     """
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix(_BOM))
     except RecursionError:
         raise ValueError("too many brackets within brackets") from None
+
+
+def literal(value: object) -> str:
+    """A value as TOML writes it: a text, a number, a truth value, or a list of them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(literal(item) for item in value)}]"
+    raise TypeError(f"{value!r} cannot stand in a file of ours")
+
+
+def dotted(keys: Sequence[str]) -> str:
+    """Keys as TOML writes them before an = or in a header."""
+    return ".".join(key if _BARE.fullmatch(key) else literal(key) for key in keys)
 
 
 def _statements(text: str) -> Iterator[Statement]:

@@ -7,14 +7,12 @@ variables and config.toml, which are for all. A file that cannot be read counts 
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 import msgspec
 
-from termchat import paths
+from termchat import paths, wholefile
 from termchat.engine.llama.cores import all_threads, default_threads
 
 VERSION = 1
@@ -138,15 +136,5 @@ def _read(file: Path | None) -> _File:
 
 def _write(kept: _File, file: Path | None) -> Path:
     file = file or paths.tuned_file()
-    data = msgspec.json.format(msgspec.json.encode(kept))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        with open(descriptor, "wb") as written:
-            written.write(data)
-        os.replace(name, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    wholefile.replace(file, msgspec.json.format(msgspec.json.encode(kept)))
     return file

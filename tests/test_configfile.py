@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat import configfile
 from termchat.configfile import ConfigFileError, put, remove
 from termchat.decoding.samplers import KNOBS
 from termchat.settings import load
+from termchat.tomlfile import literal
 
 LIVED_IN = """\
 # mine
@@ -161,7 +161,7 @@ VALUES = st.one_of(
 
 @given(VALUES)
 def test_every_value_is_read_as_it_was_written(value: object) -> None:
-    assert tomllib.loads(f"a = {configfile.literal(value)}") == {"a": value}
+    assert tomllib.loads(f"a = {literal(value)}") == {"a": value}
 
 
 @given(

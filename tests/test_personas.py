@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import string
 import subprocess
 import sys
@@ -76,17 +77,34 @@ def test_one_that_there_is_not_is_guessed(tmp_path: Path) -> None:
 def test_what_was_written_by_hand_outlives_a_persona_that_is_kept(tmp_path: Path) -> None:
     own = tmp_path / "deep" / "personas.toml"
     own.parent.mkdir()
-    own.write_text(
-        '# mine\n[a]\nsystem = """\n[poet]\nnot a table"""\n\n[poet]\nsystem = "old"\n[z]  # last\nseed = 1\n'
-    )
+    own.write_text('[poet]\nsystem = "old"\n[z]\nseed = 1\n[poet.more]\n')
     with pytest.raises(PersonaError, match="cannot be replaced"):
         personas.save(Persona("poet", "new"), own)
-    own.write_text('# mine\n[a]\nsystem = "one"\n\n[poet]\nsystem = "old"\n[z]  # last\nseed = 1\n')
+    own.write_text(
+        '# mine\n[a]\nsystem = """\n[poet]\nno table"""\n\n[poet]\nsystem = "old"\n\n# of z\n[z]  # last\nseed = 1\n'
+    )
     personas.save(Persona("poet", "new", knobs={"stop": ("\n",)}), own)
     found = personas.load(own).entries
     assert (found["poet"].system, found["poet"].knobs) == ("new", {"stop": ("\n",)})
-    assert (found["a"].system, found["z"].knobs) == ("one", {"seed": 1})
-    assert "# mine" in own.read_text()
+    assert (found["a"].system, found["z"].knobs) == ("[poet]\nno table", {"seed": 1})
+    assert own.read_text().startswith("# mine\n[a]\n")
+    assert "\n# of z\n[z]  # last\n" in own.read_text()
+
+
+def test_a_file_that_is_a_link_stays_one_and_keeps_its_mode(tmp_path: Path) -> None:
+    real, own = tmp_path / "dotfiles.toml", tmp_path / "personas.toml"
+    real.write_text("")
+    real.chmod(0o644)
+    own.symlink_to(real)
+    personas.save(Persona("poet", "new"), own)
+    assert own.is_symlink()
+    assert "poet" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o644
+
+
+def test_a_folder_that_cannot_be_looked_into_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "cannot be read" in personas.load(tmp_path / "file" / "personas.toml").problems[0]
 
 
 _NAMES = st.text(string.ascii_letters + string.digits + " ._+-é漢", min_size=1, max_size=40).filter(

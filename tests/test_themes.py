@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
+from termchat.tui import shelf as shelf_of
+from termchat.tui import themes as themes_of
 from termchat.tui.depth import PLAIN, fitted
 from termchat.tui.shelf import Shelf
-from termchat.tui.themes import ANSI, COLORS, Palette, ThemeError, load_theme, load_themes
+from termchat.tui.themes import ANSI, COLORS, LoadedTheme, Palette, ThemeError, load_theme, load_themes
 from tests.colors import BLINDNESS, apart, contrast, in_256, lab, linear, seen
 
 ROOT = Path(__file__).parent.parent / "themes"
@@ -269,13 +271,14 @@ def test_without_folders_it_finds_the_shipped_ones() -> None:
 
 def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     read: list[str] = []
-    load = Path.read_bytes
+    load = themes_of.load_theme
 
-    def noted(path: Path) -> bytes:
+    def noted(path: Path) -> LoadedTheme:
         read.append(path.name)
         return load(path)
 
-    monkeypatch.setattr(Path, "read_bytes", noted)
+    monkeypatch.setattr(shelf_of, "load_theme", noted)
+    monkeypatch.setattr(themes_of, "load_theme", noted)
     (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
     (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
     shelf = Shelf(folders=[ROOT, tmp_path])

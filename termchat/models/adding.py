@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tomllib
 from pathlib import Path
 
 import msgspec
 
-from termchat import paths
+from termchat import paths, wholefile
 from termchat.models import catalogue, hub
 from termchat.models.entry import SUFFIX, Entry, expanded, is_name, parts
 from termchat.models.errors import ModelError
 from termchat.models.header import read_header
 from termchat.models.pull import asked
 from termchat.models.sources import understand
+from termchat.tomlfile import TomlError, TomlFile, dotted, literal, parsed
 
 
 def add(name: str, source: str, *, description: str = "", license: str = "") -> Path:
@@ -31,7 +30,7 @@ def add(name: str, source: str, *, description: str = "", license: str = "") -> 
     taken = catalogue.load().entries
     if not is_name(name):
         raise ModelError(f"{name!r} cannot be a model's name", "Use letters, digits and . _ + - between them.")
-    if name in taken or name in tomllib.loads(text):
+    if name in taken or name in parsed(text):
         raise ModelError(
             f"there is a model named {name} already", "Choose another name, or change the entry in models.toml."
         )
@@ -41,8 +40,8 @@ def add(name: str, source: str, *, description: str = "", license: str = "") -> 
     try:
         msgspec.convert(fields, Entry)
         added = _table(name, fields)
-        tomllib.loads(text + added)
-    except (msgspec.ValidationError, tomllib.TOMLDecodeError, UnicodeError) as error:
+        parsed(text + added)
+    except (msgspec.ValidationError, ValueError) as error:
         raise ModelError(f"{source!r} cannot be an entry: {error}", "Give another source or description.") from error
     _write(file, text + added)
     return file
@@ -81,15 +80,8 @@ def _remote(source: str) -> dict[str, str | int]:
 
 
 def _table(name: str, fields: dict[str, str | int]) -> str:
-    quoted = f'"{name}"' if "." in name or "+" in name else name
-    lines = [f"{key} = {_value(value)}" for key, value in fields.items()]
-    return "\n".join(["", f"[{quoted}]", *lines, ""])
-
-
-def _value(value: str | int) -> str:
-    if isinstance(value, int):
-        return f"{value:_}"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    written = {key: f"{value:_}" if isinstance(value, int) else literal(value) for key, value in fields.items()}
+    return "\n".join(["", f"[{dotted([name])}]", *(f"{key} = {value}" for key, value in written.items()), ""])
 
 
 def _text(file: Path) -> str:
@@ -99,24 +91,17 @@ def _text(file: Path) -> str:
         ModelError: it cannot be read, or is not TOML.
     """
     try:
-        text = file.read_bytes().decode("utf-8") if file.exists() else ""
-        tomllib.loads(text)
-    except OSError as error:
-        raise ModelError(f"{file} cannot be read: {error.strerror}", "Check its permissions.") from error
-    except ValueError as error:
-        raise ModelError(f"{file} is not valid TOML: {error}", "Correct it first.") from error
+        source = TomlFile(file)
+    except TomlError as error:
+        if error.is_missing:
+            return ""
+        raise ModelError(str(error), "Correct it first.") from error
+    text = source.mark + source.text
     return text if not text or text.endswith("\n") else text + "\n"
 
 
 def _write(file: Path, text: str) -> None:
-    """Replaces the file in one step; where it is a link, what it links to."""
-    target = file.resolve()
-    new = target.with_name(target.name + ".new")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(text.encode("utf-8"))
-        if target.exists():
-            new.chmod(target.stat().st_mode & 0o777)
-        os.replace(new, target)
+        wholefile.replace(file, text.encode("utf-8"))
     except OSError as error:
         raise ModelError(f"{file} cannot be written: {error.strerror}", "Check its folder's permissions.") from error

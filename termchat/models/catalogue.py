@@ -38,11 +38,12 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
     problems: list[str] = []
     own: set[str] = set()
     ships = shipped.file("models.toml")
-    for path in _own_files() if files is None else files:
+    for path in (ships, paths.user_models_file()) if files is None else files:
         try:
             source = TomlFile(path)
         except TomlError as error:
-            problems.append(str(error))
+            if files is not None or path == ships or not error.is_missing:
+                problems.append(str(error))
             continue
         for name, table in source.table.items():
             try:
@@ -88,11 +89,6 @@ def _entry(name: str, table: object) -> Entry:
     if not is_name(name):
         raise msgspec.ValidationError("a name is of letters, digits and . _ + - between them")
     return msgspec.convert(table, Entry)
-
-
-def _own_files() -> list[Path]:
-    own = paths.user_models_file()
-    return [shipped.file("models.toml"), *([own] if own.exists() else [])]
 
 
 def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:

@@ -18,6 +18,7 @@ from textual.theme import Theme
 
 from termchat import shipped
 from termchat.text import sanitize
+from termchat.tomlfile import MOST
 
 DEFAULT = "ansi_default"
 """The terminal's own text colour or background, whichever it is asked for as."""
@@ -132,7 +133,10 @@ class _Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                data = file.read(MOST + 1)
+            if len(data) > MOST:
+                raise ThemeError(path, None, f"is larger than {MOST >> 10} KiB")
             text = data.decode("utf-8")
             self._lines = text.split("\n")
             self.table = tomllib.loads(text)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from textwrap import wrap
 
-from termchat import configfile
 from termchat.settings import KEYS, SETTINGS, TABLES, range_of
+from termchat.tomlfile import literal
 
 _WIDTH = 100
 _FOREWORD = """\
@@ -41,7 +41,7 @@ def _settings() -> Iterator[str]:
             takes = "true false" if setting.kind == "bool" else range_of(setting)
             yield from _comment(f"{setting.help} ({takes})")
             default = "fresh" if setting.default is None else setting.default
-            yield from (f"#{name} = {configfile.literal(default)}", "")
+            yield from (f"#{name} = {literal(default)}", "")
 
 
 def _keys() -> Iterator[str]:
@@ -53,7 +53,7 @@ def _keys() -> Iterator[str]:
         for key in group.table:
             if key.action:
                 yield from _comment(key.help) if key.help else ()
-                yield f"#{key.id} = {configfile.literal(key.keys)}"
+                yield f"#{key.id} = {literal(key.keys)}"
 
 
 def _comment(words: str) -> list[str]:
