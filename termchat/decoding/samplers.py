@@ -79,9 +79,9 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
-        if not math.isfinite(value) or not self.low <= value <= self.high:
-            raise KnobError(f"{self.name} must be {self._wanted()}, not {value}")
-        if self.low < value < self.gap:
+        if not self.low <= value <= self.high:  # which NaN is not either; no float() before: whole numbers have no end
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {_named(value)}")
+        if self.gap and self.low < value < self.gap:
             raise KnobError(f"{self.name} must be {self.low:g} or at least {self.gap:g}, not {value}")
         if self.kind == "float":
             return float(value)
@@ -170,6 +170,11 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     def _wanted(self) -> str:
         number = "a whole number" if self.kind in ("int", "seed") else "a number"
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
+
+
+def _named(number: float) -> str:
+    """A number for a message; Python writes none of many thousand digits, and nobody reads one of hundreds."""
+    return str(number) if abs(number) < 1e21 or isinstance(number, float) else "one of so many digits"
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):

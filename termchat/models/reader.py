@@ -59,10 +59,11 @@ def opened(path: Path, window: int = WINDOW) -> Iterator[Reader]:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise ModelError(f"{path} is not a regular file", "Give the path of a GGUF file.")
     with open(descriptor, "rb", buffering=0) as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{path} is not a regular file", "Give the path of a GGUF file.")
         try:
             yield Reader(file, path.name, status.st_size, window)
         except OSError as error:

@@ -393,6 +393,11 @@ def test_foreign_names_are_escaped_in_messages(write) -> None:
     assert "\x1b" not in caught.value.message
 
 
+def test_a_folder_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a regular file"):
+        read_header(tmp_path)
+
+
 def test_a_file_that_is_not_there_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be read: No such file"):
         read_header(tmp_path / "none.gguf")
