@@ -12,8 +12,12 @@ from textual.geometry import Region
 from termchat.conversation.tree import Conversation
 from termchat.tui.finding import Finding, Place, pattern_of
 from termchat.tui.transcript import Look
+from termchat.tui.transcript.blocks import ChunkBlock
+from termchat.tui.transcript.copying import line_span
 from termchat.tui.transcript.fences import blocks
+from termchat.tui.transcript.found import offsets
 from termchat.tui.transcript.source import parts_of
+from termchat.tui.transcript.split import Splitter
 from tests import made_records
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
 
@@ -76,6 +80,24 @@ async def test_what_is_marked_on_the_screen_is_what_was_looked_for(look: Look, w
             marked += "".join(text for text, style, _ in strip if style is not None and style.bgcolor in grounds)
         assert finding.count > 0
         assert marked.replace(" ", "").lower() == query.replace(" ", "") * finding.count
+
+
+@pytest.mark.parametrize("opening", ["```c", "~~~"])
+def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
+    code = ["#include <stdio.h>", "#include <stdlib.h>", "", "int main(void) { return 0; }"]
+    text = "\n".join(["hello", "", opening, *code, opening[:3], ""])
+    splitter = Splitter()
+    splitter.feed(text)
+    chunk = [*splitter.finished(), *splitter.open(done=True)][1]
+    block = ChunkBlock(chunk)
+    block.lay(60)
+    for line in filter(None, code):
+        at = text.index(line)
+        row = block.line_of(at)
+        assert block.lines[row].text.strip() == line
+        assert offsets(block, row, text)[: len(line)] == list(range(at, at + len(line)))
+    whole = [line_span(block, row) for row in range(len(block.lines))]
+    assert (whole[0][0], whole[-1][1]) == (block.start, block.end)
 
 
 def test_blocks_of_code_are_found_in_lists_too_and_while_they_are_open() -> None:

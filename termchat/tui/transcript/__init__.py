@@ -1,9 +1,12 @@
 """The transcript: one line-API widget over the turns of a chat.
 
 From the text to the screen: `source` reads a turn of the path; `body` cuts it into blocks, by its Markdown (`split`) or by
-its lines; a block (`blocks`) lays itself out into lines of inks (`wrap`, `markdown`, `code`, `table`), once for a width;
-`turn` and `document` stack them (`heights`); `ink` paints a line in a palette; `scroll` shows the lines and `widget` says
-which. `looks` says how replies are shown.
+its lines; a block (`blocks`) lays itself out into lines of inks (`wrap`, `markdown`, `inline`, `code`, `table`), once for a
+width, and `mending` closes what still streams; `turn` and `document` stack them (`heights`); `ink` paints a line in a palette;
+`scroll` shows the lines, `widget` says which, and `moving` goes to other places. `looks` says how replies are shown.
+
+From the screen to the text: `copying` says what a selection stands for, `found` where the hits of a search are, `fences` what
+code a reply has.
 
 The token cursor: `tokens` knows the order of the tokens, `places` and `pointer` where they are on the lines, `jumps` which
 of them are worth a visit; `cursor` is on one of them.

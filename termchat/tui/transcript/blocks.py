@@ -199,8 +199,7 @@ class ChunkBlock(Block):
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         chunk = self.chunk
         if chunk.kind == "code":
-            label = [label_line(chunk.language)] if chunk.first and chunk.language else []
-            return label + code_lines(chunk.source, chunk.language, width), None
+            return self._label + code_lines(chunk.source, chunk.language, width), None
         if chunk.kind == "math":
             wrapper = Wrapper(width)
             wrapper.feed(chunk.source.rstrip("\n"), CODE)
@@ -215,15 +214,24 @@ class ChunkBlock(Block):
         return markdown_lines(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
 
     def aligned(self, lines: Sequence[Line]) -> list[int]:
-        offsets, at, source = [], 0, self.chunk.source
+        offsets, at, source, label = [], 0, self.chunk.source, self._label
         for line in lines:
-            offsets.append(min(self.start + at, self.end))
+            # The line with the fence, which is not shown, goes with the first line of the code.
+            offsets.append(min(self.start + (self.chunk.lead + at if at else 0), self.end))
+            if line in label:
+                continue
             for word in line.text.split():
                 found = source.find(word, at, at + _FAR)
                 at = found + len(word) if found >= 0 else at
             ending = _LINE_END.match(source, at)
             at = ending.end() if ending is not None else at
         return offsets
+
+    @property
+    def _label(self) -> list[Line]:
+        """The line that names the language of code, where there is one."""
+        chunk = self.chunk
+        return [label_line(chunk.language)] if chunk.kind == "code" and chunk.first and chunk.language else []
 
 
 class TitleBlock(Block):

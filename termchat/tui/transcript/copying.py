@@ -88,9 +88,16 @@ def line_span(block: Block, row: int) -> tuple[int, int]:
     return block.offset_at(row, block.width), end
 
 
+def shown_span(block: Block, row: int) -> tuple[int, int]:
+    """`line_span` without the line of an opening fence, which the first line of code counts as its own."""
+    begin, end = line_span(block, row)
+    lead = block.chunk.lead if isinstance(block, ChunkBlock) and begin == block.start else 0
+    return begin + lead, max(begin + lead, end)
+
+
 def _offset(block: Block, row: int, character: int, text: str, *, begins: bool = False) -> int:
     """Where in the turn's text a character of a line stands; what hides before it counts only at the begin of a line."""
-    begin, end = line_span(block, row)
+    begin, end = shown_span(block, row) if character > 0 else line_span(block, row)
     shown = block.lines[row].text
     if character >= len(shown.rstrip()):
         return end

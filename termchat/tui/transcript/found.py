@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.text import sanitize
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
-from termchat.tui.transcript.copying import line_span, next_shown
+from termchat.tui.transcript.copying import next_shown, shown_span
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.ink import MARGIN, Ink
 
@@ -37,7 +37,7 @@ def found_on(document: Document, y: int, finding: Finding) -> Iterator[Found]:
     hits = finding.hits(turn)
     if not hits or not isinstance(block, TextBlock | ChunkBlock) or block.own_line(row) is None:
         return
-    begin, end = _span(block, row, finding.text(turn))
+    begin, end = shown_span(block, row)
     first = max(bisect_right(hits, (begin, 0)) - 1, 0)
     there = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
     if not there:
@@ -52,7 +52,7 @@ def found_on(document: Document, y: int, finding: Finding) -> Iterator[Found]:
 
 def offsets(block: Block, row: int, text: str) -> list[int]:
     """For each character on a line of a laid-out block where it stands in the turn's text; -1 for a sign of ours."""
-    at, end = _span(block, row, text)
+    at, end = shown_span(block, row)
     shown = block.lines[row].text
     places: list[int] = []
     while len(places) < len(shown) and at < end:
@@ -74,12 +74,3 @@ def offsets(block: Block, row: int, text: str) -> list[int]:
             else:
                 at = ahead
     return places
-
-
-def _span(block: Block, row: int, text: str) -> tuple[int, int]:
-    """Where the text on a line begins and ends; a block of code counts its lines from behind the one with its fence."""
-    begin, end = line_span(block, row)
-    if not (isinstance(block, ChunkBlock) and block.chunk.fence and block.chunk.first):
-        return begin, end
-    fence = text.find("\n", block.start, block.end) + 1 - block.start
-    return begin + max(fence, 0), min(end + max(fence, 0), block.end)

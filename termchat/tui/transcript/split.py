@@ -49,8 +49,8 @@ class Chunk:
     """A piece of Markdown from `start` to `end` (characters of the reply).
 
     `gap` says that a blank line stands before it; `indent` that it goes on inside a list item, and how deep; `head` is
-    what must be parsed before it: a table's head, and a row as wide as those before. Of code, `source` is without the fences,
-    and `first` says that it begins the block.
+    what must be parsed before it: a table's head, and a row as wide as those before. Of code, `source` is without the fences;
+    `first` says that it begins the block, and `lead` how many characters the line with the opening fence has.
     """
 
     kind: Kind
@@ -63,6 +63,7 @@ class Chunk:
     fence: str = ""
     language: str = ""
     first: bool = True
+    lead: int = 0
 
 
 class Splitter:
@@ -142,7 +143,7 @@ class Splitter:
         chunk = Chunk("paragraph", self._at, self._at + len(line), line, gap=self._gap)
         fence = _FENCE.match(body)
         if fence is not None:
-            chunk.kind, chunk.source = "code", ""
+            chunk.kind, chunk.source, chunk.lead = "code", "", len(line)
             chunk.indent, chunk.fence, chunk.language = len(fence[1]), fence[2], fence[3]
         else:
             chunk.kind = next((kind for pattern, kind in _STARTS if pattern.match(body)), "paragraph")
@@ -157,7 +158,9 @@ class Splitter:
 
     def _continue_in_next(self, current: Chunk, line: str, *, gap: bool) -> None:
         """The same block goes on in another chunk."""
-        following = replace(current, start=self._at, end=self._at + len(line), source=line, gap=gap, first=False)
+        following = replace(
+            current, start=self._at, end=self._at + len(line), source=line, gap=gap, first=False, lead=0
+        )
         if current.kind == "list" and not current.indent:
             marker = _ITEM.match(current.source)
             following.indent = len(marker[0].rstrip()) + 1 if marker else 2
