@@ -23,7 +23,8 @@ from termchat.text import sanitize
 from termchat.tui.abilities import EVERYTHING, Abilities
 from termchat.tui.gathering import Models
 from termchat.tui.history import History
-from termchat.tui.keys import APP, CHAT, MODEL, NO_KEY, TOKENS, Key, remap
+from termchat.tui.key import NO_KEY, Key, remap
+from termchat.tui.keys import APP, CHAT, MODEL, TOKENS
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.shelf import Shelf

@@ -13,7 +13,7 @@ from textual.style import Style
 
 from termchat.decoding.samplers import KNOBS
 from termchat.tui import keys
-from termchat.tui.keys import Key, Label, displayed, families, keys_of, pressed
+from termchat.tui.key import Key, Label, displayed, families, keys_of, pressed
 
 TUNE: tuple[Key, ...] = (
     Key("tune-less", "left", "move(-1)", "A step down or up", {}, display="←→"),

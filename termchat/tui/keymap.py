@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 
 from textual.keys import KEY_TO_UNICODE_NAME, Keys, _character_to_key
 
+from termchat.settings import guess_of
 from termchat.tui.dialogkeys import GROUPS, Group
-from termchat.tui.keys import Key, shown
+from termchat.tui.key import Key, shown
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _NAMES = {key.value.rpartition("+")[2] for key in Keys if key.value.isascii() and "<" not in key.value} | {"space"}
@@ -53,7 +53,7 @@ def _read(id: str, asked: str) -> str:
     """The keys as Textual writes them. Raises ValueError for what cannot be."""
     key = _KEYS.get(id)
     if key is None:
-        raise ValueError(f"there is no key {id!r}{_guess(id, _KEYS)}")
+        raise ValueError(f"there is no key {id!r}{guess_of(id, _KEYS)}")
     if not key.action:
         raise ValueError(f"{id} cannot have another key")
     parted = ["comma"] if asked.strip() == "," else asked.replace(" ", "").split(",")
@@ -74,7 +74,7 @@ def _normal(name: str) -> str:
     held = [_SAID.get(one.lower(), one.lower()) for one in modifiers if one]
     unknown = next((one for one in held if one not in _MODIFIERS), None)
     if unknown is not None:
-        raise ValueError(f"there is no key {unknown!r}{_guess(unknown, _MODIFIERS)}")
+        raise ValueError(f"there is no key {unknown!r}{guess_of(unknown, _MODIFIERS)}")
     if len(base) == 1:
         if held == ["shift"] and base.isalpha():
             return base.upper()
@@ -82,7 +82,7 @@ def _normal(name: str) -> str:
     else:
         base = _SAID.get(base.lower(), base.lower())
         if base not in _NAMES and base not in _CHARACTERS:
-            raise ValueError(f"there is no key {name!r}{_guess(base, [*_NAMES, *_SAID, *_CHARACTERS])}")
+            raise ValueError(f"there is no key {name!r}{guess_of(base, [*_NAMES, *_SAID, *_CHARACTERS])}")
     normal = "+".join([*(one for one in _MODIFIERS if one in held), base])
     return _SENT_AS.get(normal, normal)
 
@@ -117,11 +117,6 @@ def _groups_of(id: str) -> list[Group]:
 def _writes(name: str) -> bool:
     """Whether a key writes a character."""
     return "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")
-
-
-def _guess(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name.lower(), known, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 _CHARACTERS = frozenset(

@@ -16,7 +16,8 @@ from termchat.personas import PersonaError
 from termchat.text import one_line, sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.completing import Offer
-from termchat.tui.keys import APP, TOKENS, Key
+from termchat.tui.key import Key
+from termchat.tui.keys import APP, TOKENS
 from termchat.tui.slash import Refused
 from termchat.tui.slashing import Around
 from termchat.tui.slashlist import SlashList

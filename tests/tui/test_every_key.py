@@ -8,7 +8,8 @@ import pytest
 from textual.actions import parse
 from textual.app import App
 
-from termchat.tui.keys import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS, Key, keys_of
+from termchat.tui.key import Key, keys_of
+from termchat.tui.keys import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS
 from tests.tui.test_app import Desktop, desktop
 from tests.tui.test_token_mode import looking
 

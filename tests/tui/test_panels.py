@@ -14,6 +14,7 @@ from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui import keys
 from termchat.tui.dialogkeys import TUNE
+from termchat.tui.key import displayed, keys_of, remap
 from termchat.tui.transcript.ink import Line
 from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
@@ -201,11 +202,11 @@ def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
     assert "Enter queue" in busy
     assert "Esc stop" in busy
     assert "Esc" not in idle
-    keys.remap({"tune": "f9"})
+    remap({"tune": "f9"})
     try:
         assert "F9 tune" in key_line("idle", 130).text
     finally:
-        keys.remap({})
+        remap({})
     assert "Ctrl+Q quit" in key_line("idle", 40).text  # the way out is always there
     assert "Ctrl+O restart and go on" in key_line("failed", 80).text
     let_go = key_line(keys.situation_of("no model", empty=False), 100).text
@@ -213,7 +214,7 @@ def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
 
 
 def test_keys_are_named_as_they_are_written_on_a_keyboard() -> None:
-    named = [keys.displayed([key]) for key in (*keys.COMPOSER, *keys.CHAT, *keys.APP)]
+    named = [displayed([key]) for key in (*keys.COMPOSER, *keys.CHAT, *keys.APP)]
     assert "Ctrl+_" in named
     assert all(len(name) <= 11 for name in named)  # the list of keys has no room for longer ones
 
@@ -290,6 +291,6 @@ def test_stop_sequences_are_added_with_escapes_and_removed_by_name() -> None:
 
 def test_no_knobs_letter_is_a_command_of_tune() -> None:
     letters = {knob.key for knob in KNOBS.values()}
-    others = {name for key in TUNE if not key.action.startswith("select") for name in keys.keys_of(key)}
+    others = {name for key in TUNE if not key.action.startswith("select") for name in keys_of(key)}
     assert len(letters) == len(KNOBS)
     assert not letters & others

@@ -8,7 +8,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.tui.dialogkeys import GROUPS, Group
-from termchat.tui.keys import displayed, families, keys_of
+from termchat.tui.key import displayed, families, keys_of
 from termchat.tui.screens.listing import ReadListing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import BLANK, Line

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui import keys
-from termchat.tui.keys import Label
+from termchat.tui.key import Label, Situation
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.tune import Tune
 from termchat.tui.views.marks import ACCENT, MUTED, STRONG, length
@@ -19,7 +19,7 @@ _TELLING = 24
 _BADGE = Ink("background", ground="accent", bold=True)
 
 
-def key_line(situation: keys.Situation, width: int) -> Line:
+def key_line(situation: Situation, width: int) -> Line:
     """Keys and what they do, as many as there is room for; a click presses them."""
     others, important = keys.working(situation)
     always = _fitting(important, width)

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
-from termchat.tui.keys import Situation
+from termchat.tui.key import Situation
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.tune import Tune

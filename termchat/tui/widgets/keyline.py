@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from termchat.tui.keys import Situation
+from termchat.tui.key import Situation
 from termchat.tui.tune import Tune
 from termchat.tui.views.hints import key_line, tune_line
 from termchat.tui.widgets.lines import LinesView

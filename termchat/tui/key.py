@@ -1,0 +1,114 @@
+"""A key: what it does where, how it is written, and what its user has made of it.
+
+There is one keyboard to a program: what its user has remapped is told once, with `remap`, and everything that names a key
+follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from textual.binding import Binding
+from textual.keys import REPLACED_KEYS, key_to_character
+
+Situation = Literal[
+    "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
+]  # fmt: skip
+"""What a chat is doing; "empty" is idle with nothing to go on with. "big" is the big view of the panels while nobody has to do
+anything; the last three are token mode's."""
+
+NO_KEY = "unbound"
+"""The key of what has none: no terminal sends it."""
+
+
+class Key(NamedTuple):
+    """One thing a person can do.
+
+    `id` is what a key map remaps; `keys` is as Textual writes them, the first is shown. `labels` says in which situations
+    the key line shows it, and how. `palette` is its name in the palette, "" for what makes no sense there. With `priority`
+    it goes before what the widget that has the keyboard does with the key. `display` is how it is written where it stands for
+    a few keys that belong together; the others of them follow it and have no `help`. What has no keys can be given some.
+    """
+
+    id: str
+    keys: str
+    action: str
+    help: str
+    labels: Mapping[Situation, str]
+    palette: str = ""
+    priority: bool = True
+    display: str = ""
+
+    @property
+    def binding(self) -> Binding:
+        """As Textual takes it."""
+        label = self.palette or self.help
+        keys = self.keys or NO_KEY
+        return Binding(keys, self.action, label, show=False, priority=self.priority, tooltip=self.help, id=self.id)
+
+
+class Label(NamedTuple):
+    """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few."""
+
+    name: str
+    does: str
+    key: str = ""
+
+
+_NAMED = {
+    "escape": "Esc", "enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space", "delete": "Del",
+}  # fmt: skip
+
+
+def shown(key: str) -> str:
+    """A key as the key line writes it: `ctrl+t,f5` is Ctrl+T, `g` is g."""
+    first = key.split(",")[0].strip()
+    if len(first) == 1:
+        return first
+    return "+".join(_NAMED.get(part) or _character(part) or part.capitalize() for part in first.split("+"))
+
+
+def _character(name: str) -> str:
+    """What a key writes whose name is that of a character, "" for others: question_mark is ?."""
+    character = key_to_character(REPLACED_KEYS.get(name, name)) if len(name) > 1 else None
+    return character if character is not None and character.isprintable() else ""
+
+
+_remapped: dict[str, str] = {}
+
+
+def remap(keymap: Mapping[str, str]) -> None:
+    """From now on these keys stand in place of others; `keymap` is id to keys, "" for none. See `keymap.checked`."""
+    _remapped.clear()
+    _remapped.update(keymap)
+
+
+def keys_of(key: Key) -> tuple[str, ...]:
+    """The keys that do it."""
+    return tuple(name.strip() for name in _remapped.get(key.id, key.keys).split(",") if name.strip())
+
+
+def families(table: Iterable[Key]) -> Iterator[list[Key]]:
+    """Keys that belong together: one with its help, and those after it that have none."""
+    family: list[Key] = []
+    for key in table:
+        if key.help and family:
+            yield family
+            family = []
+        family.append(key)
+    if family:
+        yield family
+
+
+def displayed(family: list[Key]) -> str:
+    """The keys of a family as people read them, "" where there are none."""
+    first = family[0]
+    if first.display and not any(key.id in _remapped for key in family):
+        return first.display
+    return " ".join(shown(names[0]) for key in family if (names := keys_of(key)))
+
+
+def pressed(family: list[Key]) -> str:
+    """The key that a click on the name of a family presses; "" where that stands for a few."""
+    return keys_of(family[0])[0] if len(family) == 1 and keys_of(family[0]) else ""
