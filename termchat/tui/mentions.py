@@ -1,7 +1,8 @@
 """Files that a message names as `@path`: finding them in a text, and the text that goes to the model with them.
 
 What the model gets is the message as it was written, then each file in a fenced block under its name, and the chat shows just
-that. A word behind an @ that names no file is a word.
+that. A word behind an @ that names no file is a word. A file that stands in the message already, since it was sent before,
+is not put in twice.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def include(written: str, message: str) -> Included:
     """
     parts, files = [message], []
     for name in mentions(written):
-        if (found := _find(name)) is not None:
+        found = _find(name)
+        if found is not None and f"\n\n{found[0]}\n```" not in message:
             shown, path = found
             text, length = _read(shown, path)
             files.append((shown, length))

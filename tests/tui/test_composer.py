@@ -10,6 +10,7 @@ from textual import events
 from termchat.engine.port import Render
 from termchat.tui.attachments import Attachments
 from termchat.tui.history import History
+from termchat.tui.mentions import include
 from termchat.tui.widgets.popup import Popup
 from tests.tui.test_app import Desktop, desktop
 
@@ -278,6 +279,8 @@ async def test_a_file_that_is_named_goes_out_with_the_message_and_is_shown_as_it
         assert sent(desk) == ["sum up @Notes.md, and @nobody\n\nNotes.md\n````\nremember ``` this\n````"]
         await desk.type("", "up")
         assert desk.composer.text == "sum up @Notes.md, and @nobody"
+        whole = sent(desk)[0]
+        assert include(whole, whole) == (whole, ())  # sent again from another session, it has its file already
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,32 @@ async def test_an_earlier_message_is_edited_and_what_was_being_written_comes_bac
         assert "editing" not in desk.text
         assert desk.composer.text == "half a thou"
         assert len(desk.chat.conversation.children(None)) == 2
+
+
+async def test_an_edited_message_has_the_files_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.txt").write_text("two")
+    async with desktop() as desk:
+        await desk.type("sum up @a.txt", "escape", "enter")
+        await said(desk, "sum up @a.txt\n\na.txt\n```\none\n```")
+        desk.engine.say(" ok")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "f7")
+        assert desk.composer.text == "sum up @a.txt"
+        await desk.type(" and @b.txt", "escape", "enter")
+        await said(desk, "sum up @a.txt and @b.txt\n\na.txt\n```\none\n```\n\nb.txt\n```\ntwo\n```")
+        assert len(desk.chat.conversation.children(None)) == 2
+
+
+async def said(desk: Desktop, wanted: str) -> None:
+    """Waits until a person has said that; a thread reads the files."""
+    for _ in range(500):
+        await desk.settle()
+        if path(desk)[:1] == [wanted]:
+            return
+    raise AssertionError(path(desk))
 
 
 async def test_esc_leaves_a_message_as_it_was_and_goes_back_to_where_one_was() -> None:

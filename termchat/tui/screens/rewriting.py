@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import groupby
 
 from termchat.chat.service import Chat
-from termchat.conversation.tree import Conversation, Span
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.keys import name_of
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.document import Anchor
@@ -95,14 +95,21 @@ class Rewriting:
             self._transcript.return_to(self._place)
 
     def send(self, text: str) -> None:
-        """Sends what was made of the message."""
+        """Sends what was made of the message; a person's with the files that it names."""
         said = self._messages[self._at]
         self.end(returns=False)
-        self._transcript.follow()
         if said[0].node.role == "user":
-            self._do(lambda: self._chat.edit(said[0].node, text))
+            self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
+            self._transcript.follow()
             self._do(lambda: self._chat.replace(said, text))
+
+    def _edit(self, node: Node, text: str) -> None:
+        if self.is_stale:  # while its files were read
+            self._composer.give_back(text)
+            return
+        self._transcript.follow()
+        self._do(lambda: self._chat.edit(node, text))
 
     def line(self, room: int) -> Line:
         """What goes on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 from textual.screen import Screen
@@ -40,6 +40,14 @@ class Gathered(Message):
     sends: bool
 
 
+class _Outgoing(NamedTuple):
+    """A message, the same with labels for what is attached, and who takes it."""
+
+    text: str
+    written: str
+    to: Callable[[str], object]
+
+
 class Writing:
     """Stands between the composer and the chat.
 
@@ -64,11 +72,12 @@ class Writing:
         self._do, self._tell, self._follow = do, tell, follow
         self._sizing: Sizing | None = None
         self._timer: Timer | None = None
-        self._sending: list[tuple[str, str]] = []
+        self._sending: list[_Outgoing] = []
         self._reading: Aside[None] | None = None
         self._stands: tuple[object, ...] = ()
         composer.earlier = history
         composer.take_back = self.take_back
+        composer.hand_over = self._hand_over
 
     def begin(self) -> None:
         """The first frame is there."""
@@ -85,21 +94,28 @@ class Writing:
 
     def send(self, text: str, written: str = "") -> None:
         """Sends a message, with the files that it names; `written` is the same with labels for what is attached."""
-        self._sending.append((text, written or text))
+        self._sending.append(_Outgoing(text, written or text, self._say))
+        self._send_next()
+
+    def _hand_over(self, text: str, to: Callable[[str], object]) -> None:
+        self._sending.append(_Outgoing(text, self._composer.attachments.fold(text), to))
         self._send_next()
 
     def _send_next(self) -> None:
         """Sends what was written, in order: a message whose files are being read holds up those behind it."""
         while self._sending and self._reading is None:
-            text, written = self._sending[0]
+            text, written, _ = self._sending[0]
             if "@" not in written:
-                self._send(text, written)
+                self._send(text)
             else:
                 self._read(text, written, sends=True)
 
-    def _send(self, text: str, written: str) -> None:
-        del self._sending[0]
+    def _send(self, text: str) -> None:
+        _, written, to = self._sending.pop(0)
         self._composer.attachments.remember(text, written)
+        to(text)
+
+    def _say(self, text: str) -> None:
         self._follow()
         self._do(lambda: self._chat.send(text))
 
@@ -127,7 +143,7 @@ class Writing:
             else:
                 self._edge.say(read.problem, "warning")
         elif read.included is not None:
-            self._send(read.included.text, read.written)
+            self._send(read.included.text)
         else:
             del self._sending[0]
             self._composer.give_back(read.message)

@@ -31,7 +31,8 @@ class Composer(LabelledArea):
     `sources` are what it can complete, shown in `popup`; `earlier` is what was written before. `commands` is asked first about
     each text that is to be sent: True means that it was one, and is done. `take_back` is asked at Up in the empty field: True
     means that it wrote what was sent last and is still waiting. `beyond` is asked before that where Up leaves the first line
-    (-1) or Down the last (1): True means that it went somewhere.
+    (-1) or Down the last (1): True means that it went somewhere. `hand_over` puts the files that
+    a text names into it, and gives the whole to whom it is meant for.
     """
 
     DEFAULT_CSS = """
@@ -65,6 +66,7 @@ class Composer(LabelledArea):
         self.popup = Popup()
         self.take_back: Callable[[], bool] = lambda: False
         self.beyond: Callable[[int], bool] = lambda _: False
+        self.hand_over: Callable[[str, Callable[[str], object]], object] = lambda text, to: to(text)
         self._walk: Walk | None = None
         self._walked = ""
         self._let_be: tuple[int, int] | None = None
