@@ -14,13 +14,11 @@ from termchat.tui.views.marks import ACCENT, MUTED, TEXT, bar, count, length
 _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")
 _GAUGE = 8
-_CLICKED = {
-    "name": "app.command_palette", "model": "models", "device": "models", "context": "models", "title": "sessions",
-}  # fmt: skip
-"""What a click does; how large the context is, is set where the models are."""
+_CLICKED = {"name": "app.command_palette", "model": "models", "device": "models", "title": "sessions"}
+"""What a click does."""
 _STATE_CLICKED = {"no model": "models", "failed": "continue", "paused": "continue"}
-_LEAST_TITLE = 12
-"""Cells of a title that are worth showing."""
+_LEAST = {"model": 8, "title": 12}
+"""Cells of a name that are worth showing where there is no room for all of it."""
 _BAR = 10
 _NAMED, _NAMES_FROM = 20, 100
 """Cells of the name of what is downloaded, and cells of a line that has room for it."""
@@ -45,12 +43,14 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
     parts |= {"title": _title(chat), "device": _device(chat)}
     shown: dict[str, list[Run]] = {}
     for name, part in parts.items():  # the most telling first
-        if name == "title" and _LEAST_TITLE + len(_GAP) <= room < length(part) + len(_GAP):
-            part = [(one_line(part[0][0], room - len(_GAP)), MUTED)]
+        if part and _LEAST.get(name, width) + len(_GAP) <= room < length(part) + len(_GAP):
+            part = [(one_line(part[0][0], room - len(_GAP)), part[0][1])]
         room -= length(part) + len(_GAP)
         if part and room >= 0:
             shown[name] = part
-    left = [run for name in _ORDER if name in shown for run in ((_GAP, TEXT), *doing(_CLICKED[name], shown[name]))][1:]
+    left: list[Run] = []
+    for name in filter(shown.__contains__, _ORDER):
+        left += [*([(_GAP, TEXT)] if left else []), *doing(_CLICKED.get(name, ""), shown[name])]
     return Line((*left, (" " * max(width - length(left) - length(right), 0), TEXT), *right), "surface")
 
 

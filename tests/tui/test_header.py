@@ -1,0 +1,35 @@
+"""The header where there is little room, and what a click on it does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from termchat.tui.views.status import header_line
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_panels import idle_chat
+
+LONG = "Mistral-Small-3.2-24B-Instruct-2506"
+
+
+@pytest.mark.parametrize("queued", [0, 2])
+@pytest.mark.parametrize("width", [46, 60, 80, 120])
+def test_a_long_name_of_a_model_is_cut_but_never_left_out(width: int, queued: int) -> None:
+    chat = idle_chat(FakeEngine())
+    assert chat.model is not None
+    chat.model = msgspec.structs.replace(chat.model, name=LONG)
+    chat.send("hi")
+    for number in range(queued):
+        chat.send(f"and {number}")
+    line = header_line(chat, width)
+    assert LONG[:6] in line.text
+    assert ("+2 queued" in line.text) == bool(queued)
+    assert cell_len(line.text) == width
+
+
+def test_a_click_on_the_context_does_nothing_where_one_on_the_model_opens_the_models() -> None:
+    runs = header_line(idle_chat(FakeEngine()), 120).runs
+    does = {text.strip(): ink.does for text, ink in runs}
+    assert does["tiny Q4_1"] == "models"
+    assert does["0/2048"] == does["context"] == ""
