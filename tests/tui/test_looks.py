@@ -18,7 +18,7 @@ from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.ink import HEATS
 from termchat.tui.transcript.jumps import UNCERTAIN
 from termchat.tui.transcript.looks import CALM, entropy_heat, heats, probability_heat, rank_heat
-from termchat.tui.views.ribbon import BLOCKS, legend_line, ribbon_line
+from termchat.tui.views.ribbon import BLOCKS, legend_line, ribbon_line, token_at
 from tests.tui.test_cursor_places import PAINT, shown
 from tests.tui.transcripts import ask, chat_of, finished, reply, settings_record, start, token
 
@@ -175,6 +175,9 @@ def test_the_ribbon_shows_the_hottest_token_of_each_cell(
         assert width / 2 <= len(line.text) <= width or part < width
         marked = [text for text, ink in line.runs if ink.color == "cursor"]
         assert marked == ([line.text[at // each]] if at < part else [])
+        there = [token_at([Span(node, part)], look, column, width) for column in range(len(line.text))]
+        assert [hot[ref.index] for ref in there if ref is not None] == lowest
+        assert all(ref is not None and ref.index // each == column for column, ref in enumerate(there))
 
 
 def test_a_reply_in_parts_is_one_ribbon_and_a_cut_one_ends_where_it_is_cut() -> None:
@@ -185,6 +188,8 @@ def test_a_reply_in_parts_is_one_ribbon_and_a_cut_one_ends_where_it_is_cut() -> 
     assert [(len(text), ink.color == "cursor") for text, ink in line.runs] == [
         (18, False), (2, False), (1, True), (10, False),
     ]  # fmt: skip
+    cells = [token_at([Span(first, 70), Span(second, 50)], "entropy", column, 40) for column in (-1, 17, 18, 30, 31)]
+    assert [ref and (ref.node, ref.index // 4) for ref in cells] == [None, (2, 17), (3, 0), (3, 12), None]
     assert ribbon_line([], "entropy", None, 40).text == ""
     assert ribbon_line([Span(first, 70)], "entropy", None, 0).text == ""
 

@@ -12,6 +12,7 @@ from termchat.engine.port import Force
 from termchat.tui.screens.breakpoints import BreakpointsDialog
 from termchat.tui.screens.keylist import KeyList
 from termchat.tui.screens.models import ModelsDialog
+from termchat.tui.screens.tokens import Tokens
 from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.themes import load_themes
 from termchat.tui.transcript import Transcript
@@ -238,6 +239,21 @@ async def test_tokens_are_clicked_and_the_wheel_scrolls_the_chat() -> None:
         await click(desk, "word27")
         assert transcript.cursor is not None
         assert transcript.cursor.index == 27
+
+
+async def test_a_click_on_the_ribbon_puts_the_cursor_on_that_token() -> None:
+    async with looking() as desk:
+        tokens, transcript = desk.app.screen.query_one(Tokens), desk.app.query_one(Transcript)
+        here = transcript.cursor
+        assert here is not None
+        assert here.index > 0
+        await desk.pilot.click(tokens.ribbon, offset=(1, 0))
+        await desk.settle()
+        assert transcript.cursor == here._replace(index=0)
+        await desk.pilot.click(tokens.ribbon, offset=(60, 0))  # beside it
+        await desk.settle()
+        assert transcript.cursor == here._replace(index=0)
+        assert desk.app.focused is tokens.ribbon
 
 
 async def test_rows_are_chosen_by_a_click_and_the_wheel_and_taken_by_a_double_click() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import Input
@@ -18,8 +19,9 @@ from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokenpanel import View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript.ink import MARGIN
 from termchat.tui.transcript.looks import TOKEN_LOOKS
-from termchat.tui.views.ribbon import legend_line, ribbon_line
+from termchat.tui.views.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.lines import Column, LinesView
@@ -30,6 +32,18 @@ if TYPE_CHECKING:
 
 class Ribbon(LinesView, can_focus=True):
     """The reply under the cursor on one line, and what its colours mean on another where there is room."""
+
+    class Clicked(Message):
+        """A cell of the reply."""
+
+        def __init__(self, column: int) -> None:
+            super().__init__()
+            self.column = column
+
+    def on_click(self, event: events.Click) -> None:
+        """Says which cell."""
+        if event.button == 1 and event.y == 0:
+            self.post_message(self.Clicked(event.x - MARGIN))
 
 
 class Tokens(Column):
@@ -132,6 +146,14 @@ class Tokens(Column):
             self._input.clear()
         self.show()
         self.post_message(self.Acted())
+
+    def on_ribbon_clicked(self, event: Ribbon.Clicked) -> None:
+        """Puts the cursor on the token that stands out there."""
+        look = self._transcript.look
+        if look != "reading":
+            ref = token_at(self._transcript.cursor_reply, look, event.column, self.ribbon.room)
+            if ref is not None:
+                self._transcript.set_cursor(ref)
 
     # --- keys --------------------------------------------------------------------------------------------------------
 

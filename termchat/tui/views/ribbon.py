@@ -26,10 +26,10 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
     gets lost). A longer reply has more tokens in a cell, never less than half of the line's cells: while a reply streams
     only its last cell is made anew, and all of them each time the line is full.
     """
-    shown = [(span.node, span.count) for span in reply if span.count][-max(width, 0) :] if width > 0 else []
-    each = _tokens_a_cell([count for _, count in shown], width)
+    shown = _parts(reply, width)
+    each = _tokens_a_cell([span.count for span in shown], width)
     runs: list[Run] = []
-    for node, count in shown:
+    for node, count in ((span.node, span.count) for span in shown):
         cells = "".join(_block(heat) for heat in _cells(node.tokens, look, count, each))
         if cursor is None or cursor.node != node.number or not 0 <= cursor.index < count:
             runs.append((cells, MUTED))
@@ -39,11 +39,30 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
     return Line(tuple(run for run in runs if run[0]))
 
 
+def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
+    """The token that a cell of the ribbon is as high as; None beside it."""
+    shown = _parts(reply, width)
+    each = _tokens_a_cell([span.count for span in shown], width)
+    for span in shown:
+        cells = -(-span.count // each)
+        if 0 <= column < cells:
+            read = heats(span.node.tokens, look)
+            places = range(column * each, min((column + 1) * each, span.count))
+            return TokenRef(span.node.number, min(places, key=read.__getitem__))
+        column -= cells
+    return None
+
+
 def legend_line(look: TokenLook) -> Line:
     """The look's name, and its colours from hot to calm between the words for both ends."""
     measure = MEASURES[look]
     swatches = [("  ", Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
     return Line(((f"{look} ", TEXT), (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)))
+
+
+def _parts(reply: Sequence[Span], width: int) -> list[Span]:
+    """The parts that there is room for."""
+    return [span for span in reply if span.count][-width:] if width > 0 else []
 
 
 def _tokens_a_cell(counts: Sequence[int], width: int) -> int:
