@@ -333,3 +333,40 @@ async def test_blocks_of_code_are_copied_the_last_first() -> None:
         await desk.app.run_action("copy_reply", desk.app.screen)
         assert [text for text, _ in copied] == ["two", "print(1)\n\n  x", "two", CODE]
         assert [re.sub(r" \(.*", "", what) for _, what in copied[:2]] == ["code block 2 of 2", "code block 1 of 2"]
+
+
+# --- what the key line says meanwhile --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [(), ("ctrl+t",), ("ctrl+g",), ("f6",)])
+async def test_the_key_line_has_the_keys_of_the_line_that_is_typed_and_then_those_from_before(
+    before: tuple[str, ...],
+) -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.type("", *before)
+        keys = desk.text.splitlines()[-1]
+        await desk.type("", "ctrl+f")
+        assert desk.text.splitlines()[-1].strip() == "Enter ↓ the next  ↑ the one before  Esc back  Ctrl+F stay there"
+        await desk.type("", "escape")
+        assert desk.text.splitlines()[-1] == keys
+
+
+async def test_the_key_line_of_token_mode_has_the_keys_of_the_line_that_is_typed() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.type("", "ctrl+g", "t")
+        assert desk.text.splitlines()[-1].strip() == "Enter takes it  Esc back"
+        await desk.type("", "escape")
+        assert "Esc back" in desk.text.splitlines()[-1]
+        assert "move" in desk.text.splitlines()[-1]
+
+
+async def test_in_the_big_view_the_key_line_goes_with_the_keyboard() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.type("", "f6")
+        assert "page" in desk.text.splitlines()[-1]
+        await desk.type("", "f7")
+        assert "page" not in desk.text.splitlines()[-1]
+        assert "Enter send" in desk.text.splitlines()[-1]

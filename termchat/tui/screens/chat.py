@@ -78,6 +78,7 @@ class ChatScreen(ChatLayout):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
         self.habits.focused(event.widget)
+        self._show_soon()
         if event.widget is self._transcript:
             self._desk.take_keyboard()
         elif self.tokens.mode.open and isinstance(event.widget, Composer):

@@ -10,6 +10,8 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
+from termchat.tui.key import Label
+from termchat.tui.keys import name_of
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
@@ -68,6 +70,16 @@ class Habits:
         self._palette = palette
         if self._asking is not None:
             self._asking.paint_with(palette)
+
+    @property
+    def asked(self) -> list[Label]:
+        """The keys of the line that is typed, none where nothing is asked."""
+        if self._asking is None or not self._asking.is_open:
+            return []
+        back = Label(name_of("back"), "back")
+        if self._searching is None:
+            return [Label("Enter", "takes it"), back]
+        return [Label("Enter ↓", "the next"), Label("↑", "the one before"), back, Label(name_of("find"), "stay there")]
 
     def back(self) -> bool:
         """Closes the innermost of them; False where none is open."""

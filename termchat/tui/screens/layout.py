@@ -259,8 +259,9 @@ class ChatLayout(SelectingScreen):
         self._header.show_lines([header_line(chat, self._header.room, self._choosing.downloads)])
         mode = self.tokens.mode
         self._big.show()
-        empty, big = chat.conversation.leaf is None, self._panels.big
-        self._desk.show_keys(situation_of(chat.phase, empty=empty, tokens=mode.open, big=big))
+        empty, big = chat.conversation.leaf is None, self.focused is self._panels
+        situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
+        self._desk.show_keys(situation, self.habits.asked or self.tokens.asked)
         self._legend.draw()
         self._queue.show_lines(queue_lines(chat.queue, self._room))
         self._writing.follow()

@@ -13,7 +13,8 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import Unit
-from termchat.tui.keys import TOKENS
+from termchat.tui.key import Label
+from termchat.tui.keys import TOKENS, name_of
 from termchat.tui.themes import Palette
 from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokenpanel import View
@@ -115,6 +116,11 @@ class Tokens(Column):
         look = self._transcript.look
         at = TOKEN_LOOKS.index(look) if look != "reading" else -1
         self._transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
+
+    @property
+    def asked(self) -> list[Label]:
+        """The keys of the line that is typed, none where none is."""
+        return [Label("Enter", "takes it"), Label(name_of("back"), "back")] if self.mode.typing is not None else []
 
     # --- what it shows -----------------------------------------------------------------------------------------------
 

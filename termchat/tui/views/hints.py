@@ -26,6 +26,11 @@ def key_line(situation: Situation, width: int) -> Line:
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
 
+def asked_line(asked: Iterable[Label], width: int) -> Line:
+    """The keys of a line that is typed, as many as there is room for."""
+    return Line(tuple(_fitting(asked, width)), "surface")
+
+
 def tune_line(tune: Tune, width: int) -> Line:
     """The selected knob, the keys that turn it and what it does; or what is wrong with the value. The panel has the letters."""
     runs: list[Run] = [(" TUNE ", _BADGE), (f"  {tune.selected}  ", STRONG)]

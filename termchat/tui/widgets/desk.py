@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.events import DescendantFocus
@@ -13,7 +13,7 @@ from textual.widgets import Input
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
-from termchat.tui.key import Situation
+from termchat.tui.key import Label, Situation
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.tune import Tune
@@ -100,9 +100,9 @@ class Desk(Column):
         self.post_message(self.Tuned())
         return True
 
-    def show_keys(self, situation: Situation) -> None:
-        """Shows what works now."""
-        self._keys.show_keys(situation)
+    def show_keys(self, situation: Situation, asked: Sequence[Label] = ()) -> None:
+        """Shows what works now; `asked` are the keys of a line that is typed above."""
+        self._keys.show_keys(situation, asked)
 
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""

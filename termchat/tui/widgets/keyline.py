@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
 from textual.message import Message
 
-from termchat.tui.key import Situation
+from termchat.tui.key import Label, Situation
 from termchat.tui.tune import Tune
-from termchat.tui.views.hints import key_line, tune_line
+from termchat.tui.views.hints import asked_line, key_line, tune_line
 from termchat.tui.widgets.lines import LinesView
 
 
@@ -25,16 +27,16 @@ class KeyLine(LinesView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.tuning: Tune | None = None
-        self._shown: tuple[Situation, int] | None = None
+        self._shown: tuple[Situation, Sequence[Label], int] | None = None
 
-    def show_keys(self, situation: Situation) -> None:
-        """What works in this situation, or in TUNE."""
-        if self.tuning is not None:
+    def show_keys(self, situation: Situation, asked: Sequence[Label] = ()) -> None:
+        """What works in this situation, or in TUNE; before both, the keys of a line that is typed."""
+        if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])
-        elif self._shown != (situation, self.room):
-            self._shown = (situation, self.room)
-            self.show_lines([key_line(situation, self.room)])
+        elif self._shown != (situation, asked, self.room):
+            self._shown = (situation, asked, self.room)
+            self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room)])
 
     def on_key(self, event: events.Key) -> None:
         """Gives a key to TUNE."""
