@@ -20,7 +20,7 @@ from termchat.conversation.database import StoreError
 from termchat.conversation.session import SessionInfo, SessionSummary
 from termchat.conversation.store import Store
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Load
+from termchat.engine.port import Load, Render
 from termchat.settings import load
 from termchat.tui.inturn import InTurn
 from termchat.tui.screens.sessions import SessionsDialog
@@ -489,7 +489,7 @@ async def test_enter_goes_on_with_a_chat_as_it_was_looked_at(store: Store) -> No
         assert "about a fox" in desk.header
         assert desk.composer.text == "half a message"
         assert desk.app.query_one(Transcript).look == "probability"
-        assert len(desk.engine.commands) == asked
+        assert all(isinstance(command, Render) for command in desk.engine.commands[asked:])  # what is written is counted
         await desk.type("", "ctrl+g")
         assert desk.app.query_one(Transcript).cursor is not None
         assert desk.app.query_one(Transcript).cursor.index == 2  # type: ignore[union-attr]

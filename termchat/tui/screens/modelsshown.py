@@ -19,7 +19,7 @@ from termchat.tui.dialogkeys import hint
 from termchat.tui.gathering import Models
 from termchat.tui.modellist import ModelList
 from termchat.tui.pulse import FRAMES
-from termchat.tui.screens.listing import Listing
+from termchat.tui.screens.detailed import DetailedListing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.marks import MUTED
@@ -28,13 +28,7 @@ from termchat.tui.views.models import State, heading, model_line
 from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.sheet import Sheet
 
-_AT_REST = 0.15
-"""Seconds without a key after which the files in view are read: reading takes its time from whoever types."""
-_BESIDE = 118
-"""Columns from which the details stand beside the list."""
 _WIDEST = 180
-_LOW = 20
-"""Rows below which there is no room for them."""
 _RUN = ("model-engine", "how it is run")
 _HINTS: dict[State, tuple[tuple[str, str], ...]] = {
     "loaded": (_RUN, ("model-reload", "loads it again"), ("model-unload", "lets it go")),
@@ -51,7 +45,7 @@ _HINT_LINES = 2
 """What there is room for below the list where rows are few."""
 
 
-class ModelsShown(Listing[Choice]):
+class ModelsShown(DetailedListing[Choice]):
     """The list of models, without what is done with it. `problem` is what a person should read first."""
 
     DEFAULT_CSS = """
@@ -70,6 +64,7 @@ class ModelsShown(Listing[Choice]):
     """
     TITLE = "Models"
     KEYS = "MODELS"
+    BESIDE = 118
 
     def __init__(self, chat: Chat, models: Models, palette: Palette, problem: str) -> None:
         super().__init__(palette)
@@ -80,7 +75,6 @@ class ModelsShown(Listing[Choice]):
         self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
         self._phase = chat.phase
         self._looks: Timer | None = None
-        self._at_rest: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Title, filter, list and details, problem, hint; with all that is known, for the first frame."""
@@ -113,15 +107,9 @@ class ModelsShown(Listing[Choice]):
         self.call_after_refresh(self.models.look)
 
     def on_resize(self) -> None:
-        """Arranges everything for the size."""
-        self._arrange()
-        self._put(".hint", self._hint())
-        self._put(".title", self._title())
-
-    def _arrange(self) -> None:
-        width, height = self.app.size
-        self.set_class(width >= _BESIDE, "-beside")
-        self.set_class(height < _LOW, "-low")
+        """Says as much as there is room for now; Textual has the base arrange it, too."""
+        self.put(".hint", self._hint())
+        self.put(".title", self._title())
 
     def on_lines_view_laid(self) -> None:
         """Fills the room there is."""
@@ -166,15 +154,13 @@ class ModelsShown(Listing[Choice]):
         self.picker.show(len(self.list.shown), self.list.at)
         self._heading.show()
         self._details.show()
-        self._put(".hint", self._hint())
-        self._put(".title", self._title())
+        self.put(".hint", self._hint())
+        self.put(".title", self._title())
 
     def changed(self) -> None:
         """Draws other rows, and reads their files unless still others follow soon."""
         self._show()
-        if self._at_rest is not None:
-            self._at_rest.stop()
-        self._at_rest = self.set_timer(_AT_REST, self._read)
+        self.at_rest(self._read)
 
     def _headed(self) -> list[Line]:
         return [heading(self._heading.room, self.list.longest)]
@@ -209,9 +195,3 @@ class ModelsShown(Listing[Choice]):
         wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
         self.models.read(row for row in wanted if row is not None)
         self.wake()
-
-    def _put(self, selector: str, text: str | Content) -> None:
-        """Another text in a label, which costs a layout."""
-        label = self.query_one(selector, Label)
-        if str(label.content) != str(text):
-            label.update(text)

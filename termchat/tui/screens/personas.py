@@ -12,16 +12,13 @@ from textual.widgets import Label
 from termchat.personas import Persona, Personas
 from termchat.text import cells, sanitize
 from termchat.tui import dialogkeys
-from termchat.tui.screens.listing import ARROWS, Listing
+from termchat.tui.screens.detailed import DetailedListing
+from termchat.tui.screens.listing import ARROWS
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
 from termchat.tui.views.persona import persona_line, persona_lines
 from termchat.tui.widgets.sheet import Sheet
 
-_BESIDE = 104
-"""Columns from which the details stand beside the list."""
-_LOW = 20
-"""Rows below which there is no room for them."""
 _CHOOSE = (("list-up", "choose"), ("persona-begin", "begins"), ("close", "closes"))
 _ASK = (
     ("persona-begin", "once more begins a new chat with it"),
@@ -38,7 +35,7 @@ class Begin(NamedTuple):
     new: bool
 
 
-class PersonasDialog(Listing[Begin]):
+class PersonasDialog(DetailedListing[Begin]):
     """All personas. In a chat that has begun (`begun`) it asks whether a new one is meant; `asked` is asked about at once."""
 
     DEFAULT_CSS = """
@@ -53,6 +50,7 @@ class PersonasDialog(Listing[Begin]):
     BINDINGS = [*ARROWS, *(key.binding for key in dialogkeys.PERSONAS)]  # noqa: RUF012
     TITLE = "Personas"
     KEYS = "PERSONAS"
+    BESIDE = 104
 
     def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
         super().__init__(palette)
@@ -77,11 +75,6 @@ class PersonasDialog(Listing[Begin]):
         """Colours."""
         super().on_mount()
         self._details.paint_with(self._palette)
-
-    def on_resize(self) -> None:
-        """Arranges everything for the size."""
-        self.set_class(self.app.size.width >= _BESIDE, "-beside")
-        self.set_class(self.app.size.height < _LOW, "-low")
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """The personas in view."""

@@ -9,7 +9,6 @@ from typing import Literal
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
@@ -17,7 +16,8 @@ from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
 from termchat.text import sanitize
 from termchat.tui.dialogkeys import SESSIONS, hint, name_of
-from termchat.tui.screens.listing import ARROWS, Listing
+from termchat.tui.screens.detailed import DetailedListing
+from termchat.tui.screens.listing import ARROWS
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Line
@@ -26,12 +26,6 @@ from termchat.tui.views.sessions import heading, preview_lines, session_line
 from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.sheet import Sheet
 
-_AT_REST = 0.15
-"""Seconds without a key after which the highlighted chat is read: reading takes its time from whoever moves on."""
-_BESIDE = 110
-"""Columns from which the preview stands beside the list."""
-_LOW = 18
-"""Rows below which there is no room for it."""
 _INDENT = 3
 """Cells before a title."""
 _DOES = {
@@ -46,7 +40,7 @@ _DOES = {
 """What the hint says of a key."""
 
 
-class SessionsDialog(Listing[Past | Literal["new"]]):
+class SessionsDialog(DetailedListing[Past | Literal["new"]]):
     """All saved chats. The result is the one to go on with.
 
     Args:
@@ -71,6 +65,7 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
     """
     TITLE = "Chats"
     KEYS = "SAVED CHATS"
+    LOW = 18
     BINDINGS = [*ARROWS, *(key.binding for key in SESSIONS if key.action)]  # noqa: RUF012
 
     def __init__(
@@ -87,7 +82,6 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         self._heading, self._preview = Sheet(self._headed, id="heading"), Sheet(self._previewed, id="preview")
         self._search = Field(placeholder="search in all chats", id="search", select_on_focus=False)
         self._titled = Field(id="name", classes="-off", select_on_focus=False)
-        self._at_rest: Timer | None = None
         self._entered = False
         sessions.deliver, sessions.changed = self.call_later, self._changed
 
@@ -126,15 +120,6 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         if self._list.changed == self._changed:
             self._list.close()
 
-    def on_resize(self) -> None:
-        """Arranges everything for the size."""
-        self._arrange()
-
-    def _arrange(self) -> None:
-        width, height = self.app.size
-        self.set_class(width >= _BESIDE, "-beside")
-        self.set_class(height < _LOW, "-low")
-
     def on_lines_view_laid(self) -> None:
         """Fills the room there is."""
         self._changed()
@@ -157,13 +142,11 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         self.picker.show(len(listed.rows), listed.at)
         self._heading.show()
         self._preview.show()
-        self._put(".title", self._title())
-        self._put(".hint", self._hint())
+        self.put(".title", self._title())
+        self.put(".hint", self._hint())
         if listed.problem:
             self.say(listed.problem)
-        if self._at_rest is not None:
-            self._at_rest.stop()
-        self._at_rest = self.set_timer(_AT_REST, listed.read)
+        self.at_rest(listed.read)
         if self._entered and not listed.looking:
             self._entered = False
             if not listed.problem:
@@ -189,12 +172,6 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
         number = f"{len(listed.rows):,}" + (" and more" if listed.more else "")
         found = f"{number} found" if listed.searched else f"{number} saved"
         return f"{self.TITLE}   {found if listed.rows else ''}".rstrip()
-
-    def _put(self, selector: str, text: str | Content) -> None:
-        """Another text in a label, which costs a layout."""
-        label = self.query_one(selector, Label)
-        if str(label.content) != str(text):
-            label.update(text)
 
     @property
     def _opened(self) -> str:
@@ -281,7 +258,7 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
             return
         self.say("")
         self._list.open(row.id, self._chat.loaded, self._go)
-        self._put(".hint", self._hint())
+        self.put(".hint", self._hint())
 
     def _go(self, past: Past) -> None:
         if self.is_current:
@@ -309,4 +286,4 @@ class SessionsDialog(Listing[Past | Literal["new"]]):
             self._titled.styles.width = max(self.picker.size.width - _INDENT, 1)
             self._titled.cursor_position = len(self._titled.value)
         self.set_focus(self._titled if typing else self._search)
-        self._put(".hint", self._hint())
+        self.put(".hint", self._hint())
