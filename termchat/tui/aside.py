@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -55,4 +56,5 @@ class Aside(Generic[T]):
         except BaseException as mistake:  # noqa: BLE001 (whoever takes gets it)
             self._mistake = mistake
         finally:
-            self._then()
+            with suppress(RuntimeError):  # the app has ended meanwhile
+                self._then()

@@ -39,7 +39,7 @@ def command() -> list[str]:
     Raises:
         EditorProblem: there is none.
     """
-    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     if named:
         try:
             return shlex.split(named)

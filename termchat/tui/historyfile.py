@@ -126,11 +126,8 @@ def _shorten(file: Path, descriptor: int) -> None:
             break
         kept.setdefault(text, line)
     part = file.with_name(f".{file.name}.part")
-    written = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(written, b"".join(reversed(kept.values())))
-    finally:
-        os.close(written)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:
+        written.write(b"".join(reversed(kept.values())))  # or an error: os.write may write a part, and not say so
     part.replace(file)
 
 

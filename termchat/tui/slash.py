@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # the table is made when the first slash is typed
 
 _MOST = 80
 """Offers at once: more than anyone reads."""
+_READ = 100
+"""Characters of a name or an argument that are looked at for a message: any text may stand behind a slash."""
 _HOW = "/help lists all; // begins a message with a slash"
 
 
@@ -117,9 +119,9 @@ class Slash:
         """
         command = self._find(name)
         if command is None:
-            raise Refused(f"there is no command /{name}", f"{self._guess(name)}{_HOW}")
+            raise Refused(f"there is no command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
         if argument and not command.argument:
-            raise Refused(f"/{command.name} takes nothing, not {one_line(argument, 40)!r}", _HOW)
+            raise Refused(f"/{command.name} takes nothing, not {one_line(argument[:_READ], 40)!r}", _HOW)
         command.run(self._deeds, argument)
 
     def _find(self, name: str) -> Command | None:

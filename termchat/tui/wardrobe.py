@@ -29,11 +29,11 @@ class Wardrobe:
 
     def missing(self) -> list[Notice]:
         """What to tell a user whose theme cannot be shown for its file's sake; "" and few colours are no mistakes of theirs."""
+        there = self.wanted == AUTO or self.shelf.depth in ("none", "16") or self.shelf.get(self.wanted) is not None
+        known = "" if there else ", ".join([AUTO, *self.shelf.all()])
         problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
-        if self.wanted == AUTO or self.shelf.depth in ("none", "16") or self.shelf.get(self.wanted) is not None:
+        if there:
             return problems
-        known = ", ".join([AUTO, *self.shelf.all()])
-        problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
         return [*problems, Notice(f"there is no theme {one_line(self.wanted, 40)!r}", f"there are {known}", "warning")]
 
 

@@ -8,6 +8,7 @@ import pytest
 from textual import events
 
 from termchat.engine.port import Render
+from termchat.tui import editor
 from termchat.tui.attachments import Attachments
 from termchat.tui.history import History
 from termchat.tui.mentions import include
@@ -373,3 +374,9 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         await desk.type("", "down", "down", "enter")
         assert desk.composer.text == "four"
         assert list(desk.chat.queue) == ["three"]
+
+
+def test_a_blank_variable_names_no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", " ")
+    monkeypatch.setenv("EDITOR", "vim -n")
+    assert editor.command() == ["vim", "-n"]

@@ -51,7 +51,8 @@ def command() -> None:
 
 def _editor(environ: Mapping[str, str]) -> list[str]:
     """The command that edits a file; empty if there is none."""
-    named = environ.get("VISUAL") or environ.get("EDITOR") or next(filter(shutil.which, _USUAL), "")
+    named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip()
+    named = named or next(filter(shutil.which, _USUAL), "")
     try:
         return shlex.split(named)
     except ValueError:  # a quote that is not closed

@@ -15,7 +15,7 @@ _INKS = {"information": Ink("accent"), "warning": Ink("warning"), "error": Ink("
 _MOST_LINES = 4
 _MOST_QUEUED = 3
 _LOOKED_AT = 2_000
-"""Characters of a text that waits that are drawn, at most."""
+"""Characters of a text that are drawn, at most."""
 _TAKE_BACK = "  Up edits it"
 _QUEUED, _HINT = Ink("muted", does="queue"), Ink("border")
 
@@ -63,7 +63,7 @@ def queue_lines(queue: Iterable[str], width: int) -> list[Line]:
 
 def wrapped(text: str, width: int) -> list[str]:
     """Foreign text on a few lines; what does not fit them is cut."""
-    lines = textwrap.wrap(sanitize(text, keep=""), max(width, 10))
+    lines = textwrap.wrap(sanitize(text[:_LOOKED_AT], keep=""), max(width, 10))
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES - 1 :] = [lines[_MOST_LINES - 1] + " …"]
     return [one_line(line, width) for line in lines]
