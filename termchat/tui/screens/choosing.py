@@ -64,7 +64,9 @@ class Choosing:
             if choice is not None:
                 self._do(lambda: self._chat.switch(choice))
             elif self._chat.spec is None and not self.downloads:
-                self._tell(Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had"))
+                self._tell(
+                    Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had")
+                )
             self._show_downloads()
 
         if self._dialog is not None:  # asked for twice in the same burst
