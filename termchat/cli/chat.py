@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
             "use: termchat run PROMPT. If it can: TERM=xterm-256color termchat"
         )
     chosen = config(given)
+    gc.disable()  # nothing that is imported now is garbage; the app collects again from its first frame on
     if demo:
         from termchat.tui.demo.app import start as play
 

@@ -242,6 +242,7 @@ class TermchatApp(App[None]):
 
     def _begin(self) -> None:
         gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
+        gc.enable()
         for notice in self._notices:
             self._chat_screen.tell(notice)
         if self._spec is not None:
