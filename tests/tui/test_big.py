@@ -119,6 +119,22 @@ async def test_every_picture_has_a_page_of_its_own_in_the_big_view(onward: str, 
         assert "TEMPERATURE" in desk.text
 
 
+@pytest.mark.parametrize("width", [80, 90, 120])
+async def test_every_page_of_the_big_view_has_the_way_back_on_its_first_line(width: int) -> None:
+    async with desktop((width, 24)) as desk:
+        await talk(desk)
+        await desk.type("", "f6")
+        for page in BIG_PAGES:
+            tabs = desk.text.splitlines()[1]
+            assert "F6 back" in tabs
+            assert "survivors" in tabs.lower()
+            assert page[:4] in tabs.lower()
+            assert ("probability" in tabs) == (width > 90)
+            await desk.type("", "tab")
+        await click(desk, "F6 back")
+        assert "hello" in desk.text
+
+
 async def test_the_big_view_opens_at_a_title_and_closes_by_the_mouse() -> None:
     async with desktop() as desk:
         await talk(desk)

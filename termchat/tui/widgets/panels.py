@@ -3,7 +3,7 @@ compositor least."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from textual import events
@@ -41,6 +41,11 @@ _HOME: dict[Page, Page] = {
     **dict.fromkeys(("distribution", "temperature", "survivors"), "next"),
 }  # fmt: skip
 """Where a picture stands when the big view is closed."""
+
+_SHORT = {"probability": "prob", "temperature": "temp"}
+"""Pages of the big view where there is no room for all their names and the way back on one line."""
+_ASIDE = 7
+"""Cells beside the way back that are kept for the head of a column, so that the names stay the same on all pages."""
 
 _EDGE = ("│ ", Ink("border", ground="background"))
 _HERE = Ink("text", ground="panel", bold=True)
@@ -128,17 +133,24 @@ class Panels(KnobsView):
     # --- the pages ---------------------------------------------------------------------------------------------------
 
     def _tabs(self, first: str, width: int, right: Run | None = None) -> list[Line]:
-        """The pages, and at the right the way to the big view and back, unless something else; on two lines where there is no
-        room for one."""
+        """The pages, and at the right the way to the big view and back, `right` in its place but beside the way back; on two
+        lines where there is no room for one."""
+        way = (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
+        ways = [way] if right is None else [way, ("  ", MUTED), right] if self.big else [right]
+        room, gap = (width - length([way]) - _ASIDE, " ") if self.big else (width - length(ways) - 1, "")
+        lines = flowing(self._titles(first, {}), room, gap)
+        if len(lines) > 1:
+            lines = flowing(self._titles(first, _SHORT), room, gap)
+        return [*lines[:-1], Line(spread(lines[-1].runs, ways, width))]
+
+    def _titles(self, first: str, names: Mapping[str, str]) -> list[list[Run]]:
         tabs: list[list[Run]] = []
         for page in self.pages:
-            name = first if page == "chain" else page
+            name = first if page == "chain" else names.get(page, page)
             label = name.upper() if page in PAGES else name
             ink = _HERE if page == self.page else MUTED._replace(does=f"page('{page}')")
             tabs.append([(f" {label} " if not self.big or page == self.page else label, ink)])
-        way = right or (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
-        lines = flowing(tabs, width, " " if self.big else "")
-        return [*lines[:-1], Line(spread(lines[-1].runs, [way], width))]
+        return tabs
 
     def _chain(self, chat: Chat, tune: Tune | None, width: int, height: int) -> list[Line]:
         selected, typed = (tune.selected, tune.typed) if tune else (None, None)
