@@ -53,6 +53,7 @@ class TermchatApp(App[None]):
         models: those that there are; None looks for them as the user configured.
         sessions: the saved chats; None where none are kept.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
+        theme_place: where it was asked for: a file and a line, or "".
         keep_theme: keeps the name of a theme, or "auto", for the next start; returns what a person should read about it, or "".
         abilities: what the terminal can show.
         notices: what a person should read at the start.
@@ -81,6 +82,7 @@ class TermchatApp(App[None]):
         models: Models | None = None,
         sessions: SessionList | None = None,
         theme: str = AUTO,
+        theme_place: str = "",
         keep_theme: Callable[[str], str] = lambda _: "",
         abilities: Abilities = EVERYTHING,
         notices: Iterable[Notice] = (),
@@ -96,7 +98,7 @@ class TermchatApp(App[None]):
         self._missing, self._models = missing, models or Models()
         self._filters = [*(kept for kept in self._filters if isinstance(kept, DimFilter)), *abilities.filters]
         self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
-        self._notices += self.wardrobe.missing()
+        self._notices += self.wardrobe.missing(theme_place)
         self._worn = self.wardrobe.worn()
         self.wear(self.wardrobe.wanted)
         keys = dict(keymap or {})

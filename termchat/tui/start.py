@@ -70,6 +70,7 @@ def build(
         missing=missing,
         models=Models(asked),
         theme=config.theme,
+        theme_place=config.places.get("theme", ""),
         keep_theme=_keep_theme,
         abilities=abilities,
         sessions=sessions,

@@ -27,14 +27,21 @@ class Wardrobe:
         found = None if wanted == AUTO else self.shelf.get(wanted)
         return found or self.shelf.fitting(dark=self.dark)
 
-    def missing(self) -> list[Notice]:
-        """What to tell a user whose theme cannot be shown for its file's sake; "" and few colours are no mistakes of theirs."""
+    def missing(self, place: str = "") -> list[Notice]:
+        """What to tell a user whose theme cannot be shown for its file's sake; "" and few colours are no mistakes of theirs.
+
+        `place` is where the theme was asked for.
+        """
         there = self.wanted == AUTO or self.shelf.depth in ("none", "16") or self.shelf.get(self.wanted) is not None
-        known = "" if there else ", ".join([AUTO, *self.shelf.all()])
         problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
         if there:
             return problems
-        return [*problems, Notice(f"there is no theme {one_line(self.wanted, 40)!r}", f"there are {known}", "warning")]
+        from termchat.sources import guess_of
+
+        known = [AUTO, *self.shelf.all()]
+        said = f"there is no theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
+        said = f"{place}: {said}" if place else said
+        return [*problems, Notice(said, f"there are {', '.join(known)}", "warning")]
 
 
 def _guessed(environ: Mapping[str, str]) -> bool:

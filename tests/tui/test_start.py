@@ -54,3 +54,16 @@ def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
     turns, told = shown("nobody")
     assert turns == []
     assert "there is no saved chat nobody" in told[0]
+
+
+def test_a_theme_that_is_not_there_is_told_with_its_place_and_one_that_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "config.toml"
+    file.write_text('on_full = "stop"\ntheme = "forrest"\n')
+    app = start.build(load({}, {}, file))
+    app._at_end()
+    assert [notice.message for notice in app._notices] == [
+        "config.toml, line 2: there is no theme 'forrest' (did you mean forest?)"
+    ]
