@@ -73,10 +73,11 @@ class Habits:
 
     @property
     def asked(self) -> list[Label]:
-        """The keys of the line that is typed, none where nothing is asked."""
-        if self._asking is None or not self._asking.is_open:
-            return []
+        """The keys of the line that is typed, or of the message that is edited; none where nothing is asked."""
         back = Label(name_of("back"), "back")
+        if self._asking is None or not self._asking.is_open:
+            edits = self._rewriting is not None and self._desk.composer.has_focus
+            return [Label("Enter", "sends a new branch"), back, Label(name_of("edit"), "before")] if edits else []
         if self._searching is None:
             return [Label("Enter", "takes it"), back]
         return [Label("Enter ↓", "the next"), Label("↑", "the one before"), back, Label(name_of("find"), "stay there")]
