@@ -257,7 +257,7 @@ def test_cells_that_were_made_with_more_threads_than_the_reply_on_them_are_kept(
     service = Chat(Busy(), Tuning(max_tokens=12, seed=3), conversation=Conversation(), recorder=recorder)
     service.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=2, sha256=_sha256(model_path)))
     driven = Driven(service)
-    driven.say("Go on with this: " + "the fox saw the bear and " * 60)  # from 256 cells on threads make other bits
+    driven.say("Go on with this: " + "the fox saw the bear and " * 45)  # from 256 cells on threads make other bits
     driven.say("And then?")
     saved = recorder.save(tmp_path / "busy.jsonl", service.conversation)
     starts = [node.start for node in service.conversation.nodes.values() if node.start is not None]
