@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,9 +17,11 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
-from termchat.models import catalogue
-from termchat.models.header import Header, read_header
 from termchat.settings import DEFAULT, FLAG, MODEL, PERSONA, Config
+
+if TYPE_CHECKING:  # what reads models' files is not needed before the first frame
+    from termchat.models.catalogue import Catalogue
+    from termchat.models.header import Header
 
 _TURNED = (FLAG, "panel", "session")
 """Where a knob of a chat came from that a person turned for that chat."""
@@ -57,7 +59,7 @@ def choose(config: Config, wanted: str | None, picked: Picked | None = None) -> 
     return Choice(spec, advice)
 
 
-def recommended(wanted: str, header: Header, known: catalogue.Catalogue) -> dict[str, Value]:
+def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
     """What is recommended for a model that was asked for with these words, by knob name.
 
     What the user wrote into their own catalogue goes before what the file says, and this before the catalogue that ships:
@@ -69,6 +71,9 @@ def recommended(wanted: str, header: Header, known: catalogue.Catalogue) -> dict
 
 
 def _find(config: Config, picked: Picked | None = None) -> tuple[Config, ModelSpec, dict[str, Value]]:
+    from termchat.models import catalogue
+    from termchat.models.header import read_header
+
     known = catalogue.load()
     name, path = catalogue.resolve(config.model, known, config.model_folders)
     header = read_header(path)
@@ -136,6 +141,8 @@ def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tu
 
 def _model_of(model: ModelRef) -> str | None:
     """What to ask the catalogue for: the name where it is known, else the file, if it is still there."""
+    from termchat.models import catalogue
+
     if model.name in catalogue.load().entries:
         return model.name
     return model.path if model.path and Path(model.path).is_file() else None

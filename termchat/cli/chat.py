@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator

@@ -17,8 +17,10 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from termchat.chat.changes import Notice
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
+from termchat.models.errors import ModelError
 from termchat.text import sanitize
 from termchat.tui.abilities import EVERYTHING, Abilities
 from termchat.tui.gathering import Models
@@ -48,7 +50,8 @@ class TermchatApp(App[None]):
 
     Args:
         chat: its engine need not run yet; `chat.load(spec)` is called after the first frame.
-        spec: the model to load; None where there is none.
+        spec: the model to load; None where there is none, or where it is to be found first.
+        choose: finds the model to load once the first frame is there; raises ModelError where there is none.
         missing: why there is none; the list of models then opens with it.
         models: those that there are; None looks for them as the user configured.
         sessions: the saved chats; None where none are kept.
@@ -76,8 +79,9 @@ class TermchatApp(App[None]):
     def __init__(
         self,
         chat: Chat,
-        spec: ModelSpec | None,
+        spec: ModelSpec | None = None,
         *,
+        choose: Callable[[], Choice] | None = None,
         missing: str = "",
         models: Models | None = None,
         sessions: SessionList | None = None,
@@ -95,7 +99,7 @@ class TermchatApp(App[None]):
         self.chat = chat
         self.asks_background = abilities.depth != "none"
         self._spec, self._notices, self._at_end, self._ended = spec, list(notices), close, False
-        self._missing, self._models = missing, models or Models()
+        self._choose, self._missing, self._models = choose, missing, models or Models()
         self._filters = [*(kept for kept in self._filters if isinstance(kept, DimFilter)), *abilities.filters]
         self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
         self._notices += self.wardrobe.missing(theme_place)
@@ -247,11 +251,15 @@ class TermchatApp(App[None]):
         gc.enable()
         for notice in self._notices:
             self._chat_screen.tell(notice)
-        if self._spec is not None:
-            try:
+        try:
+            if self._spec is not None:
                 self.chat.load(self._spec)
-            except (OSError, EngineError) as error:
-                self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
+            elif self._choose is not None:
+                self.chat.switch(self._choose())
+        except ModelError as error:
+            self._missing = f"{error.message}. {error.hint}".strip()
+        except (OSError, EngineError) as error:
+            self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
         if self._missing:
             self._chat_screen.action_models(self._missing)

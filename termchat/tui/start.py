@@ -8,7 +8,7 @@ from pathlib import Path
 
 from termchat import paths
 from termchat.chat.changes import Notice
-from termchat.chat.opening import find_model, reopen, reopen_latest
+from termchat.chat.opening import choose, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.database import StoreError
@@ -18,7 +18,6 @@ from termchat.conversation.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine
-from termchat.models.errors import ModelError
 from termchat.settings import Config
 from termchat.tui.abilities import EVERYTHING, Abilities, abilities_of
 from termchat.tui.app import TermchatApp
@@ -46,11 +45,6 @@ def build(
     recorder: StoreRecorder | None = None
     if resume is not None:
         config, recorder, conversation, newest = _reopen(store, resume, config, conversation, notices)
-    spec, missing, asked = None, "", config  # what is for one model is not for the others
-    try:
-        config, spec = find_model(config)
-    except ModelError as error:
-        missing = f"{error.message}. {error.hint}".strip()
     notices = [*(Notice(problem, severity="warning") for problem in config.problems), *notices]
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
@@ -66,9 +60,8 @@ def build(
     )
     return TermchatApp(
         chat,
-        spec,
-        missing=missing,
-        models=Models(asked),
+        choose=lambda: choose(config, config.model),
+        models=Models(config),
         theme=config.theme,
         theme_place=config.places.get("theme", ""),
         keep_theme=_keep_theme,

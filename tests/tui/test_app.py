@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +15,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from termchat.chat.changes import Notice
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
@@ -121,7 +123,8 @@ async def test_a_text_sent_while_the_model_loads_is_shown_as_queued_and_sent_whe
         assert "Hi you" in desk.text
 
 
-async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn() -> None:
+@pytest.mark.parametrize("model", [{"spec": SPEC}, {"choose": lambda: Choice(SPEC, {})}], ids=["known", "looked for"])
+async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn(model: dict[str, Any]) -> None:
     drawn: list[bool] = []
 
     class Watched(FakeEngine):
@@ -130,10 +133,16 @@ async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn() -> 
             return super().send(command)  # type: ignore[arg-type]
 
     engine = Watched()
-    app = TermchatApp(Chat(engine), SPEC, theme="dark")
+    app = TermchatApp(Chat(engine), **model, theme="dark")
     async with app.run_test() as pilot:
         await pilot.pause()
     assert drawn == [True]
+
+
+async def test_knobs_follow_what_is_recommended_for_the_model_and_what_they_refuse_is_told() -> None:
+    async with desktop(spec=None, choose=lambda: Choice(SPEC, {"top_k": 7, "temperature": 9.0})) as desk:
+        assert desk.chat.tuning.top_k == 7
+        assert "the model's recommendation is ignored" in desk.text
 
 
 async def test_without_a_model_the_screen_says_what_to_do() -> None:

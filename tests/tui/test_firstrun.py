@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from termchat import personas, shipped
+from termchat.chat.opening import choose
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
@@ -82,11 +83,11 @@ def test_a_model_that_cannot_be_used_is_not_passed_over() -> None:
 
 @pytest.mark.usefixtures("models")
 async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home: Path) -> None:
-    asked = Models(load({"model": "foxes"}, {}, home / "none"))
-    async with desktop(spec=None, missing="there is no model 'foxes'", models=asked) as desk:
+    config = load({"model": "foxes"}, {}, home / "none")
+    async with desktop(spec=None, choose=lambda: choose(config, config.model), models=Models(config)) as desk:
         await looked(desk)
         assert "Welcome" not in desk.text
-        assert "there is no model 'foxes'" in desk.text
+        assert "there is no model named 'foxes'" in words(desk)
 
 
 async def test_an_empty_chat_teaches_the_keys_that_matter_until_the_first_message() -> None:

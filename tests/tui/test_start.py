@@ -9,23 +9,15 @@ import pytest
 from termchat import paths
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.engine.port import ModelSpec
-from termchat.settings import Config, load
+from termchat.settings import load
 from termchat.tui import start
 from tests.conversation.stored import say
 
 
-def test_advice_of_the_model_that_is_refused_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def find_model(config: Config) -> tuple[Config, ModelSpec]:
-        return config.with_recommended({"temperature": 9.0}), ModelSpec("/m.gguf", "m")
-
+def test_a_mistake_in_the_configuration_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(start, "find_model", find_model)
     app = start.build(load({}, {"TERMCHAT_TOPP": "1"}, tmp_path / "none"))
-    assert [notice.message.split(":")[0] for notice in app._notices] == [
-        "TERMCHAT_TOPP",
-        "the model's recommendation is ignored",
-    ]
+    assert [notice.message.split(":")[0] for notice in app._notices] == ["TERMCHAT_TOPP"]
     app._at_end()
 
 
@@ -33,7 +25,6 @@ def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(start, "find_model", lambda config: (config, ModelSpec("/m.gguf", "m")))
     config = load({}, {}, tmp_path / "none")
     store = Store.open(paths.store_file())
     ids = []
