@@ -489,7 +489,9 @@ async def test_enter_goes_on_with_a_chat_as_it_was_looked_at(store: Store) -> No
         assert "about a fox" in desk.header
         assert desk.composer.text == "half a message"
         assert desk.app.query_one(Transcript).look == "probability"
-        assert all(isinstance(command, Render) for command in desk.engine.commands[asked:])  # what is written is counted
+        assert all(
+            isinstance(command, Render) for command in desk.engine.commands[asked:]
+        )  # what is written is counted
         await desk.type("", "ctrl+g")
         assert desk.app.query_one(Transcript).cursor is not None
         assert desk.app.query_one(Transcript).cursor.index == 2  # type: ignore[union-attr]
