@@ -102,6 +102,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     Without a command, the chat opens in this terminal.
     """
     if ctx.invoked_subcommand is not None:
+        gc.enable()  # see `termchat.__main__`
         _refuse_flags_before(ctx, ctx.invoked_subcommand)
         return
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
@@ -112,7 +113,6 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
             "use: termchat run PROMPT. If it can: TERM=xterm-256color termchat"
         )
     chosen = config(given)
-    gc.disable()  # nothing that is imported now is garbage; the app collects again from its first frame on
     if demo:
         from termchat.tui.demo.app import start as play
 
