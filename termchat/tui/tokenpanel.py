@@ -13,11 +13,8 @@ from termchat.decoding.records import Settings, Token
 from termchat.tui.transcript.ink import Line
 from termchat.tui.tune import Tune
 from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.ending import ending_lines
 from termchat.tui.views.marks import MUTED, again, prose
 from termchat.tui.views.record import Shown, from_columns, record_lines
-from termchat.tui.views.whatif import whatif_lines
-from termchat.tui.views.why import why_lines
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
 _WHOLE_CHAIN = 32
@@ -66,11 +63,18 @@ class TokenPanel:
 
     def _body(self, place: At, view: View, width: int, rows: int) -> list[Line]:
         questions = self._chat.questions
+        # Each of the views is loaded when it is first asked for; the first frame has none of them.
         if view == "ending":
+            from termchat.tui.views.ending import ending_lines
+
             return ending_lines(reply_with(self._chat.conversation, place.node), width, rows)
         if view == "what-if":
+            from termchat.tui.views.whatif import whatif_lines
+
             return whatif_lines(questions.scored, self._turned(place), width, rows, self._chat.tolerance)
         if view == "why" and questions.explained is not None:
+            from termchat.tui.views.why import why_lines
+
             return why_lines(questions.explained, width, self._chat.tolerance)
         shown = self.shown(place, view) if view != "why" else None
         return record_lines(shown, width, rows) if shown is not None else prose("the model reads …", width, MUTED)
