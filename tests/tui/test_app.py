@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from unittest.mock import patch
 
@@ -28,6 +29,8 @@ from tests.tui.fake_engine import FakeEngine
 SPEC = ModelSpec("/tiny.gguf", "tiny")
 FRAME = 0.02
 """Seconds, a little more than Textual's own timers for layout and resizing wait: timers go off in the order of their times."""
+PATIENCE = 60.0
+"""Seconds after which an app that still has something to read will never be done."""
 
 
 class Desktop:
@@ -53,9 +56,18 @@ class Desktop:
             await self.settle()
 
     async def settle(self) -> None:
-        """Lets the app take in what was pressed and what the engine said, until nobody has anything left to read."""
-        still = 0
+        """Lets the app take in what was pressed and what the engine said, until nobody has anything left to read.
+
+        Raises:
+            Exception: what the app failed with; it reads nothing any more.
+            TimeoutError: there is no end to what it has to read.
+        """
+        still, end = 0, monotonic() + PATIENCE
         while still < 3:
+            if self.app._exception is not None:
+                raise self.app._exception
+            if monotonic() > end:
+                raise TimeoutError(f"the app is busy for {PATIENCE:.0f} s")
             if still == 2:
                 await asyncio.sleep(FRAME)
             self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
@@ -102,6 +114,17 @@ async def desktop(
             desk = Desktop(app, engine, pilot)
             await desk.settle()
             yield desk
+
+
+async def test_whoever_waits_for_an_app_that_failed_hears_why() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async with desktop() as desk:
+        desk.app.call_later(fail)
+        with pytest.raises(ZeroDivisionError):
+            await desk.settle()
+        desk.app._exception = None  # which has been heard
 
 
 # --- the first frame -------------------------------------------------------------------------------------------------

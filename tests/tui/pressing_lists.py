@@ -1,0 +1,215 @@
+"""The lists, and what each of their keys does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from textual.widgets import Input
+
+from termchat.models.discovery import Skipped
+from termchat.tui.dialogkeys import Group
+from termchat.tui.screens.skipped import SkippedDialog
+from termchat.tui.screens.tree import TreeDialog
+from tests.models.made import named
+from tests.tui.pressing import Place, Presses, Sees
+from tests.tui.test_app import Desktop, desktop
+from tests.tui.test_models_screen import shop
+from tests.tui.test_sessions_screen import FakeStore, library
+from tests.tui.test_token_mode import looking
+
+
+@asynccontextmanager
+async def chatted(*texts: str) -> AsyncIterator[Desktop]:
+    """An app whose person has said that, and a reply runs."""
+    async with desktop() as desk:
+        for text in texts:
+            await desk.type(text, "enter")
+        yield desk
+
+
+async def keylist(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+        place = Place(desk, group, "f1")
+        await place.walk()
+        await place.close()
+    return place
+
+
+async def reading(group: Group, folder: Path) -> Place:
+    skipped = [Skipped(path=folder / f"file{at:02}.gguf", reason="no model", place="here") for at in range(99)]
+    async with desktop() as desk:
+
+        async def open() -> None:
+            desk.app.push_screen(SkippedDialog(desk.app.palette, skipped))
+
+        place = Place(desk, group, open=open)
+        await place.walk()
+        await place.press("read-last", place.shows("file98"), "home")
+        await place.press("read-first", place.shows("file00"), "end")
+        await place.close()
+    return place
+
+
+async def themes(group: Group, _: Path) -> Place:
+    kept: list[str] = []
+
+    def keep(name: str) -> str:
+        kept.append(name)
+        return ""
+
+    async with desktop(keep_theme=keep) as desk:
+        place = Place(desk, group, "f9")
+        await place.walk()
+        await place.press("theme-last", lambda: place.row > 5, "home")
+        await place.press("theme-first", place.at(0), "end")
+        await place.press("theme-keep", lambda: kept)
+        await place.close()
+    return place
+
+
+async def personas(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+        await desk.sent("go", "One")
+        desk.engine.end()
+        place = Place(desk, group, "f5")
+        await place.walk()
+        await place.press("persona-down", place.at(1))
+        await place.press("persona-up", place.at(0))
+        await place.close()
+        await place.press("persona-here", place.gone())
+        before = desk.chat.conversation
+        await place.press("persona-begin", lambda: desk.chat.conversation is not before, "enter")
+    return place
+
+
+async def history(group: Group, _: Path) -> Place:
+    async with chatted("one", "two", "three") as desk:
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("history"))
+        await place.walk()
+        await place.close()
+        await place.press("history-enter", lambda: desk.composer.text == "two", "down")
+    return place
+
+
+async def queue(group: Group, _: Path) -> Place:
+    async with chatted("go", *"abcde") as desk:
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("queue"))
+
+        def waits(*texts: str) -> Sees:
+            return lambda: list(desk.chat.queue) == list(texts)
+
+        await place.walk()
+        await place.press("queue-later", waits(*"bacde"), key="shift+down")
+        await place.press("queue-later", waits(*"bcade"), key="J")
+        await place.press("queue-earlier", waits(*"bacde"), key="shift+up")
+        await place.press("queue-earlier", waits(*"abcde"), key="K")
+        await place.press("queue-remove", waits(*"bcde"), key="delete")
+        await place.press("queue-remove", waits(*"cde"), key="d")
+        await place.close()
+        await place.press("queue-edit", lambda: desk.composer.text == "c")
+    return place
+
+
+async def rules(group: Group, _: Path) -> Place:
+    async with looking() as desk:
+
+        def known(*enabled: bool) -> Sees:
+            return lambda: [rule.enabled for rule in desk.chat.breakpoints] == list(enabled)
+
+        place = Place(desk, group, "b")
+        await place.enter()
+        field = desk.app.screen.query_one(Input)
+        for rule in ("entropy > 5", "entropy > 4"):
+            field.value = rule
+            await desk.type("", "enter")
+        field.value = "entropy > 3"
+        await place.press("rule-enter", known(True, True, True))
+        await place.walk()
+        await place.press("rule-enter", known(False, True, True))
+        await place.press("rule-delete", known(True, True), key="delete")
+        await place.press("rule-delete", known(True), key="ctrl+d")
+        await place.close()
+    return place
+
+
+async def tree(group: Group, _: Path) -> Place:
+    async with looking() as desk:
+        await desk.type("", "h", "h", "2")  # a branch
+        place = Place(desk, group, "y")
+        await place.walk()
+        screen = desk.app.screen
+        assert isinstance(screen, TreeDialog)
+        last = screen.picker.count - 1
+        assert last >= 2
+        await place.press("tree-down", place.at(1))
+        await place.press("tree-up", place.at(0))
+        await place.press("tree-last", place.at(last), "home")
+        await place.press("tree-first", place.at(0), "end")
+        await place.press("tree-parent", place.at(0), "home", "j")
+        await place.press("tree-mark", lambda: screen._marked is not None, "end")
+        await place.press("tree-compare", lambda: not place.here, "k")
+        await desk.type("", "escape", "end")
+        await place.press("tree-rename", lambda: isinstance(desk.app.focused, Input))
+        await desk.type("better", "enter")
+        assert "better" in desk.text
+        shown = desk.chat.conversation.leaf
+        await place.press("tree-go", lambda: desk.chat.conversation.leaf != shown, "k")
+        for delete, undo in (("d", "z"), ("delete", "u")):
+            await place.press("tree-delete", place.shows("is deleted; z brings it back"), key=delete)
+            await place.press("tree-undelete", place.lacks("is deleted"), key=undo)
+        await place.close()
+    return place
+
+
+async def sessions(group: Group, _: Path) -> Place:
+    store = FakeStore()
+    async with library(store) as desk:
+        place, number = Place(desk, group, "f4"), len(store.kept)
+        await place.walk()
+        await place.press("session-duplicate", lambda: len(store.kept) == number + 1)
+        await place.press("session-delete", place.shows("is deleted:"))
+        await place.press("session-undelete", place.shows("is back"))
+        await place.press("session-rename", place.shows("leaves the title"))
+        await desk.type("", "escape")
+        await place.close()
+        await place.press("session-new", place.gone())
+        await place.enter()
+        await desk.at_rest()
+        with patch.object(desk.list, "open") as opened:
+            await place.press("session-enter", lambda: opened.called, "down")
+    return place
+
+
+async def models(group: Group, folder: Path) -> Place:
+    for name in ("Alpha", "Beta", "Gamma"):
+        named(name, folder / "m")
+    async with shop(folder / "m") as desk:
+        place = Place(desk, group, "f3", open=lambda: desk.until(lambda: not desk.app._models.looking))
+        await place.walk()
+        await desk.find("alpha")
+        await place.press("model-engine", place.shows("How Alpha is run"))
+        await desk.type("", "escape")
+        await place.press("model-skipped", place.shows("Left out"))
+        await desk.type("", "escape")
+        await place.press("model-unload", place.shows("is let go"))
+        await place.close()
+        loads = len(desk.loads)
+        await place.press("model-reload", lambda: len(desk.loads) > loads)
+        await place.enter()
+        await desk.find("beta")
+        await place.press("model-enter", lambda: desk.loads[-1].path.endswith("Beta.gguf"))
+        await place.enter()
+        await desk.find("remote")
+        await desk.type("", "enter")
+        await place.until(place.shows("Del stops it"), "a download runs")
+        await place.press("model-cancel", place.lacks("Del stops it"))
+    return place
+
+
+LISTS: dict[str, Presses] = {
+    "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "THEMES": themes, "PERSONAS": personas,
+    "BREAKPOINTS": rules, "EARLIER MESSAGES": history, "QUEUE": queue, "LISTS": keylist, "TEXT TO READ": reading,
+}  # fmt: skip

@@ -1,0 +1,163 @@
+"""Every key of the dialogs, the lists, TUNE and the composer is pressed where it works, and something is seen of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.widgets import Input
+
+from termchat.chat.full import Full, Way
+from termchat.conversation.tree import Conversation
+from termchat.decoding.samplers import KNOBS
+from termchat.tui.dialogkeys import DIALOG, GROUPS, Group
+from termchat.tui.engineform import FIELDS
+from termchat.tui.screens.full import FullDialog
+from tests.models.made import named
+from tests.pull.shelf import Shelf
+from tests.tui.pressing import ELSEWHERE, Place, Presses, Sees
+from tests.tui.pressing_lists import LISTS
+from tests.tui.test_app import desktop
+from tests.tui.test_models_screen import home, served, server, shop
+
+__all__ = ["home", "server"]
+
+
+# --- where text is written -------------------------------------------------------------------------------------------
+
+
+async def composer(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+        place, box = Place(desk, group), desk.composer
+        await place.press("newline", lambda: box.text.endswith("\n"), "a")
+        await place.press("undo", lambda: not box.text.endswith("b"), "b")
+        await place.press("send", lambda: desk.engine.generated)
+        pasted = "line\n" * 50
+        desk.app.post_message(events.Paste(pasted))
+        await desk.settle()
+        await place.press("unfold", lambda: box.text == pasted)
+    return place
+
+
+async def setup(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+        place = Place(desk, group, "f2")
+        await place.press("setup-raw", place.shows("[x] raw"), key="tab")
+        await place.press("setup-raw", place.shows("[ ] raw"), key="shift+tab")
+        await place.close()
+        await place.press("setup-start", lambda: desk.chat.conversation.system == "x", "x")
+    return place
+
+
+async def save(group: Group, folder: Path) -> Place:
+    saved: list[Path] = []
+    async with desktop(save=saved.append) as desk:
+        await desk.sent("go", "One")
+        desk.engine.end()
+        place = Place(desk, group, "ctrl+s")
+        await place.close()
+        await place.enter()
+        desk.app.screen.query_one(Input).value = str(folder / "there.md")
+        await place.press("save-enter", lambda: saved)
+    return place
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+async def tune(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+t")
+        place, names = Place(desk, group), tuple(KNOBS)
+
+        def heat(value: float) -> Sees:
+            return lambda: desk.chat.tuning.temperature == pytest.approx(value)
+
+        def on(name: str) -> Sees:
+            turned = desk.app.screen_stack[0]._desk.tune  # type: ignore[attr-defined]
+            return lambda: turned.selected == name
+
+        await place.press("tune-more", heat(0.85))
+        await place.press("tune-less", heat(0.8))
+        await place.press("tune-much-more", heat(1.05))
+        await place.press("tune-much-less", heat(0.8))
+        await place.press("tune-type", place.shows(" 17▏"), "1", key="7")
+        await place.press("tune-erase", place.lacks(" 17▏"))
+        await place.press("tune-accept", heat(1.0))
+        await place.press("tune-undo", heat(0.8))
+        await place.press("tune-off", heat(1.0))
+        await place.press("tune-default", heat(0.8))
+        await place.press("tune-after", on(names[names.index("temperature") + 1]))
+        await place.press("tune-before", on("temperature"))
+        for name in (*names[names.index("temperature") + 1 :], *names[: names.index("temperature") + 1]):
+            await place.press(f"tune-{name}", on(name))
+    return place
+
+
+async def engine(group: Group, folder: Path) -> Place:
+    named("Alpha", folder / "m")
+    async with shop(folder / "m") as desk:
+
+        async def open() -> None:
+            await desk.until(lambda: not desk.app._models.looking)
+            await desk.find("alpha")
+            await desk.type("", "ctrl+t")
+
+        place = Place(desk, group, "f3", open=open)
+        await desk.type("", "escape")
+        await place.walk()
+        screen = desk.app.screen
+
+        def value(name: str, wanted: object) -> Sees:
+            return lambda: screen._form.config.engine[name] == wanted  # type: ignore[attr-defined]
+
+        await desk.type("", *["down"] * [field.name for field in FIELDS].index("threads"))
+        await place.press("engine-more", value("threads", 1))
+        await place.press("engine-next", value("threads", 2))
+        await place.press("engine-less", value("threads", 1))
+        await place.press("engine-unset", value("threads", 0))
+        await place.press("engine-type", place.shows(" 12▏"), "1", key="2")
+        await place.press("engine-erase", place.lacks(" 12▏"))
+        await place.press("engine-load", lambda: desk.loads[-1].path.endswith("Alpha.gguf"))
+        await desk.type("", "f3")
+        await open()
+        await place.until(lambda: place.here, "it is open")
+        await place.close()
+    return place
+
+
+async def questions(group: Group, _: Path) -> Place:
+    answers: list[Way | None] = []
+    async with desktop() as desk:
+
+        async def open() -> None:
+            full = Full(Conversation(), "more", None, 0, None, 2)
+            desk.app.push_screen(FullDialog(full), answers.append)
+
+        place = Place(desk, group, open=open)
+        await place.press("full-drop", lambda: answers == ["drop"])
+        await place.press("full-summarise", lambda: answers == ["drop", "summarise"])
+        await place.press("close", lambda: answers == ["drop", "summarise", None])
+    return place
+
+
+PLACES: dict[str, Presses] = {
+    "CHAT": composer, "TUNE": tune, "HOW A MODEL IS RUN": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
+    **LISTS,
+}  # fmt: skip
+
+
+PRESSED_HERE = [
+    group for group in GROUPS if group.table != DIALOG and any(key.id not in ELSEWHERE for key in group.table)
+]
+"""What works in every dialog is pressed in each of them."""
+
+
+@pytest.mark.parametrize("group", PRESSED_HERE, ids=lambda group: group.title)
+async def test_every_key_does_something_where_it_works(group: Group, tmp_path: Path, home: Path, server: Shelf) -> None:
+    assert group.title in PLACES, "nobody presses the keys of this group"
+    if group.title == "MODELS":
+        served(home, server, "remote", held=2_000_000)
+    place = await PLACES[group.title](group, tmp_path)
+    place.done()
