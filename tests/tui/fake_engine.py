@@ -112,7 +112,7 @@ class FakeEngine:
         self._unanswered: list[tuple[int, Command]] = []
         self._alive = True
         self._events: list[tuple[int, Event]] = []
-        self._reading, self._writing = os.pipe()
+        self._pipe: tuple[int, int] | None = None
         self._reply: tuple[int, Generate] | None = None
         self._steps = 0
         self._settings = 0
@@ -200,13 +200,13 @@ class FakeEngine:
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
         events, self._events = self._events, []
         if events:
-            os.read(self._reading, 4096)
+            os.read(self._opened()[0], 4096)
         if any(isinstance(event, Failed) and event.kind == "engine" for _, event in events):
             self._alive = False
         return events
 
     def fileno(self) -> int:
-        return self._reading if self._alive else -1
+        return self._opened()[0] if self._alive else -1
 
     @property
     def alive(self) -> bool:
@@ -214,12 +214,21 @@ class FakeEngine:
 
     def close(self) -> None:
         self.closed, self._alive = True, False
+        self._events.clear()
+        for end in self._pipe or ():
+            os.close(end)
+        self._pipe = None
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
     def _answer(self, number: int, event: Event) -> None:
         self._events.append((number, event))
-        os.write(self._writing, b"!")
+        os.write(self._opened()[1], b"!")
+
+    def _opened(self) -> tuple[int, int]:
+        if self._pipe is None:
+            self._pipe = os.pipe()
+        return self._pipe
 
     def _answers(self, number: int, command: Command) -> Iterable[Event]:
         match command:

@@ -74,7 +74,9 @@ class Terminal:
 
     def read(self, timeout: float = 0.05) -> bool:
         """Takes in what has come; False when nothing came."""
-        if not select.select([self._main], [], [], timeout)[0]:
+        poller = select.poll()  # select takes no descriptor beyond 1,023, and a long run of tests may have as many
+        poller.register(self._main, select.POLLIN)
+        if not poller.poll(timeout * 1e3):
             return False
         try:
             data = os.read(self._main, 1 << 16)
