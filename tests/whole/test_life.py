@@ -102,6 +102,7 @@ def test_a_storm_of_sizes_while_a_reply_streams(open_terminal: Open) -> None:
     terminal.keys("half a message")
     terminal.wait("half a message")
     stop(terminal)
+    terminal.settle()
     assert terminal.process.poll() is None
     assert not outside_the_grammar(bytes(terminal.output))
     terminal.keys("ctrl+q")
