@@ -11,7 +11,7 @@ where it has to be, so that nothing else of the line moves, whatever the termina
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -83,10 +83,12 @@ class QuickBar(ScrollBar):
 
 
 class LinesUpdate(CompositorUpdate):
-    """Whole lines of widgets, each with its column and row."""
+    """Whole lines of widgets, each with its column and row; `whole` makes the same as one picture, for what is no terminal."""
 
-    def __init__(self, lines: list[tuple[int, int, Strip]]) -> None:
-        self.lines = lines
+    def __init__(
+        self, lines: list[tuple[int, int, Strip]], whole: Callable[[], CompositorUpdate] | None = None
+    ) -> None:
+        self.lines, self._whole = lines, whole
 
     def render_segments(self, console: Console) -> str:
         """The lines as what the terminal is sent."""
@@ -98,7 +100,10 @@ class LinesUpdate(CompositorUpdate):
         )
 
     def __rich_console__(self, console: Console, options: object) -> Iterable[object]:
-        """The same for whoever prints it with Rich."""
+        """The same for whoever prints it with Rich, which makes screenshots: there is no cursor to be moved there."""
+        if self._whole is not None:
+            yield self._whole()
+            return
         for x, y, strip in self.lines:
             yield Control.move_to(x, y).segment
             yield from strip
@@ -146,7 +151,7 @@ class LineCompositor(Compositor):
             for area in areas
             for row, strip in enumerate(area.widget.render_lines(Region(0, 0, area.width, area.region.height)))
         ]
-        return LinesUpdate(lines)  # type: ignore[return-value]
+        return LinesUpdate(lines, super().render_full_update)  # type: ignore[return-value]
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """What changed since the last time."""

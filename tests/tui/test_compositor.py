@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import random
 import re
 from typing import Any
@@ -78,6 +79,20 @@ async def test_updates_of_lines_leave_the_screen_that_a_whole_update_draws(
         at_once.take(update)
         assert found == at_once.cells
     assert kinds.count(LinesUpdate) > len(kinds) // 2
+
+
+@pytest.mark.parametrize("key", ["f5", "f6", "ctrl+b"])
+async def test_a_screenshot_shows_every_line_of_the_screen(key: str) -> None:
+    async with desktop((120, 40)) as desk:
+        await desk.sent("Hello", "So ")
+        await desk.type("", key)
+        shown = Paper(120, 40)
+        shown.take(Compositor.render_full_update(desk.app.screen._compositor))
+        picture = html.unescape(re.sub("<[^>]*>", "", desk.app.export_screenshot()))
+        lines = [line.strip(" │") for line in shown.screen.display]
+        words = {word for line in lines for word in re.findall(r"[A-Za-z]{4,}", line)}
+        assert len(words) > 10
+        assert not [word for word in words if word not in picture]
 
 
 async def test_what_is_covered_goes_textuals_way() -> None:
