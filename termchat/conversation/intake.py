@@ -7,6 +7,7 @@ own, and the model's file is known by name only.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def recognised(path: Path) -> Format:
 
 
 def keep(store: Store, transcript: Transcript) -> str:
-    """Puts a chat into the store, as one of its own; returns its id.
+    """Puts a chat into the store, as one of its own, with its dates if it has any; returns its id.
 
     Raises:
         StoreError: the store cannot be written.
@@ -78,6 +79,8 @@ def keep(store: Store, transcript: Transcript) -> str:
                 _written(store)
                 waiting = 0
     store.update(session, leaf=chat.leaf, breakpoints=info.breakpoints, view=info.view)
+    if info.created and info.updated:
+        store.date(session, *sorted(min(seconds, time.time()) for seconds in (info.created, info.updated)))
     _written(store)
     return session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw, model, tuning)
     VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, ?7)"""
 RENAME = """UPDATE sessions SET title = ?2, named = 1 WHERE id = ?1"""
+DATE = "UPDATE sessions SET created = ?2, updated = ?3 WHERE id = ?1"
 UPDATE_SESSION = """UPDATE sessions SET updated = ?2, title = coalesce(?3, title), leaf = coalesce(?4, leaf),
     tuning = coalesce(?5, tuning), model = coalesce(?6, model), breakpoints = coalesce(?7, breakpoints),
     view = coalesce(?8, view) WHERE id = ?1"""

@@ -26,6 +26,7 @@ from termchat.conversation.statements import (
     ADD_NODE,
     ADD_RECORD,
     ADD_SESSION,
+    DATE,
     HIDE,
     PACK_REPLY,
     RENAME,
@@ -151,6 +152,10 @@ class Store(SavedChats):
         copy, source = _new_id(time.time()), self._writer.moved.get(session, session)
         self._writer.put(Operation(copying.copy, copy, (source,), urgent=True), _touch(copy))
         return copy
+
+    def date(self, session: str, created: float, updated: float) -> None:
+        """When a chat was begun and last changed, for one that comes from elsewhere; seconds since the epoch, UTC."""
+        self._writer.put(Operation(DATE, session, (created, updated), urgent=True))
 
     def delete(self, session: str) -> None:
         """Hides a chat; `restore` brings it back, and so does the next turn in it. A week later it is gone for good."""

@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import time
 import signal
 import stat
 import subprocess
@@ -179,8 +180,17 @@ def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
     )
     assert again[1:] == first[1:]
     one, other = json.loads(first[0]), json.loads(again[0])
-    assert {name for name in one if one[name] != other[name]} <= {"id", "created", "updated"}
+    assert {name for name in one if one[name] != other[name]} == {"id"}
     assert one["id"] != other["id"] == session
+
+
+def test_a_chat_from_the_future_is_of_today(store: Store, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in made.whole().lines("jsonl")]
+    lines[0] |= {"created": "9000-01-01T00:00:00+00:00", "updated": "2020-01-01T00:00:00+00:00"}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (transcript,) = intake.chats(tmp_path / "a.jsonl")
+    info = store.load(intake.keep(store, transcript)).info
+    assert info.created < info.updated <= time.time()
 
 
 def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
