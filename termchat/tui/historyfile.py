@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,6 +27,9 @@ LARGEST = 64_000
 """Bytes of the largest message that is kept; a longer one is forgotten with the session."""
 BYTES = 1_000_000
 """Bytes of messages that are kept when the file is written anew."""
+
+PATIENCE = 2.0
+"""Seconds that a message waits for another termchat which writes."""
 
 
 class _Entry(msgspec.Struct):
@@ -99,12 +103,24 @@ def _locked(file: Path) -> Iterator[int]:
         descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             if sys.platform != "win32":
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                _lock_soon(descriptor)
             if _is_there(file, descriptor):  # else another has put a shorter one in its place
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
+
+
+def _lock_soon(descriptor: int) -> None:
+    """Locks a file; whoever holds it is done in a moment, or was stopped, and then nobody waits for it to go on."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _is_there(file: Path, descriptor: int) -> bool:

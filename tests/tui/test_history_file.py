@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import stat
 from pathlib import Path
 from time import monotonic, sleep
+
+import pytest
 
 from termchat.tui import historyfile
 from termchat.tui.history import ENTRIES, History
@@ -90,3 +93,17 @@ def test_without_a_file_and_with_one_that_cannot_be_written_the_history_is_that_
         history.add("two")
         history.add("one")
         assert history.texts == ["one", "two"]
+
+
+def test_nobody_waits_for_a_termchat_that_was_stopped_while_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(historyfile, "PATIENCE", 0.05)
+    file = tmp_path / "history.jsonl"
+    historyfile.write(file, "before")
+    with file.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="unavailable"):
+            historyfile.write(file, "meanwhile")
+    historyfile.write(file, "after")
+    assert historyfile.read(file) == ["before", "after"]
