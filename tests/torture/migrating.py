@@ -13,16 +13,17 @@ from time import sleep
 
 from termchat.conversation.database import VERSION
 from termchat.conversation.store import Store
+from tests.conversation.older import TABLES
 from tests.torture.home import Home
 from tests.torture.known import Loss
-from tests.torture.old import SCHEMAS, Old, old
+from tests.torture.old import Old, old
 from tests.torture.plan import Round
 from tests.torture.traces import Fault, no_lock, no_orphans
 
 
 def run(home: Home, what: Round) -> Loss:
     """One round. Raises a Fault."""
-    older = [version for version in SCHEMAS if version < VERSION]
+    older = [version for version in TABLES if version < VERSION]
     version = older[what.seed % len(older)]
     before = old(version, home.folder.parent)
     path = home.folder / f"old-{what.number}" / "sessions.db"

@@ -1,4 +1,4 @@
-"""Stores as earlier versions left them, made from the statements of those days."""
+"""Stores as earlier versions left them, full of chats."""
 
 from __future__ import annotations
 
@@ -12,28 +12,8 @@ import msgspec
 
 from termchat.conversation import columns
 from termchat.decoding.records import Record
+from tests.conversation.older import TABLES
 from tests.made_records import stream
-
-SCHEMAS = {
-    1: """
-        CREATE TABLE sessions (id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
-            system TEXT NOT NULL, raw INTEGER NOT NULL, model TEXT NOT NULL, tuning TEXT NOT NULL, leaf INTEGER);
-        CREATE TABLE nodes (session TEXT NOT NULL, number INTEGER NOT NULL, parent INTEGER, at INTEGER NOT NULL,
-            role TEXT NOT NULL, text TEXT NOT NULL, prompt_ids BLOB NOT NULL, whole INTEGER NOT NULL,
-            PRIMARY KEY (session, number));
-        CREATE TABLE records (seq INTEGER PRIMARY KEY, session TEXT NOT NULL, node INTEGER NOT NULL,
-            on_path INTEGER NOT NULL, record BLOB NOT NULL);
-        CREATE INDEX records_of_node ON records (session, node);
-        PRAGMA user_version=1""",
-}
-SCHEMAS[2] = (
-    SCHEMAS[1].replace("user_version=1", "user_version=2")
-    + """;
-        ALTER TABLE sessions ADD COLUMN breakpoints TEXT NOT NULL DEFAULT '[]';
-        ALTER TABLE sessions ADD COLUMN view TEXT NOT NULL DEFAULT '{}';
-        ALTER TABLE nodes ADD COLUMN name TEXT NOT NULL DEFAULT '';
-        ALTER TABLE nodes ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0"""
-)
 
 ROLES = ("assistant", "user")
 CHATS, TURNS, TOKENS = 30, 2, 40
@@ -52,7 +32,7 @@ def old(version: int, folder: Path) -> Old:
     path = folder / f"schema-{version}.db"
     held: dict[tuple[str, int], list[Record]] = {}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.executescript(SCHEMAS[version])
+        db.executescript(f"{TABLES[version]}; PRAGMA user_version={version}")
         db.execute("BEGIN")
         for chat in range(CHATS):
             session, last = f"2025-{chat:04}", 2 * TURNS
