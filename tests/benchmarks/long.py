@@ -268,11 +268,11 @@ def report(home: Path, tokens: int, times: int, count: int) -> None:
     print("  of it: " + ", ".join(f"{part} {size / tokens:.0f}" for part, size in child("parts", home).items()))
     for what, taken in child("costs", home, "--times", times).items():
         if taken:
-            frames, shown = zip(*taken, strict=True)
+            frames, firsts = zip(*taken, strict=True)
             high = quantiles(frames, n=20)[-1] if len(frames) > 1 else frames[0]
             print(
                 f"{what}: a frame {median(frames):.1f} ms, 95 % within {high:.1f} ms, worst {max(frames):.1f} ms; "
-                f"until the first {median(shown):.1f} ms, at most {max(shown):.1f} ms"
+                f"until the first {median(firsts):.1f} ms, at most {max(firsts):.1f} ms"
             )
     streaming.report()
 
