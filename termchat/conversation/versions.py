@@ -1,0 +1,79 @@
+"""Versions of a turn: the other ways in which a chat says the same turn, made by editing, regenerating and forking.
+
+A version of a message is another message in the same place: grown from the same node at the same token. A version of a reply
+is another whole reply to the same message, from its first token to where it ends. So a reply that was forked in its middle
+has one more version: what both begin with belongs to both. A reply that was stopped and continued has none more, unless the
+chat also went on from where it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from termchat.conversation.tree import Conversation, Node
+
+__all__ = ["Versions", "leaf_of"]
+
+
+class Versions:
+    """The versions of the turns of a conversation as it is now. What is deleted is none, nor is the request for a summary."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._chat = conversation
+
+    def of(self, first: Node, last: Node) -> tuple[int, list[int]]:
+        """Which of its versions the turn between these nodes is, from 0, and the number of the node that each of them ends in:
+        of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
+        this = last if first.role == "assistant" else first
+        ends = self._replies(first, last) if first.role == "assistant" else self._messages(first)
+        return (ends.index(this.number), ends) if this.number in ends else (0, [this.number])
+
+    def _messages(self, message: Node) -> list[int]:
+        beside = [node for node in self._chat.children(message.parent) if _is_beside(node, message)]
+        if len(beside) > 1:
+            beside = [node for node in beside if node is message or node.number not in self._requests]
+        return [node.number for node in beside]
+
+    def _replies(self, first: Node, last: Node) -> list[int]:
+        ends: list[tuple[int, int]] = []
+        """The number of the node that begins to differ, and of the one that a version ends in."""
+        waiting = [(node.number, node) for node in self._chat.children(first.parent) if node.role == "assistant"]
+        while waiting:
+            begin, node = waiting.pop()
+            grown = self._chat.children(node.number)
+            pieces = [child for child in grown if child.role == "assistant"]
+            kept = node.kept() if pieces else 0
+            onward = next((piece for piece in pieces if piece.at >= kept), None)
+            if node is last or onward is None or len(pieces) < len(grown):
+                ends.append((begin, node.number))
+            waiting += [(begin if piece is onward else piece.number, piece) for piece in pieces]
+        return [end for _, end in sorted(ends)]
+
+    @cached_property
+    def _requests(self) -> set[int | None]:
+        """The numbers of the messages that asked for a summary."""
+        nodes = self._chat.nodes
+        summaries = (node.omitted.summary for node in nodes.values() if node.omitted is not None)
+        return {nodes[number].parent for number in summaries if number is not None and number in nodes}
+
+
+def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> int:
+    """The leaf to show with the version that ends in a node: of those behind it the one that was used last, else the newest.
+
+    `used` says when a leaf was shown, the higher the later; what it does not know never was.
+    """
+    node = conversation.nodes[end]
+    waiting = [child for child in conversation.children(end) if node.role == "user" or child.role == "user"]
+    leaves: list[int] = [] if waiting else [end]
+    while waiting:
+        node = waiting.pop()
+        grown = conversation.children(node.number)
+        waiting += grown
+        if not grown or all(child.at < node.kept() for child in grown):
+            leaves.append(node.number)
+    return max(leaves, key=lambda number: (used.get(number, -1), number))
+
+
+def _is_beside(node: Node, message: Node) -> bool:
+    return node.role == "user" and node.at == message.at
