@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
@@ -39,7 +39,7 @@ def _well_ended() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        _drop_stdout()
+        _drop(sys.stdout)
         sys.exit(128 + _SIGPIPE)
     except click.ClickException as error:
         said = sanitize(error.format_message())
@@ -47,10 +47,20 @@ def _well_ended() -> Iterator[None]:
         raise
 
 
-def _drop_stdout() -> None:
+def _drop(stream: TextIO) -> None:
     """Has what is still in the buffer go nowhere at exit, where it would fail once more."""
     with suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the program, also where the terminal is gone: what it was not told would make another code of it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _drop(stream)
+    sys.exit(code)
 
 
 class _Commands(Lazily):
@@ -116,10 +126,10 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     if demo:
         from termchat.tui.demo.app import start as play
 
-        sys.exit(play(chosen))
+        _leave(play(chosen))
     from termchat.tui.start import start
 
-    sys.exit(start(chosen, resume=resume, raw=raw))
+    _leave(start(chosen, resume=resume, raw=raw))
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

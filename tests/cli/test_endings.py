@@ -169,3 +169,20 @@ def until_gone(pids: list[int]) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+_LEFT_IN_THE_BUFFER = """
+import sys
+from termchat.cli import chat
+sys.stdout.write("the last frame")
+sys.stderr = open("/dev/full", "w")
+sys.stderr.write("and where the cursor is put back")
+chat._leave(129)
+"""
+
+
+def test_what_a_terminal_that_went_away_was_not_told_does_not_change_how_the_chat_ends() -> None:
+    buffering = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        process = subprocess.run([sys.executable, "-c", _LEFT_IN_THE_BUFFER], stdout=full, env=buffering, check=False)
+    assert process.returncode == 129

@@ -6,11 +6,11 @@ import base64
 import csv
 import io
 import json
-import time
 import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
