@@ -146,7 +146,7 @@ async def test_a_regenerated_reply_replaces_the_old_one() -> None:
         chat.grow("assistant", parent=1, at=0)
         node = chat.nodes[chat.leaf or 0]
         app.transcript.show(chat)
-        assert texts(app)[2:] == ["", "model", "▌"]
+        assert texts(app)[2:] == ["", "model · ‹ 2/2 ›", "▌"]
         node.add(start(7))
         node.add(token(0, "the second"))
         app.transcript.grew(node.number)

@@ -199,6 +199,10 @@ class ChatScreen(ChatLayout):
         """A turn up or down."""
         self.habits.turn(by)
 
+    def action_version(self, by: int, node: int | None = None) -> None:
+        """Another version of a turn."""
+        self.versions.step(by, node)
+
     def action_new(self) -> None:
         """An empty chat."""
         self._conversations.new()

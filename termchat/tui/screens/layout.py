@@ -26,6 +26,7 @@ from termchat.tui.screens.personate import Personating
 from termchat.tui.screens.pointing import Pointing
 from termchat.tui.screens.selecting import SelectingScreen
 from termchat.tui.screens.tokens import Tokens
+from termchat.tui.screens.versions import TurnVersions
 from termchat.tui.screens.writing import Writing
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.slashing import Around, Slashing
@@ -112,6 +113,7 @@ class ChatLayout(SelectingScreen):
         composer, edge, follow = self._desk.composer, self._desk.edge, self._transcript.follow
         self._writing = Writing(self, chat, composer, edge, history or History(), self._do, self.tell, follow)
         self.habits = Habits(self, chat, self._transcript, self.tokens, self._desk, self._do, self.tell)
+        self.versions = TurnVersions(chat, self._transcript, self._do, self.tell)
         self._pointing = Pointing(chat, self._desk, self.tokens, self._open_tune, self._do)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self._interrupted: Literal["", "copied", "stopped"] = ""
@@ -239,6 +241,7 @@ class ChatLayout(SelectingScreen):
             self.refresh(
                 layout=True
             )  # at once: if another asks before that where widgets are, it never hears of its size
+        self.versions.shown()
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         if empty:
             self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from termchat.tui.transcript.code import LABEL, code_lines, label_line
+from termchat.tui.transcript.code import code_lines, label_line
 from termchat.tui.transcript.ink import BLANK, MARGIN, Ink, Line, Paint, Run, on_ground
 from termchat.tui.transcript.inline import CODE
 from termchat.tui.transcript.markdown import markdown_lines, paragraph_lines
@@ -232,22 +232,6 @@ class ChunkBlock(Block):
         """The line that names the language of code, where there is one."""
         chunk = self.chunk
         return [label_line(chunk.language)] if chunk.kind == "code" and chunk.first and chunk.language else []
-
-
-class TitleBlock(Block):
-    """Who speaks, and a remark on it."""
-
-    def __init__(self, said: tuple[str, str], ink: Ink, *, gap: bool, ground: str = "") -> None:
-        super().__init__(-1, -1, gap=gap, ground=ground)
-        self.said, self._ink = said, ink
-
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        wrapper = Wrapper(width)
-        name, remark = self.said
-        wrapper.feed(name, self._ink)
-        if remark:
-            wrapper.feed(f" · {remark}", LABEL)
-        return wrapper.lines, None
 
 
 class EndingBlock(Block):

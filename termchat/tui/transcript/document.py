@@ -14,6 +14,7 @@ from typing import NamedTuple
 from textual.strip import Strip
 
 from termchat.conversation.tree import Conversation
+from termchat.conversation.versions import Versions
 from termchat.tui.transcript.blocks import Block, body_width
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.ink import Line, Paint
@@ -68,10 +69,16 @@ class Document:
             for index, part in enumerate(parts[same:], same)
         ]
         self._built = {index for index in self._built if index < same}
+        self._count_versions(Versions(conversation))
         self.track = Track(parts)
         if same and self.turns[same - 1].built:  # it may have been the last one until now, and running
             self.turns[same - 1].update(paint, running=self._is_running(same - 1))
         self._wait()
+
+    def _count_versions(self, versions: Versions) -> None:
+        for turn in self.turns:
+            this, ends = versions.of(turn.parts[0].node, turn.parts[-1].node)
+            turn.count_versions(this + 1, len(ends))
 
     def resize(self, width: int) -> None:
         """Another width: everything visible must be laid out again."""

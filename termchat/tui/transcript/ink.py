@@ -57,6 +57,15 @@ class Line(NamedTuple):
         """The line's text, without the margin."""
         return "".join(text for text, _ in self.runs)
 
+    def ink_at(self, cell: int) -> Ink | None:
+        """The ink on a cell, counted from 0 behind the margin; None where no run is."""
+        end = 0
+        for text, ink in self.runs if cell >= 0 else ():
+            end += cell_len(text)
+            if cell < end:
+                return ink
+        return None
+
 
 BLANK = Line(())
 

@@ -44,6 +44,23 @@ class MovingView(DocumentView):
         else:
             self._go(lambda: self._document.settle(max(y - self._rows // 2, 0), self._rows))
 
+    def row_of(self, turn: int) -> int:
+        """The row of the view that the head of a turn is on; the first one where it is not in view."""
+        row = self._head(turn) - self._top
+        return row if 0 <= row < self._rows else 0
+
+    def hold(self, turn: int, row: int) -> None:
+        """Brings the head of a turn to a row of the view, as far as there are lines enough."""
+
+        def reach() -> int:
+            self._document.reach(Anchor(turn, -1), self._rows)
+            return self._document.settle(max(self._head(turn) - row, 0), self._rows)
+
+        self._go(reach)
+
+    def _head(self, turn: int) -> int:
+        return self._document.heights.top(turn) + (turn > 0)  # an empty line parts it from the turn before
+
     def jump(self, turns: int) -> None:
         """Brings the begin of a turn to the top: of the one there, or so many further on; behind the last one is the end."""
         document = self._document

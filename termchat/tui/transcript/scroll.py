@@ -104,7 +104,7 @@ class DocumentView(ScrollView, can_focus=True):
         for spot in self._cursor.on(*found):
             begin, end = spot.begin + MARGIN, spot.end + MARGIN
             hides = spot.own or strip.crop(begin, end).text.isspace()
-            strip = _restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
+            strip = restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
         return strip
 
     def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:
@@ -112,13 +112,13 @@ class DocumentView(ScrollView, can_focus=True):
         cells = strip.index_to_cell_position
         for begin, end, current in found_on(self._document, line, finding):
             style = self._paint.style(CURRENT if current else HIT)
-            strip = _restyled(strip, cells(begin), cells(end), style)
+            strip = restyled(strip, cells(begin), cells(end), style)
         return strip
 
     def _selected(self, strip: Strip, begin: int, end: int) -> Strip:
         cells = strip.index_to_cell_position
         style = self.screen.get_component_rich_style("screen--selection")
-        return _restyled(strip, cells(begin), strip.cell_length if end == -1 else cells(end), style)
+        return restyled(strip, cells(begin), strip.cell_length if end == -1 else cells(end), style)
 
     def _hinted(self, strip: Strip) -> Strip:
         room = self.size.width - len(self._hint) - MARGIN
@@ -277,7 +277,7 @@ class DocumentView(ScrollView, can_focus=True):
             self._worker.pause()
 
 
-def _restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
+def restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
     """The strip with a style on top of what its cells have, from one to another.
 
     Not by `Strip.crop`, which parts a character from what continues it.

@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
-from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock, TitleBlock
+from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.ink import Ink, Line, Paint
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.places import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.source import Part, Source, size_of
+from termchat.tui.transcript.title import Title, TitleBlock
 
 USER_GROUND = "surface"
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
@@ -29,6 +30,8 @@ class Turn:
     def __init__(self, parts: tuple[Part, ...], look: Look, width: int, *, first: bool) -> None:
         self.parts = parts
         self.first = first
+        self.version = (1, 1)
+        """Which of how many versions of the turn it is."""
         self.built = False
         self.blocks: list[Block] = []
         self.heights = Heights()
@@ -98,6 +101,16 @@ class Turn:
         self._places = self._read_by = None
         self._body = PlainBody()
 
+    def count_versions(self, number: int, versions: int) -> None:
+        """It is this one of so many versions from now on; where that changes its head, it has to be laid out again."""
+        if self.version == (number, versions):
+            return
+        self.version = number, versions
+        if self.built:
+            self.blocks[0] = self._title()
+            self._stack(0)
+        self._kept = ()
+
     def resize(self, width: int) -> None:
         """Another width: all heights are estimates again."""
         self._width, self._kept = width, ()
@@ -109,9 +122,9 @@ class Turn:
     def update(self, paint: Paint, *, running: bool) -> int:
         """Takes in what is new and lays it out; returns the first line that is not what it was."""
         keep = min(self._settled, len(self.blocks))
-        title = self._source.title()
+        title = self._titled()
         before: list[tuple[Line, Strip | None]] = []
-        if isinstance(self.blocks[0], TitleBlock) and self.blocks[0].said != title:
+        if isinstance(self.blocks[0], TitleBlock) and self.blocks[0].title != title:
             self.blocks[0] = self._title()
             keep = 0
         if keep > 1:
@@ -205,10 +218,13 @@ class Turn:
     def _guess(self) -> int:
         return size_of(self.parts) // max(self._width, 1) + 3
 
+    def _titled(self) -> Title:
+        return Title(*self._source.title(), self.parts[-1].node.number, *self.version)
+
     def _title(self) -> TitleBlock:
         user = self._source.role == "user"
         return TitleBlock(
-            self._source.title(),
+            self._titled(),
             TITLES[self._source.role],
             gap=not self.first,
             ground=USER_GROUND if user else "",

@@ -14,16 +14,16 @@ from textual.selection import Selection
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.compositor import touch
 from termchat.tui.themes import Palette
+from termchat.tui.transcript.clicking import ClickingView
 from termchat.tui.transcript.copying import copied
 from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.ink import MARGIN, Paint
 from termchat.tui.transcript.looks import Look, TokenLook
-from termchat.tui.transcript.moving import MovingView
 from termchat.tui.transcript.tokens import TokenRef
 
 
-class Transcript(MovingView):
+class Transcript(ClickingView):
     """Shows the path of a conversation, and follows its end while the reader is at the end.
 
     `look` is how replies are shown: "reading" (their Markdown) or, token by token, coloured by a measure. A change of look,

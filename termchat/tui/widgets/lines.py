@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.cells import cell_len
 from textual import events
 from textual.color import Color
 from textual.containers import Horizontal, Vertical
@@ -107,12 +106,7 @@ class LinesView(Widget):
 
     def ink_at(self, x: int, y: int) -> Ink | None:
         """The ink on a cell of the widget; None where no run is."""
-        end = MARGIN
-        for text, ink in _at(self._lines, y).runs if x >= MARGIN else ():
-            end += cell_len(text)
-            if x < end:
-                return ink
-        return None
+        return _at(self._lines, y).ink_at(x - MARGIN)
 
     async def _on_click(self, event: events.Click) -> None:
         """Has the screen do what is clicked."""

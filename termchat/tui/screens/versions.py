@@ -1,0 +1,121 @@
+"""Going from one version of a turn to another: by key, by a click on its head, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation
+from termchat.conversation.versions import Versions, leaf_of
+from termchat.tui.keys import name_of
+from termchat.tui.transcript import Transcript
+from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.tokens import TokenRef
+
+Parts = tuple[Part, ...]
+
+
+class TurnVersions:
+    """Stands between the chat's screen and the versions of its turns. It remembers which leaves were shown, so that each
+    version is shown again as it was left.
+
+    Args:
+        do: does something to the chat and has the screen take in what came of it.
+        tell: shows a notice.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        transcript: Transcript,
+        do: Callable[[Callable[[], object]], None],
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._chat, self._transcript, self._do, self._tell = chat, transcript, do, tell
+        self._conversation: Conversation | None = None
+        self._times = count()
+        self._used: dict[int, int] = {}
+
+    def shown(self) -> None:
+        """A path is shown, maybe another one."""
+        chat = self._chat.conversation
+        if chat is not self._conversation:
+            self._conversation, self._used = chat, {}
+        if chat.leaf is not None:
+            self._used[chat.leaf] = next(self._times)
+
+    def step(self, by: int, node: int | None = None) -> None:
+        """Shows the version before (-1) or behind (1) of the turn that a node is in; without one, of the reply under the token
+        cursor, else of the last turn that has other versions."""
+        chat, turns = self._chat.conversation, self._transcript.parts()
+        turn = self._turn(turns, node)
+        if turn is None:
+            self._tell(
+                Notice("no turn of this chat has other versions", f"{name_of('regenerate')} makes another reply")
+            )
+            return
+        parts = turns[turn]
+        this, ends = Versions(chat).of(parts[0].node, parts[-1].node)
+        if len(ends) == 1:
+            self._tell(
+                Notice("there is no other version of this reply", f"{name_of('regenerate')} makes one of the last")
+            )
+        elif not 0 <= this + by < len(ends):
+            self._tell(Notice(f"this is the {'first' if by < 0 else 'last'} of {len(ends)} versions"))
+        elif self._chat.busy:
+            why = "a reply waits" if self._chat.paused is not None else "a reply is running"
+            self._tell(Notice(f"cannot show another version: {why}", f"{name_of('back')} stops it"))
+        else:
+            self._show(turn, leaf_of(chat, ends[this + by], self._used))
+
+    def _turn(self, turns: list[Parts], node: int | None) -> int | None:
+        """The number of the turn that is meant."""
+        cursor = self._transcript.cursor
+        wanted = node if node is not None else cursor.node if cursor is not None else None
+        if wanted is not None:
+            return next(
+                (at for at, parts in enumerate(turns) if any(part.node.number == wanted for part in parts)), None
+            )
+        versions = Versions(self._chat.conversation)
+        backwards = range(len(turns) - 1, -1, -1)
+        return next((at for at in backwards if len(versions.of(turns[at][0].node, turns[at][-1].node)[1]) > 1), None)
+
+    def _show(self, turn: int, leaf: int) -> None:
+        """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
+        row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
+        self._do(lambda: self._chat.select(leaf))
+        self._transcript.hold(turn, row)
+        if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
+            self._transcript.set_cursor(ref)
+
+    def _into(self, parts: Parts) -> int | None:
+        """How many tokens of a turn stand before the cursor; None where it is elsewhere."""
+        cursor, before = self._transcript.cursor, 0
+        if cursor is None:
+            return None
+        for part in parts:
+            if part.node.number == cursor.node:
+                return before + cursor.index
+            before += _reached(part)
+        return None
+
+
+def _token(parts: Parts, into: int) -> TokenRef | None:
+    """The token of a reply that so many stand before, else its last one; None where it has none."""
+    found: TokenRef | None = None
+    for part in parts:
+        reached = _reached(part)
+        if reached:
+            found = TokenRef(part.node.number, min(into, reached - 1))
+        if into < reached:
+            break
+        into -= reached
+    return found
+
+
+def _reached(part: Part) -> int:
+    """The tokens of a part that the cursor can be on."""
+    there = len(part.node.tokens)
+    return there if part.reach is None else min(part.reach, there)

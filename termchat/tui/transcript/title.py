@@ -1,0 +1,63 @@
+"""The line at the head of a turn: who speaks, which version of the turn this is, and a remark."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from termchat.text import one_line
+from termchat.tui.transcript.blocks import Block
+from termchat.tui.transcript.code import LABEL
+from termchat.tui.transcript.ink import Ink, Line, Run, doing
+from termchat.tui.transcript.wrap import Wrapper
+
+_END = Ink("border")
+"""The arrow behind which there is no other version."""
+_BETWEEN = " · "
+
+
+class Title(NamedTuple):
+    """What a title says. `number` of `versions`, counted from 1, is the one shown; `node` is a node of the turn."""
+
+    name: str
+    remark: str
+    node: int
+    number: int
+    versions: int
+
+
+class TitleBlock(Block):
+    """A title, laid out. The version, if there are others, is never cut, and a click on its arrows goes to another one; it
+    stands before the remark, so that it stays under the mouse whatever the remark is."""
+
+    def __init__(self, title: Title, ink: Ink, *, gap: bool, ground: str = "") -> None:
+        super().__init__(-1, -1, gap=gap, ground=ground)
+        self.title, self._ink = title, ink
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        title, wrapper = self.title, Wrapper(width)
+        marks = version_marks(title)
+        taken = len(_BETWEEN) + sum(cell_len(text) for text, _ in marks)
+        wrapper.feed(one_line(title.name, width - taken) if marks else title.name, self._ink)
+        if marks:
+            for text, ink in ((_BETWEEN, LABEL), *marks):
+                wrapper.feed(text, ink)
+        if title.remark:
+            wrapper.feed(f"{_BETWEEN}{title.remark}", LABEL)
+        return wrapper.lines, None
+
+
+def version_marks(title: Title) -> list[Run]:
+    """`‹ 2/3 ›`, its arrows to be clicked where they lead anywhere; nothing where there is one version only."""
+    if title.versions < 2:
+        return []
+    return [
+        *_arrow("‹ ", -1, title.node, leads=title.number > 1),
+        (f"{title.number}/{title.versions}", LABEL),
+        *_arrow(" ›", 1, title.node, leads=title.number < title.versions),
+    ]
+
+
+def _arrow(text: str, by: int, node: int, *, leads: bool) -> list[Run]:
+    return doing(f"version({by}, {node})", [(text, LABEL)]) if leads else [(text, _END)]
