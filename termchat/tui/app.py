@@ -32,6 +32,7 @@ from termchat.tui.sessionlist import SessionList
 from termchat.tui.shelf import Shelf
 from termchat.tui.themes import AUTO, Palette
 from termchat.tui.wardrobe import Wardrobe
+from termchat.tui.widgets.told import in_short
 from termchat.tui.widgets.field import Field
 
 if sys.platform != "win32":
@@ -59,7 +60,8 @@ class TermchatApp(App[None]):
         theme_place: where it was asked for: a file and a line, or "".
         keep_theme: keeps the name of a theme, or "auto", for the next start; returns what a person should read about it, or "".
         abilities: what the terminal can show.
-        notices: what a person should read at the start.
+        mistakes: what is wrong with the configuration.
+        notices: what else a person should read at the start.
         save: writes a transcript to a path; raises OSError or ValueError.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
@@ -89,6 +91,7 @@ class TermchatApp(App[None]):
         theme_place: str = "",
         keep_theme: Callable[[str], str] = lambda _: "",
         abilities: Abilities = EVERYTHING,
+        mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
         save: Callable[[Path], None] = _cannot_save,
         close: Callable[[], None] = lambda: None,
@@ -98,11 +101,13 @@ class TermchatApp(App[None]):
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
         self.chat = chat
         self.asks_background = abilities.depth != "none"
-        self._spec, self._notices, self._at_end, self._ended = spec, list(notices), close, False
+        self._spec, self._at_end, self._ended = spec, close, False
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._filters = [*(kept for kept in self._filters if isinstance(kept, DimFilter)), *abilities.filters]
         self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
-        self._notices += self.wardrobe.missing(theme_place)
+        others = list(notices)
+        wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.wardrobe.missing(theme_place)]
+        self._notices = [*in_short(wrong, len(others)), *others]
         self._worn = self.wardrobe.worn()
         self.wear(self.wardrobe.wanted)
         keys = dict(keymap or {})
@@ -134,9 +139,11 @@ class TermchatApp(App[None]):
 
     def wear(self, wanted: str) -> None:
         """Shows a theme, or the one that suits the background for "auto"."""
-        self._worn = self.wardrobe.of(wanted)
+        before, self._worn = self._worn.palette, self.wardrobe.of(wanted)
         self.register_theme(self._worn.theme)
         self.theme = self._worn.palette.name
+        if before.name == self.theme and before != self.palette:
+            self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
     def keep_theme(self, wanted: str) -> None:
         """Shows a theme from now on, at the next start too."""
@@ -221,6 +228,8 @@ class TermchatApp(App[None]):
         from termchat.tui.screens.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
+            self.wardrobe.shelf.renew()  # whoever writes a theme comes here to see it
+            self.wear(self.wardrobe.wanted)
             self.push_screen(ThemePicker(self.wardrobe, self.wear), self._theme_chosen)
 
     def _theme_chosen(self, wanted: str | None) -> None:

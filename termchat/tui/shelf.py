@@ -45,7 +45,7 @@ class Shelf:
         return self.get(few if self.depth == "16" else full) or next(iter(self.all().values()))
 
     def all(self) -> dict[str, LoadedTheme]:
-        """All that this terminal can show, by name. What was shown before stays as it was read."""
+        """All that this terminal can show, by name. What was shown before stays as it was read until `renew`."""
         if self.depth == "none":
             return {_PLAIN.palette.name: _PLAIN}
         if self._all is None:
@@ -54,6 +54,10 @@ class Shelf:
             fits = {name: self._fit(loaded) for name, loaded in themes.items()}
             self._all = {name: self._read.get(name) or loaded for name, loaded in fits.items() if loaded is not None}
         return self._all
+
+    def renew(self) -> None:
+        """Forgets what was read: files that came, went or were edited since are found as they are now."""
+        self._read, self._all, self._problems = {}, None, {}
 
     def _named(self, name: str) -> LoadedTheme | None:
         for folder in reversed(self._folders) if is_name(name) else ():

@@ -26,9 +26,6 @@ from termchat.tui.history import History
 from termchat.tui.keys import name_of
 from termchat.tui.sessionlist import SessionList
 
-_MOST_TOLD = 3
-"""Mistakes in the configuration that are told at the start."""
-
 
 def start(config: Config, *, resume: str | None = None, raw: bool = False) -> int:
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
@@ -49,7 +46,6 @@ def build(
     if resume is not None:
         config, recorder, conversation, newest = _reopen(store, resume, config, conversation, notices)
     keymap, mistaken = _keymap(config)
-    notices = [*_mistakes([*config.problems, *mistaken]), *notices]
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
         LocalEngine(paths.log_file()),
@@ -71,6 +67,7 @@ def build(
         keep_theme=_keep_theme,
         abilities=abilities,
         sessions=sessions,
+        mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
         save=lambda path: _save(recorder, path, chat.conversation),
@@ -86,16 +83,6 @@ def _keymap(config: Config) -> tuple[dict[str, str], list[str]]:
     from termchat.tui.keymap import checked  # not needed by those who leave the keys as they are
 
     return checked(config.keys, config.key_places)
-
-
-def _mistakes(problems: list[str]) -> list[Notice]:
-    """What is wrong with the configuration, as far as a screen has room for it."""
-    shown = problems if len(problems) <= _MOST_TOLD else problems[: _MOST_TOLD - 1]
-    notices = [Notice(problem, severity="warning") for problem in shown]
-    if len(shown) < len(problems):
-        more = f"{len(problems) - len(shown)} more mistakes in the configuration"
-        notices.append(Notice(more, "termchat config check lists them all", "warning"))
-    return notices
 
 
 def _open_store(notices: list[Notice]) -> Store:

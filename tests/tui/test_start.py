@@ -37,6 +37,22 @@ def test_of_many_mistakes_some_are_told_and_where_the_others_are_listed(
     )
 
 
+def test_mistakes_in_themes_push_no_other_off_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("termchat.paths.themes_folder", lambda: tmp_path)
+    (tmp_path / "bad.toml").write_text("name = 1\n")
+    file = tmp_path / "config.toml"
+    file.write_text('theme = "bad"\nwrong = 1\n')
+    app = start.build(load({}, {}, file), resume="nobody")
+    app._at_end()
+    said = [(notice.message.split(":")[0], notice.hint) for notice in app._notices]
+    assert said == [
+        ("config.toml, line 2", ""),
+        ("3 more mistakes in the configuration", "termchat config check lists them all"),
+        ("the chat cannot be opened", "this is a new one"),
+    ]
+
+
 def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

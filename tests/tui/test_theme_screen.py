@@ -104,6 +104,29 @@ async def test_the_users_own_themes_stand_beside_the_shipped_and_a_bad_one_says_
         assert "bad.toml, line 6: background must be a colour" in " ".join(told.split())
 
 
+async def test_a_theme_that_was_edited_is_read_again_where_it_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("termchat.paths.themes_folder", lambda: tmp_path)
+    dusk = (Path(__file__).parents[2] / "themes/dusk.toml").read_text("utf-8").replace('"dusk"', '"mine"')
+    own = tmp_path / "mine.toml"
+    own.write_text("name = 1", "utf-8")
+    async with desktop(theme="dusk") as desk:
+        await desk.type("", "f9")
+        assert "mine.toml, line 1" in desk.text
+        await desk.type("", "escape")
+        own.write_text(dusk, "utf-8")
+        await desk.type("", "f9")
+        assert "mine.toml" not in desk.text
+        await desk.type("", *["down"] * 4, "enter")
+        assert ground(desk) == "#26201c"
+        own.write_text(dusk.replace("#26201c", "#300030"), "utf-8")
+        await desk.type("", "f9")
+        await desk.settle()
+        assert ground(desk) == "#300030"
+        assert desk.app.palette.surface == "#300030"
+
+
 @pytest.mark.parametrize(
     ("times", "legend"),
     [

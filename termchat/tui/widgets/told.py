@@ -17,6 +17,16 @@ _QUIT_WITHIN = 3.0
 """Seconds in which whoever was asked whether to quit can say so."""
 
 
+def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
+    """What is wrong with the configuration, as far as there is room for it besides so many other notices."""
+    room = max(_MOST_TOLD - beside, 1)
+    shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
+    if len(shown) < len(mistakes):
+        more = f"{len(mistakes) - len(shown)} {'more ' if shown else ''}mistakes in the configuration"
+        shown.append(Notice(more, "termchat config check lists them all", "warning"))
+    return shown
+
+
 class Told(Slip):
     """The newest notices, as `draw` makes lines of them; one that asks for nothing goes by itself."""
 
