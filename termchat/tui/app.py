@@ -32,8 +32,8 @@ from termchat.tui.sessionlist import SessionList
 from termchat.tui.shelf import Shelf
 from termchat.tui.themes import AUTO, Palette
 from termchat.tui.wardrobe import Wardrobe
-from termchat.tui.widgets.told import in_short
 from termchat.tui.widgets.field import Field
+from termchat.tui.widgets.told import in_short
 
 if sys.platform != "win32":
     from termchat.tui.terminal import BackgroundIs, Terminal, TerminalGone
