@@ -150,7 +150,7 @@ async def test_a_regenerated_reply_replaces_the_old_one() -> None:
         node.add(start(7))
         node.add(token(0, "the second"))
         app.transcript.grew(node.number)
-        assert texts(app)[2:] == ["", "smollm2 · seed 7", "the second▌"]
+        assert texts(app)[2:] == ["", "smollm2 · ‹ 2/2 › · seed 7", "the second▌"]
 
 
 async def test_another_palette_repaints_and_moves_nothing() -> None:
