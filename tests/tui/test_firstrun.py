@@ -68,6 +68,18 @@ async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be
         assert "Welcome" not in desk.text
 
 
+async def test_a_message_without_a_model_says_so_and_what_loads_one_shows_all(models: Models) -> None:
+    async with desktop(spec=None, missing="there is none", models=models) as desk:
+        await looked(desk)
+        await desk.type("", "escape")
+        await desk.type("hello", "enter")
+        assert "queued  hello" in desk.text
+        assert "there is no model yet" in desk.text
+        await desk.type("", "ctrl+o")
+        await looked(desk)
+        assert "smollm2-360m" in desk.text
+
+
 async def test_a_model_that_is_here_is_named_and_highlighted(models: Models, home: Path) -> None:
     named("Tiny-Fox-Q8_0", home / ".lmstudio/models/owner")
     async with desktop(spec=None, missing="there is none", models=models) as desk:

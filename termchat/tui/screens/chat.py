@@ -29,6 +29,7 @@ class ChatScreen(ChatLayout):
         if self.habits.submitted(event.text):
             return
         self._writing.send(event.text, event.written)
+        self._choosing.remind()
 
     def on_labelled_area_refused(self, event: Composer.Refused) -> None:
         """Says why."""
@@ -164,6 +165,9 @@ class ChatScreen(ChatLayout):
         """Goes on with the reply, be it paused or over; a dead engine is started first."""
         self._told.forget()
         chat = self._chat
+        if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
+            self.action_models()
+            return
         failed = chat.phase in ("failed", "no model")
         self._do(chat.restart if failed else chat.resume if chat.phase == "paused" else chat.continue_reply)
 

@@ -63,10 +63,8 @@ class Choosing:
             self._dialog = None
             if choice is not None:
                 self._do(lambda: self._chat.switch(choice))
-            elif self._chat.spec is None and not self.downloads:
-                self._tell(
-                    Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had")
-                )
+            else:
+                self.remind()
             self._show_downloads()
 
         if self._dialog is not None:  # asked for twice in the same burst
@@ -76,6 +74,11 @@ class Choosing:
         else:
             self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
         self._screen.app.push_screen(self._dialog, closed)
+
+    def remind(self) -> None:
+        """Says so where there is no model and none is on its way."""
+        if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
+            self._tell(Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had"))
 
     def take(self, wanted: str) -> None:
         """Goes on with a model by its name or path, as soon as its file is read and checked."""
