@@ -63,6 +63,17 @@ def test_chats_are_listed_for_people_and_for_scripts(sessions: Sessions) -> None
     assert titles(sessions("list", "-n", 1, "--json")) == ["a be\x1bar"]
 
 
+@pytest.mark.parametrize("command", [("list",), ("search", "fox")])
+@pytest.mark.parametrize("limit", [0, 10**6 + 1, 10**30])
+def test_a_limit_beyond_what_there_can_be_is_refused_with_the_range(
+    sessions: Sessions, command: tuple[str, ...], limit: int
+) -> None:
+    saved("a fox", "tell me", "it slept here")
+    result = sessions(*command, "-n", limit)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "1<=x<=1000000" in result.stderr
+
+
 def test_chats_are_found_by_their_words(sessions: Sessions) -> None:
     saved("a fox", "tell me", "it slept on the old mat")
     saved("a bear", "tell me", "it ran")

@@ -11,7 +11,9 @@ from termchat.cli.sessions.which import opened
 
 
 @click.command("list", cls=Page)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="at most so many")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="at most so many"
+)
 @click.option("--deleted", is_flag=True, help="those that were deleted, and can come back")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, limit: int, deleted: bool, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from termchat.cli.sessions.which import opened
 
 @click.command("search", cls=Page, short_help="Find the saved chats in which all WORDS stand.")
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="at most so many")
+@click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="at most so many")
 @click.option("--deleted", is_flag=True, help="those that were deleted, and can come back")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:
