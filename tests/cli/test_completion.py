@@ -132,7 +132,7 @@ def test_tab_completes_in_a_real_shell(shell: str, bin: Path, tmp_path: Path) ->
 def test_fish_completes(shell: str, bin: Path, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(CliRunner().invoke(main, ["completion", shell]).stdout)
-    code = f"source {script}; complete -C 'termchat models show smollm2-1'"
+    code = f"source {script}; complete -C 'termchat models show smollm2-1'; complete -C 'termchat conf'"
     done = subprocess.run(
         [shell, "--no-config", "-c", code],
         env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"},
@@ -142,6 +142,7 @@ def test_fish_completes(shell: str, bin: Path, tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.startswith("smollm2-1.7b")
+    assert "config\tShow, check and change the settings." in done.stdout
 
 
 def test_bash_completes_behind_a_colon(bin: Path, tmp_path: Path) -> None:
