@@ -52,7 +52,7 @@ COMPOSER: tuple[Key, ...] = (
         _resting("send") | {"busy": "queue", "paused": "queue", "loading": "queue", "unloaded": "send"},
         priority=False,
     ),
-    Key("newline", "shift+enter,ctrl+j", "newline", "Begin a new line in the message", {}, priority=False),
+    Key("newline", "ctrl+j,shift+enter", "newline", "Begin a new line in the message", {}, priority=False),
     Key("undo", "ctrl+underscore", "undo", "Take back what was just written", {}, priority=False),
     Key("unfold", "tab", "unfold", "Show the text of what was pasted in place of its label", {}, priority=False),
 )  # fmt: skip

@@ -210,6 +210,23 @@ async def test_a_newline_is_not_sent() -> None:
         assert not desk.engine.generated
 
 
+@pytest.mark.parametrize("asked", ["setup", "queue", "breakpoints", "theme", "persona", "history", "save"])
+async def test_a_dialog_on_a_low_screen_is_whole(asked: str) -> None:
+    async with desktop(size=(40, 12)) as desk:
+        await desk.type(f"/{asked}", "enter")
+        await desk.settle()
+        box = desk.app.screen.query("Vertical").first().region
+        assert desk.app.screen.region.contains_region(box)
+        shown = " ".join(desk.text.replace("│", " ").split())
+        assert "Esc closes" in shown or "Esc goes back" in shown
+
+
+async def test_the_key_for_a_new_line_that_every_terminal_has_is_the_one_that_is_named() -> None:
+    async with desktop() as desk:
+        await desk.type("", "f1", *"new line")
+        assert "Ctrl+J" in desk.text
+
+
 async def test_enter_while_a_reply_streams_queues_and_the_next_reply_follows() -> None:
     async with desktop() as desk:
         await desk.sent("one", "first")

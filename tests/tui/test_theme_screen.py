@@ -127,6 +127,15 @@ async def test_a_theme_that_was_edited_is_read_again_where_it_is_chosen(
         assert desk.app.palette.surface == "#300030"
 
 
+async def test_on_a_low_screen_there_are_more_themes_and_the_keys_in_place_of_the_sample() -> None:
+    async with desktop(size=(40, 12)) as desk:
+        await desk.type("", "f9")
+        await desk.settle()
+        assert sum(name in desk.text for name in THEMES) > 4
+        assert "Esc goes back" in desk.text
+        assert "Write a story." not in desk.text
+
+
 @pytest.mark.parametrize(
     ("times", "legend"),
     [

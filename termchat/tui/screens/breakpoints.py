@@ -23,7 +23,7 @@ from termchat.tui.widgets.field import Field
 class BreakpointsDialog(Listing[None]):
     """The list, and a line in which one more is typed. What was done counts at once, also for a reply that is running."""
 
-    DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; height: 24; }"
+    DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; max-height: 24; }"
     TITLE = "Breakpoints and stop rules"
     HINTS = (
         ("rule-enter", "adds what is typed, or turns the chosen one on or off"),

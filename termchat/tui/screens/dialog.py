@@ -10,6 +10,9 @@ from termchat.tui.dialogkeys import DIALOG
 
 Result = TypeVar("Result")
 
+_TIGHT = 16
+"""Rows of a screen under which a dialog has no empty ones, so that its keys are still told."""
+
 
 class Dialog(ModalScreen[Result | None]):
     """A modal box; its result is None when it was closed."""
@@ -20,6 +23,8 @@ class Dialog(ModalScreen[Result | None]):
         width: 72; max-width: 100%; height: auto; max-height: 100%; padding: 1 2;
         background: $surface; border: round $border;
     }
+    Dialog.-tight > Vertical { padding: 0 1; }
+    Dialog.-tight > Vertical > * { margin-top: 0; }
     Dialog .title { text-style: bold; height: 1; }
     Dialog .hint { color: $muted; height: auto; margin-top: 1; }
     Dialog Label {
@@ -33,6 +38,10 @@ class Dialog(ModalScreen[Result | None]):
     BINDINGS = [key.binding for key in DIALOG]  # noqa: RUF012
     KEYS = "DIALOGS"
     """The title of its keys in the help."""
+
+    def on_resize(self) -> None:
+        """Closes ranks where there is little room."""
+        self.set_class(self.app.size.height < _TIGHT, "-tight")
 
     def action_close(self) -> None:
         """Closes it; nothing happens."""

@@ -21,7 +21,7 @@ _LOOK_AGAIN = 0.2
 class QueueDialog(Listing[int]):
     """The next to go out first; the result is the number of the one to edit. One that goes out meanwhile leaves the list."""
 
-    DEFAULT_CSS = "QueueDialog > Vertical { height: 20; }"
+    DEFAULT_CSS = "QueueDialog > Vertical { max-height: 20; }"
     TITLE = "Messages that wait"
     HINTS = (
         ("queue-edit", "edits it"), ("queue-remove", "removes it"), ("queue-earlier", "moves it"), ("close", "closes"),

@@ -35,6 +35,7 @@ class ThemePicker(Listing[str]):
     ThemePicker { align: right middle; background: transparent; }
     ThemePicker > Vertical { width: 46; max-height: 32; }
     ThemePicker Sheet { height: 7; margin-top: 1; }
+    ThemePicker.-tight Sheet { display: none; }
     """
     TITLE = "Themes"
     HINTS = (("list-up", "look"), ("theme-keep", "keeps"), ("close", "goes back"))
