@@ -167,7 +167,6 @@ def test_a_reply_that_only_forks_grew_from_still_ends_a_branch() -> None:
     chat = replied([b"a", b"b", b"c"])
     add_all(chat.grow("assistant", parent=2, at=1), stream([], [b"x"]))
     assert numbers(chat.leaves()) == [2, 3]
-    assert chat.common_prefix(2, 3) == 4
     assert [text for _, text in chat.turns(2)] == ["hello", "abc"]
     assert [text for _, text in chat.turns(3)] == ["hello", "ax"]
 
@@ -221,13 +220,6 @@ def test_a_deleted_continuation_gives_back_what_it_had_let_out() -> None:
     assert chat.nodes[2].text() == "a"
     chat.undelete(more.number)
     assert chat.nodes[2].text() == "aEND"
-
-
-def test_the_common_prefix_is_of_ids_wherever_they_stand() -> None:
-    chat = forked()
-    assert chat.ids(4)[: chat.common_prefix(4, 6)] == [1, 2, 3, 1000, 1001, 1000][:5]
-    assert chat.common_prefix(4, 7) == 4  # two replies that began with the same token
-    assert chat.common_prefix(6, 6) == len(chat.ids(6))
 
 
 @given(st.data())

@@ -69,9 +69,9 @@ def most_kept(sizes: Sequence[int], needed: int, context: int) -> int:
     return kept
 
 
-def messages(chat: Conversation, leaf: int | None = None) -> list[Message]:
-    """What the model is told of a path: the system message, the summary of what is left out if there is one, the rest."""
-    path = chat.path(leaf)
+def messages(chat: Conversation) -> list[Message]:
+    """What the model is told: the system message, the summary of what is left out if there is one, the rest of the path."""
+    path = chat.path()
     omitted = omission_of(path)
     said = [Message("system", chat.system)] if chat.system else []
     if omitted is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -210,11 +210,6 @@ class Conversation:
             found += (Place(node.number, at) for at in inside)
             before = node.number
         return list(dict.fromkeys(found))
-
-    def common_prefix(self, one: int, other: int) -> int:
-        """How many ids two leaves' paths have in common, counted from the first."""
-        pairs = zip(self.ids(one), self.ids(other), strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _mark_continued(self, number: int | None) -> None:
         if number is not None and (parent := self.nodes[number]).role == "assistant":

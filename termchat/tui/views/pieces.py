@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from termchat.engine.port import Tokenized
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line
@@ -36,8 +34,3 @@ def pieces_title(tokenized: Tokenized) -> str:
     """How many tokens, and how many of them steer."""
     total, control = len(tokenized.ids), len(tokenized.control)
     return f"{total} token{'s' if total != 1 else ''}" + (f", {control} control" if control else "")
-
-
-def numbers_of(ids: Sequence[int]) -> str:
-    """The ids, as one may paste them elsewhere."""
-    return " ".join(map(str, ids))

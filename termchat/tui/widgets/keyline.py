@@ -24,8 +24,8 @@ class KeyLine(LinesView, can_focus=True):
     class StopsWanted(Message):
         """The stop sequences are to be edited."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.tuning: Tune | None = None
         self._shown: tuple[Situation, Sequence[Label], int] | None = None
 

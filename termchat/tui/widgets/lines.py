@@ -50,8 +50,8 @@ class LinesView(Widget):
             """Whoever laid out what, all of it is drawn."""
             return isinstance(message, LinesView.Laid)
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._lines: Sequence[Line] = ()
         self._strips: dict[int, Strip] = {}
         self._paint: Paint | None = None

@@ -38,8 +38,8 @@ class Picker(LinesView):
             super().__init__()
             self.how, self.twice = how, twice
 
-    def __init__(self, draw: Draw, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, draw: Draw) -> None:
+        super().__init__()
         self._draw = draw
         self._top = 0
         self.count = 0
