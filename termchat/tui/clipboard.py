@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from termchat.amounts import size
 from termchat.chat.changes import Notice
+from termchat.tui.keys import name_of
 
 MOST = 74_994
 """Bytes of text that go through the terminal: the longest that the common ones take (100,000 characters in base64)."""
@@ -88,7 +89,7 @@ class Clipboard:
             self._tell(Notice(copied, through))
         else:
             much = size(len(text.encode("utf-8", "replace")))
-            hint = "with wl-copy, xclip or xsel there is no limit; a transcript can be saved (Ctrl+S)"
+            hint = f"with wl-copy, xclip or xsel there is no limit; {name_of('save')} saves a transcript"
             message = f"not copied: {much} are more than terminals take through OSC 52 ({size(MOST)})"
             self._tell(Notice(message, hint, "warning"))
 

@@ -17,7 +17,7 @@ from termchat.text import one_line, sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.completing import Offer
 from termchat.tui.key import Key
-from termchat.tui.keys import APP, TOKENS
+from termchat.tui.keys import APP, TOKENS, name_of
 from termchat.tui.slash import Refused
 from termchat.tui.slashing import Around
 from termchat.tui.slashlist import SlashList
@@ -65,7 +65,7 @@ class ScreenDeeds:
     def model(self, name: str) -> None:
         """Goes on with another model."""
         if self._chat.busy:
-            raise Refused("a reply is running", "stop it first (Esc)")
+            raise Refused("a reply is running", "stop it first")
         self._around.choosing.take(name)
 
     def persona(self, name: str) -> None:
@@ -114,7 +114,7 @@ class ScreenDeeds:
             where = Path(path).expanduser()
             of_file(where)
             if where.exists():
-                raise Refused(f"{where} exists", "Ctrl+S asks before it is overwritten")
+                raise Refused(f"{where} exists", f"{name_of('save')} asks before it is overwritten")
             self._around.save(where)
         except TranscriptError as error:
             raise Refused(error.message, error.hint) from error

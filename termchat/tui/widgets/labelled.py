@@ -15,6 +15,7 @@ from textual.widgets.text_area import Edit, EditResult, Location
 from termchat.chat.changes import Notice
 from termchat.text import sanitize
 from termchat.tui.attachments import LARGEST, Attachments, drawn, is_editable, is_long
+from termchat.tui.keys import name_of
 
 _LABEL = Style(italic=True, underline=True)
 
@@ -100,7 +101,7 @@ class LabelledArea(TextArea):
             at = self._spans(row)[-1]
         held = self.attachments.held(self.document.get_line(row)[slice(*at)])
         if not is_editable(held):
-            hint = "the external editor can change it (F8)"
+            hint = f"{name_of('editor')} has it changed in your editor"
             self._refuse(f"{len(held):,} characters are too many to be shown here", hint)
             return
         self.replace(held, (row, at[0]), (row, at[1]), maintain_selection_offset=False)
