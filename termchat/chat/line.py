@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
-from termchat.decoding.records import Failed, Finished
-from termchat.engine.port import (
-    Command,
-    Engine,
-    Event,
-    Explained,
-    Inspected,
-    Loaded,
-    Probed,
-    Rendered,
-    Scored,
-    Tokenized,
-)
-
-LAST = (Loaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Finished, Failed)
-"""What ends an answer."""
+from termchat.decoding.records import Failed
+from termchat.engine.port import LAST, Command, Engine, Event
 
 _T = TypeVar("_T")
 Inquiry = Generator[Command, Event, _T]

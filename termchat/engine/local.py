@@ -11,41 +11,13 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from termchat.decoding.records import Failed, Finished
+from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.outbox import Outbox
-from termchat.engine.port import (
-    Command,
-    Compared,
-    EngineError,
-    Event,
-    Explained,
-    Generate,
-    Inspected,
-    Loaded,
-    Probed,
-    Rendered,
-    Scored,
-    Steer,
-    Tokenized,
-    Unloaded,
-)
+from termchat.engine.port import LAST, Command, EngineError, Event, Generate, Steer
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
-_ENDS_A_COMMAND = (
-    Finished,
-    Failed,
-    Loaded,
-    Unloaded,
-    Probed,
-    Rendered,
-    Tokenized,
-    Inspected,
-    Explained,
-    Scored,
-    Compared,
-)
 
 
 class LocalEngine:
@@ -106,7 +78,7 @@ class LocalEngine:
             if found:
                 wait = 0.0
         for number, event in found:
-            if isinstance(event, _ENDS_A_COMMAND):
+            if isinstance(event, LAST):
                 self._open.pop(number, None)
         return found
 

@@ -408,6 +408,11 @@ Event = (
     | Start | Settings | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
+LAST = (
+    Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Compared, Finished, Failed
+)  # fmt: skip
+"""What ends the answer to a command: no more events have its number."""
+
 # --- who asks whom ---------------------------------------------------------------------------------------------------
 
 
