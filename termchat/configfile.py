@@ -69,7 +69,7 @@ def _address(name: str) -> tuple[str, ...]:
     if table == KEYS and id:
         return (KEYS, id)
     if name not in TABLES:
-        raise ConfigFileError(f"there is no setting {name!r}{guess_of(name, TABLES)}")
+        raise ConfigFileError(f"there is no setting {name!r}{guess_of(id or name, TABLES)}")
     return (TABLES[name], name) if TABLES[name] else (name,)
 
 

@@ -153,6 +153,7 @@ def test_set_and_unset_change_one_line(run: Run, file: Path) -> None:
     [
         (("top_k", "many"), 1, "top_k must be a whole number from 0 to 1000000, not 'many'"),
         (("top_kk", "1"), 1, "there is no setting 'top_kk' (did you mean top_k?)"),
+        (("sampling.top_k", "1"), 1, "there is no setting 'sampling.top_k' (did you mean top_k?)"),
         (("system", "Be", "brief"), 2, "system takes one value"),
         (("kv_type", "q9"), 1, "kv_type must be one of"),
     ],
@@ -163,6 +164,23 @@ def test_set_refuses_what_the_setting_does(
     refused = run("config", "set", *args)
     assert (refused.exit_code, message in refused.stderr) == (code, True)
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("keys.tun", "f12"), "there is no key 'tun' (did you mean tune?)"),
+        (("keys.look", "ctrl+k"), "Ctrl+K is the key of tune; look keeps Ctrl+L"),
+        (("theme", "dsuk"), "there is no theme 'dsuk' (did you mean dusk?)"),
+    ],
+)
+@pytest.mark.usefixtures("file")
+def test_set_tells_of_what_it_makes_wrong_and_of_nothing_else(run: Run, args: tuple[str, ...], message: str) -> None:
+    run("config", "set", "keys.tune", "ctrl+k")
+    told = run("config", "set", *args)
+    assert (told.exit_code, message in told.stderr) == (1, True)
+    again = run("config", "set", "model_folders", "/none")
+    assert (again.exit_code, again.stderr.count("\n")) == (0, 1)
 
 
 def test_edit_opens_the_editor_on_a_file_that_explains_itself_and_checks_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
@@ -9,12 +10,15 @@ import click
 from termchat import configfile
 from termchat.amounts import home
 from termchat.cli import completers
+from termchat.cli.flags import config
 from termchat.cli.page import Page
 from termchat.cli.said import complain
 from termchat.decoding.samplers import KnobError, Value, unescape
 from termchat.options import OptionError, OptionValue
 from termchat.settings import KEYS, SETTINGS
 from termchat.text import sanitize
+
+_LINE = re.compile(r", line \d+")
 
 
 @click.command(
@@ -26,14 +30,26 @@ def command(*, name: str, values: tuple[str, ...]) -> None:
     """Set NAME to VALUE in config.toml, and leave the rest of that file as it is.
 
     NAME is a setting of `termchat config show`, or keys.ID for a key. Only lists (stop, model_folders) take more than one
-    VALUE.
+    VALUE. A name that VALUE means and that there is not, or a key that is taken, is told; it is set nevertheless.
     """
+    before = _mistakes()
     try:
         file = configfile.put(name, _value(name, values))
     except (configfile.ConfigFileError, OptionError, KnobError) as error:
         complain(str(error))
         sys.exit(1)
     click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
+    wrong = [said for known, said in _mistakes().items() if known not in before]
+    for said in wrong:
+        complain(said)
+    sys.exit(1 if wrong else 0)
+
+
+def _mistakes() -> dict[str, str]:
+    """What is wrong with all that is configured, by what it is whichever line it stands on."""
+    from termchat.cli.config.checking import problems
+
+    return {_LINE.sub("", said): said for said in problems(config({}))}
 
 
 def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
