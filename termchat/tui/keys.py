@@ -110,8 +110,8 @@ CHAT: tuple[Key, ...] = (
     Key("line-down", "ctrl+down", "scroll('down')", "Scroll the chat down a line", {}),
     Key("top", "ctrl+home", "scroll('home')", "Scroll to the beginning of the chat", {}),
     Key("end", "ctrl+end", "scroll('end')", "Scroll to the end of the chat and follow it", {}),
-    Key("turn-up", "ctrl+pageup", "turn(-1)", "Go to the begin of this turn, or of the one before", {}, "Turn before"),
-    Key("turn-down", "ctrl+pagedown", "turn(1)", "Go to the begin of the next turn, or to the end", {}, "Next turn"),
+    Key("turn-up", "ctrl+pageup", "turn(-1)", "Go to the beginning of this turn, or of the one before", {}, "Turn before"),
+    Key("turn-down", "ctrl+pagedown", "turn(1)", "Go to the beginning of the next turn, or to the end", {}, "Next turn"),
 )  # fmt: skip
 
 

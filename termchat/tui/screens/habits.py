@@ -266,7 +266,7 @@ class Habits:
             self._desk.take_keyboard()
 
     def turn(self, by: int) -> None:
-        """Goes to the begin of the turn, or of the one before or after; in token mode of a reply."""
+        """Goes to the beginning of the turn, or of the one before or after; in token mode of a reply."""
         if self._tokens.mode.open:
             self._tokens.action_move("turn_down" if by > 0 else "turn_up")
         else:
