@@ -79,6 +79,12 @@ class Block:
         self.lines, self._offsets, self.width = lines, offsets, width
         self._strips = [None] * len(lines)
 
+    def forget(self) -> None:
+        """Lets go of its lines, not of its height."""
+        if self.width:
+            self.known = self.width, len(self.lines)
+            self.lines, self._strips, self._offsets, self.width = [], [], None, 0
+
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         """Its own lines, and where each begins in the turn's text if that is known exactly."""
         raise NotImplementedError
@@ -170,6 +176,10 @@ class TextBlock(Block):
 
     def estimate(self, width: int) -> int:
         return (self.end - self.start) // max(width, 1) + self._breaks + 1
+
+    def forget(self) -> None:
+        super().forget()
+        self._wrapper = None
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         if self._wrapper is None or self._wrapper_width != width:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Protocol
 
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
-from termchat.tui.transcript.ink import HEATS, Ink
+from termchat.tui.transcript.ink import HEATS, Ink, Run
 from termchat.tui.transcript.split import Splitter
 
 ENOUGH = 1000
 """Characters after which a block of plain text ends with its line."""
 
+MUCH = 200_000
+"""Characters of a turn after which its blocks are longer, so that there are never many thousands: a line ends one after"""
+
 LONGEST = 4000
-"""Characters after which it ends at a space; at twice as many it ends anywhere."""
+"""characters. After as many any block ends at a space; at twice as many it ends anywhere."""
 
 PLAIN = Ink("text")
 INKS = [Ink("text", heat=heat) for heat in range(HEATS)]
@@ -47,21 +50,16 @@ class PlainBody:
         inks = repeat(PLAIN) if heats is None else map(INKS.__getitem__, heats)
         runs = [run for run in zip(texts, inks, strict=False) if run[0]]
         text, ends = "".join(texts), list(accumulate([len(text) for text, _ in runs]))
-        first, at, block = 0, 0, self._block
+        at, block = 0, self._block
         block.ends_line = False
         offset = block.end  # of the first character of `text`
-        while cut := _cut(text, block.start - offset):
-            last = bisect_left(ends, cut)
-            run, ink = runs[last]
-            over = ends[last] - cut
-            block.feed([*runs[first:last], (run[: len(run) - over], ink)], text[at:cut])
+        while cut := _cut(text, block.start - offset, ENOUGH if block.start < MUCH else LONGEST):
+            block.feed(_runs(runs, ends, at, cut), text[at:cut])
             block.ends_line = text[cut - 1] == "\n"
             self._finished.append(block)
             self._block = block = TextBlock(block.end, ground=self._ground)
-            first, at = last + 1, cut
-            if over:
-                runs[last], first = (run[-over:], ink), last
-        block.feed(runs[first:], text[at:])
+            at = cut
+        block.feed(_runs(runs, ends, at, len(text)), text[at:])
 
     def finished(self) -> list[Block]:
         """See `Body`."""
@@ -78,10 +76,21 @@ class PlainBody:
         return [block] if block.runs or not block.start else []
 
 
-def _cut(text: str, start: int) -> int:
+def _runs(runs: Sequence[Run], ends: Sequence[int], begin: int, end: int) -> list[Run]:
+    """The characters `begin` to `end` of runs that end at `ends`. A run is never copied as a whole: it may be megabytes."""
+    first, last = bisect_right(ends, begin), bisect_left(ends, end)
+    found: list[Run] = []
+    for index in range(first, min(last + 1, len(runs))):
+        text, ink = runs[index]
+        start = ends[index] - len(text)
+        found.append((text[max(begin - start, 0) : end - start], ink))
+    return found
+
+
+def _cut(text: str, start: int, enough: int) -> int:
     """Where in the text the block ends that began at `start`, which may be before the text; 0 where it goes on."""
     ends = (
-        text.find("\n", max(start + ENOUGH, 0), start + 2 * LONGEST) + 1,
+        text.find("\n", max(start + enough, 0), start + 2 * LONGEST) + 1,
         text.find(" ", max(start + LONGEST, 0), start + 2 * LONGEST) + 1,
         start + 2 * LONGEST if len(text) >= start + 2 * LONGEST else 0,
     )

@@ -6,67 +6,115 @@ that part is found by its characters. Of code alone the fences do not come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 
 from termchat.text import sanitize
-from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
+from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock, body_width
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.ink import MARGIN
+from termchat.tui.transcript.ink import MARGIN, Line
 from termchat.tui.transcript.source import Source
 from termchat.tui.transcript.turn import Turn
 
+_ALL = 1 << 60
+"""More lines than there are."""
 _NEAR = 24
 """Characters of markup that may stand before the next character that is shown."""
 
 
-def copied(document: Document, lines: Iterable[int], span: Callable[[int], tuple[int, int]]) -> str:
+Span = Callable[[int], tuple[int, int]]
+"""The first and last character that are selected on a line, the margin counted; -1 is the end of the line."""
+
+
+def copied(document: Document, lines: range, span: Span) -> str:
     """The text that is selected on these lines of the document.
 
-    `span` are the first and last character on a line, the margin counted; -1 is the end of the line. What we wrote ourselves,
-    as titles, comes as it is shown; marks inside of a text do not come.
+    What we wrote ourselves, as titles, comes as it is shown; marks inside of a text do not come. Of a text only the blocks at
+    both ends are looked at: between them may be megabytes, and some of that may not be laid out.
     """
     pieces: list[str] = []
-    taken: _Taken | None = None
-    for y in lines:
-        found = document.find(y)
-        if found is None:
-            continue
-        block, row = found
-        first, last = span(y)
-        turn = document.turns[document.heights.at(y)]
-        ours = not isinstance(block, TextBlock | ChunkBlock)
-        if taken is not None and (ours or taken.turn is not turn):
-            pieces.append(taken.text)
-            taken = None
-        if ours:
-            shown = block.lines[row].text
-            pieces.append(shown[max(first - MARGIN, 0) : None if last < 0 else max(last - MARGIN, 0)].rstrip())
-        elif block.own_line(row) is not None:
-            taken = taken or _Taken(turn, Source(turn.parts, document.look), block, row, first - MARGIN)
-            taken.up_to(block, row, last - MARGIN if last >= 0 else None)
-    if taken is not None:
-        pieces.append(taken.text)
+    to_end = lines.stop >= document.height
+    first, last = document.heights.at(lines.start), document.heights.at(lines.stop - 1)
+    for index in range(first, last + 1) if lines and document.turns else ():
+        document.build(index)
+        turn, top = document.turns[index], document.heights.top(index)
+        rows = range(max(lines.start - top, 0), _ALL if index < last or to_end else lines.stop - top)
+        pieces += _of_turn(turn, _Text(turn, document), rows, partial(_below, span, top))
     return "\n".join(pieces)
 
 
-class _Taken:
-    """The part of a turn's text that is selected: from a character of a line on, line after line."""
+def _below(span: Span, top: int, y: int) -> tuple[int, int]:
+    """The span of line `y` of what begins at line `top`."""
+    return span(top + y)
 
-    def __init__(self, turn: Turn, source: Source, block: Block, row: int, character: int) -> None:
-        self.turn = turn
-        self._all = "".join(text for texts, _ in source.read() for text in texts)
-        self._begin = self._end = _offset(block, row, character, self._all, begins=True)
+
+def _of_turn(turn: Turn, text: _Text, rows: range, span: Span) -> Iterator[str]:
+    """What is selected on lines of a turn: its text is one piece, each of our lines another."""
+    taken: _Taken | None = None
+    for index in range(turn.heights.at(rows.start), turn.heights.at(rows.stop - 1) + 1):
+        block, top, bottom = turn.blocks[index], turn.heights.top(index), turn.heights.top(index + 1)
+        here = range(max(rows.start, top), min(rows.stop, bottom))
+        if not isinstance(block, TextBlock | ChunkBlock):
+            if taken is not None:
+                yield taken.text
+                taken = None
+            block.lay(text.width)
+            yield from (_shown(line, *span(top + row)) for row, line in enumerate(block.lines) if top + row in here)
+            continue
+        is_laid = turn.is_laid(top, top + 1)
+        begins = taken is not None or (here.start == top and span(top)[0] <= MARGIN)
+        if not is_laid or (begins and here.stop == bottom and span(bottom - 1)[1] < 0):
+            taken = taken or _Taken(text.whole, block, block.start)
+            taken.up_to(block, block.end)
+            continue
+        for y in here:
+            row = turn.find(y)[1]
+            if block.own_line(row) is None:
+                continue
+            begin, end = span(y)
+            if taken is None:
+                taken = _Taken(text.whole, block, _offset(block, row, begin - MARGIN, text.whole, begins=True))
+            at = line_span(block, row)[1] if end < 0 else _offset(block, row, end - MARGIN, text.whole)
+            taken.up_to(block, at)
+    if taken is not None:
+        yield taken.text
+
+
+def _shown(line: Line, first: int, last: int) -> str:
+    """What is selected on a line of our own."""
+    return line.text[max(first - MARGIN, 0) : None if last < 0 else max(last - MARGIN, 0)].rstrip()
+
+
+class _Text:
+    """A turn's text, put together once somebody wants it, and the cells that a line of it has."""
+
+    def __init__(self, turn: Turn, document: Document) -> None:
+        self._turn, self._look = turn, document.look
+        self.width = body_width(document.width)
+
+    @cached_property
+    def whole(self) -> str:
+        """All of it."""
+        source = Source(self._turn.parts, self._look)
+        return "".join(text for texts, _ in source.read() for text in texts)
+
+
+class _Taken:
+    """The part of a turn's text that is selected: from a character on, block after block."""
+
+    def __init__(self, whole: str, block: Block, begin: int) -> None:
+        self._all = whole
+        self._begin = self._end = begin
         self._first = self._last = block
         self._fence = block.chunk.fence if isinstance(block, ChunkBlock) else ""
 
-    def up_to(self, block: Block, row: int, character: int | None) -> None:
-        """Takes all before a character of a line, or the whole line."""
+    def up_to(self, block: Block, end: int) -> None:
+        """Takes all before a character of a block."""
         if block is not self._last and not (
             isinstance(block, ChunkBlock) and block.chunk.fence and not block.chunk.first
         ):
             self._fence = ""
-        self._last = block
-        self._end = line_span(block, row)[1] if character is None else _offset(block, row, character, self._all)
+        self._last, self._end = block, end
 
     @property
     def text(self) -> str:

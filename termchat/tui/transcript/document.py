@@ -88,11 +88,11 @@ class Document:
         self._wait()
 
     def change_look(self, look: Look) -> None:
-        """Another look: everything is made anew."""
+        """Another look: all replies are made anew."""
         self.look = look
         for turn in self.turns:
             turn.change_look(look)
-        self._built.clear()
+        self._built = {index for index in self._built if self.turns[index].built}
         self._wait()
 
     def update(self, number: int, paint: Paint) -> int | None:
@@ -202,13 +202,15 @@ class Document:
         self.turns[index].build(running=self._is_running(index))
 
     def tidy(self, y: int, rows: int) -> None:
-        """Lets go of what is far from these lines, but for the last turn and the one that is pointed at."""
-        kept = {len(self.turns) - 1, self.pointed}
-        for index in self._built - kept:
+        """Lets go of what is far from these lines, but for the turn that is pointed at; of the last turn some is kept."""
+        last = len(self.turns) - 1
+        for index in self._built - {self.pointed}:
             turn, top = self.turns[index], self.heights.top(index)
-            if (top > y + rows + NEAR or top + turn.height < y - NEAR) and turn.is_sure:
+            if index < last and (top > y + rows + NEAR or top + turn.height < y - NEAR) and turn.is_sure:
                 turn.release()
                 self._built.discard(index)
+            else:
+                turn.forget(y - NEAR - top, y + rows + NEAR - top)
 
     def _top(self, index: int, block: Block) -> int:
         turn = self.turns[index]

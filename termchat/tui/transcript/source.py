@@ -156,7 +156,12 @@ class Source:
 
 def size_of(parts: Sequence[Part]) -> int:
     """Characters of a whole turn."""
-    return sum(len(node.written) + _shown(node, taken) for node, taken, _ in parts)
+    return sum(len(node.written) + _shown(node, taken) for node, taken, _ in parts) + _rest(parts[-1])
+
+
+def _rest(part: Part) -> int:
+    """Characters behind the last token."""
+    return len(part.node.pending) if part.taken is None else 0
 
 
 def _shown(node: Node, taken: int | None) -> int:

@@ -202,11 +202,12 @@ class Splitter:
 
 def _pieces(line: str) -> Iterator[str]:
     """A very long line in pieces that end with a space where there is one."""
-    while len(line) > LIMIT:
-        cut = line.rfind(" ", LIMIT // 2, LIMIT) + 1 or LIMIT
-        yield line[:cut]
-        line = line[cut:]
-    yield line
+    at = 0
+    while len(line) - at > LIMIT:  # never the rest of the line: that may be megabytes
+        cut = line.rfind(" ", at + LIMIT // 2, at + LIMIT) + 1 or at + LIMIT
+        yield line[at:cut]
+        at = cut
+    yield line[at:]
 
 
 def _starts_block(body: str) -> bool:

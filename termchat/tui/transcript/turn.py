@@ -17,6 +17,11 @@ from termchat.tui.transcript.source import Part, Source, size_of
 from termchat.tui.transcript.title import Title, TitleBlock
 
 USER_GROUND = "surface"
+MOST_READ = 500_000
+"""Characters of the longest reply that is read as Markdown: that takes some tens of milliseconds."""
+TOO_LONG = f"too long to be read as Markdown: shown as it is, as all of more than {MOST_READ:,} characters"
+_MAY_CHANGE = 2
+"""Blocks at the end of those that are finished which may still get a mark or lose the caret."""
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 
 
@@ -41,6 +46,7 @@ class Turn:
         self._body: Body = PlainBody()
         self._settled = 0
         self._kept: tuple[int, ...] = ()
+        self._is_read, self._is_long = self._how()
         self._estimate = self._guess()
 
     @property
@@ -67,9 +73,8 @@ class Turn:
         if self.built:
             return
         self.built = True
-        user = self._source.role == "user"
-        ground = USER_GROUND if user else ""
-        self._body = ReadingBody() if self._look == "reading" and not user else PlainBody(ground=ground)
+        ground = USER_GROUND if self._source.role == "user" else ""
+        self._body = ReadingBody() if self._is_read else PlainBody(ground=ground)
         self.blocks, self._settled = [self._title()], 1
         self._read(running)
         for block, height in zip(self.blocks, self._kept, strict=False):
@@ -89,9 +94,18 @@ class Turn:
         self._kept = tuple(block.height(self._width) for block in self.blocks)
         self._drop()
 
+    def forget(self, top: int, bottom: int) -> None:
+        """Lets go of the lines of blocks that are not on these lines and will never change; all heights stay."""
+        first, last = self.heights.at(top), self.heights.at(bottom)
+        for index in (*range(1, first), *range(last + 1, self._settled - _MAY_CHANGE)):
+            self.blocks[index].forget()
+
     def change_look(self, look: Look) -> None:
-        """Another look: nothing is built, and the height is an estimate again."""
+        """Another look: nothing is built, and the height is an estimate again. A person's message looks the same in all."""
+        if self._source.role == "user":
+            return
         self._look, self._kept = look, ()
+        self._is_read, self._is_long = self._how()
         if self.built:
             self._drop()
 
@@ -215,6 +229,12 @@ class Turn:
         self._stack(index)
         return self.heights.top(index) + self.blocks[index].line_of(offset)
 
+    def _how(self) -> tuple[bool, bool]:
+        """Whether it is shown as Markdown, and whether it would be if it were shorter."""
+        wanted = self._look == "reading" and self.parts[0].node.role == "assistant"
+        is_long = size_of(self.parts) > MOST_READ
+        return wanted and not is_long, wanted and is_long
+
     def _guess(self) -> int:
         return size_of(self.parts) // max(self._width, 1) + 3
 
@@ -248,9 +268,9 @@ class Turn:
             self.blocks[1].gap = False
         self._put_caret(old_settled, not done)
         self._put_marks(max(old_settled - 1, 1))
-        ending = source.ending(running=running)
-        if ending:
-            self.blocks.append(EndingBlock(source.length, ending))
+        for word in (TOO_LONG if self._is_long else "", source.ending(running=running)):
+            if word:
+                self.blocks.append(EndingBlock(source.length, word))
 
     def _put_caret(self, since: int, wanted: bool) -> None:
         if wanted and len(self.blocks) == self._settled:

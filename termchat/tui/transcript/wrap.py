@@ -20,12 +20,16 @@ _PLAIN = re.compile(r" ?[!-~]+")
 """What most tokens are: at most a space, and a word or a part of one."""
 _WORDS = re.compile(r"[ -~]+")
 """What most text is: every character takes a cell, and none but the space is a place to break."""
-_PIECE = re.compile(r"\n|\t| +|[^\n\t ]+")
+_PIECE = re.compile(r"\t| +|[^\t ]+")
 _IDEOGRAPHS = (
     "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
 )
 _STARTS_NO_LINE = frozenset("、。，．・：；？！）］｝〕〉》」』】〙〗ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")
 _ENDS_NO_LINE = frozenset("（［｛〔〈《「『【〘〖")
+_EASY = "\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff"
+"""Ideographs that nothing continues, most of the text that has any; of them there may be a run where none starts no line."""
+_WIDE = 2
+"""Cells of an ideograph."""
 _JOINER = "\u200d"
 
 
@@ -50,10 +54,13 @@ class Wrapper:
         """Adds foreign text; it is sanitised here."""
         parts = bool(self._word) and not self._word[-1][0].isascii()
         if parts or not _PLAIN.fullmatch(text):
-            if not parts and _WORDS.fullmatch(text):
-                self._feed_words(text, ink)
-            else:
-                self._feed_any(text, ink)
+            for index, line in enumerate(text.split("\n")):
+                if index:
+                    self._end_line(ink)
+                if (index or not parts) and _WORDS.fullmatch(line):
+                    self._feed_words(line, ink)
+                elif line:
+                    self._feed_any(line, ink)
             return
         if text[0] == " ":
             self._end_word()
@@ -66,7 +73,7 @@ class Wrapper:
         self._fed += len(text)
 
     def _feed_words(self, text: str, ink: Ink) -> None:
-        """The same as `_feed_any`, a line at a time."""
+        """The same as `_feed_any`, a line of the screen at a time."""
         begin, at, length = self._fed, 0, len(text)
         while at < length:
             if self._word or text.find(" ", at, at + self._width - self._indent + 1) < 0:  # goes on, or may be too long
@@ -95,16 +102,18 @@ class Wrapper:
             at = cut
             self._fed = begin + at
 
+    def _end_line(self, ink: Ink) -> None:
+        """A line break."""
+        self._end_word()
+        if ink.heat >= 0 and self._used < self._width:
+            _add(self._line, " ", ink)
+        self._fed += 1
+        self._break(self._fed)
+
     def _feed_any(self, text: str, ink: Ink) -> None:
         for found in _PIECE.finditer(text):
             piece = found[0]
-            if piece == "\n":
-                self._end_word()
-                if ink.heat >= 0 and self._used < self._width:
-                    _add(self._line, " ", ink)
-                self._fed += 1
-                self._break(self._fed)
-            elif piece == "\t" or piece[0] == " ":
+            if piece == "\t" or piece[0] == " ":
                 self._end_word()
                 size = len(piece) if piece != "\t" else TAB - (self._used - self._indent) % TAB
                 if (size := min(size, self._width - self._used)) > 0:
@@ -113,8 +122,28 @@ class Wrapper:
                 self._fed += len(piece)
             else:
                 for part in (piece,) if piece.isascii() else filter(None, _ideograph().split(piece)):
-                    self._extend_word(sanitize(part), ink, parted=_is_parted(self._word, part))
+                    parted = _is_parted(self._word, part)
+                    if len(part) > 2 and not part.isascii() and _ideograph().match(part):
+                        self._feed_ideographs(part, ink, parted=parted)
+                        continue
+                    self._extend_word(sanitize(part), ink, parted=parted)
                     self._fed += len(part)
+
+    def _feed_ideographs(self, text: str, ink: Ink, *, parted: bool) -> None:
+        """The same as `_feed_any`, a line of the screen at a time: a line may break between any two of these."""
+        self._extend_word(text[0], ink, parted=parted)
+        self._end_word()
+        at, last = 1, len(text) - 1
+        while at < last:
+            if not (size := min((self._width - self._used) // _WIDE, last - at)):
+                self._break(self._fed + at)
+                continue
+            _add(self._line, text[at : at + size], ink)
+            self._used += _WIDE * size
+            at += size
+        self._fed += last
+        self._extend_word(text[last], ink, parted=False)  # before what follows there may be no break
+        self._fed += 1
 
     @property
     def lines(self) -> list[Line]:
@@ -194,7 +223,8 @@ class Wrapper:
 @cache
 def _ideograph() -> re.Pattern[str]:
     """Compiled when the first character outside ASCII comes."""
-    return re.compile(f"([{_IDEOGRAPHS}])")
+    easy = f"(?![{''.join(sorted(_STARTS_NO_LINE))}])[{_EASY}]"
+    return re.compile(f"((?:{easy}){{3,}}|[{_IDEOGRAPHS}])")
 
 
 def _is_parted(word: list[Run], piece: str) -> bool:
