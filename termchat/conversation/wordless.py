@@ -7,6 +7,7 @@ is a mark, which the index takes for a space and which is taken out again before
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _MARK = "\x1f"
 """A separator of units: hardly any text has one."""
@@ -23,6 +24,9 @@ CHARACTERS = (
 _JOINED = "\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """What belongs to the character before it: voiced sounds, variants."""
 
+_SLICE = 10_000
+"""Characters that are marked at a time."""
+
 # Patterns are compiled when they are first used, and kept by `re`: a start needs none of them.
 _APART = rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=\w)(?=[{CHARACTERS}])"
 _MARKED = rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARACTERS}])"
@@ -30,7 +34,14 @@ _MARKED = rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARAC
 
 def apart(text: str) -> str:
     """The text with a mark on either side of each such character, where another word or character stands beside it."""
-    return text if text.isascii() else re.sub(_APART, _MARK, text)
+    return text if text.isascii() else "".join(_marked(text))
+
+
+def _marked(text: str) -> Iterator[str]:
+    """The text with its marks, in slices: no other thread runs while one of them is made."""
+    for begin in range(0, len(text), _SLICE):
+        cut = re.compile(_APART).match(text, begin) if begin else None  # it sees what stands before
+        yield (_MARK if cut is not None else "") + re.sub(_APART, _MARK, text[begin : begin + _SLICE])
 
 
 def together(text: str) -> str:
