@@ -22,6 +22,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 
 TITLE_LENGTH = 60
+_LOOKED_AT = 1_000
+"""Characters in which a title is looked for: a message may have megabytes."""
 
 
 class StoreRecorder(Recorder):
@@ -157,5 +159,5 @@ class StoreRecorder(Recorder):
 
 def title_of(text: str) -> str:
     """The first words of a message, on one line."""
-    words = " ".join(text.split())
+    words = " ".join(text.lstrip()[:_LOOKED_AT].split())
     return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1].rsplit(" ", 1)[0] + "…"
