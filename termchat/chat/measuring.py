@@ -83,6 +83,7 @@ class Bench:
             seed=1,
             raw=True,
             script=tuple(script),
+            keep_logits=False,
         )
         prefill, finished = None, None
         for event in self._events(self._engine.send(command)):

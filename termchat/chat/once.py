@@ -131,6 +131,7 @@ def _answer(
         conversation=Conversation(config.system, raw=raw),
         recorder=printer,
         candidates=candidates,
+        keep_logits=False,
     )
     try:
         chat.load(spec)

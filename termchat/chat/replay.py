@@ -247,6 +247,7 @@ class _Replay:
             rebuild_exactly=bool(shapes),
             # Threads that are named are kept: the engine takes no fewer, however busy the machine is.
             script=(Scripted(done, threads=fixed or start.threads), *script),
+            keep_logits=False,
         )
 
     def _cancel(self, number: int) -> None:

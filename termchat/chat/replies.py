@@ -102,6 +102,7 @@ class Replies:
                 rebuild_exactly=bool(shapes and done),
                 script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
                 paused=then != "go on" or self._pausing,
+                keep_logits=state.keep_logits,
             ),
             partial(self._hear, self._running),
         )

@@ -52,6 +52,7 @@ class Chat(State):
         breakpoints: tuple[Breakpoint, ...] = (),
         view: View | None = None,
         on_full: str = "stop",
+        keep_logits: bool = True,
     ) -> None:
         super().__init__(
             engine,
@@ -64,6 +65,7 @@ class Chat(State):
             breakpoints=breakpoints,
             view=view or View(),
             on_full=on_full,
+            keep_logits=keep_logits,
         )
         self._replies = Replies(self)
         self._turns = Turns(self, self._replies)

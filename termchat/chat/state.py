@@ -30,7 +30,7 @@ class State:
     wrong, `returned` what was written and not sent. `paused` is what the running reply waits with, None while it
     does not wait. `view` is how the screen looks at the chat, kept for it. `full` is the full context that a person is asked
     about, `on_full` what is done about one without asking, or "ask". `prefill` is what the next reply begins with, whatever the
-    dice say; "" leaves it to them.
+    dice say; "" leaves it to them. `keep_logits`: a reply may be asked what other settings would have made of it.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class State:
         breakpoints: tuple[Breakpoint, ...],
         view: View,
         on_full: str,
+        keep_logits: bool,
     ) -> None:
         self.engine = engine
         self.line = Line(engine)
@@ -67,6 +68,7 @@ class State:
         self.returned = ""
         self.full: Full | None = None
         self.on_full = on_full
+        self.keep_logits = keep_logits
         self.prefill = ""
         self._changes: list[Change] = []
 

@@ -126,7 +126,9 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
 
     `shapes` are the batches in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are
     gone, or were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before
-    the first token that is not forced. Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
+    the first token that is not forced. `keep_logits` has what is drawn from kept for `Score`.
+
+    Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
 
     ids: list[int]
@@ -141,6 +143,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     rebuild_exactly: bool = False
     script: tuple[Scripted, ...] = ()
     paused: bool = False
+    keep_logits: bool = True
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):

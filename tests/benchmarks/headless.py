@@ -47,7 +47,10 @@ class Ours:
         self._clear()
         tuning = Tuning(max_tokens=tokens)
         events = self._until(
-            self.engine.send(Generate(ids, tuning.samplers(), tuning.conditions(), seed, {})), Finished
+            self.engine.send(
+                Generate(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)  # as `termchat run`
+            ),
+            Finished,
         )
         finished = events[-1]
         assert isinstance(finished, Finished)

@@ -105,6 +105,13 @@ def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: Session) -> 
     assert (other.recomputed, made) == (True, [10])
 
 
+def test_a_reply_that_nobody_was_to_ask_about_keeps_nothing_and_can_be_asked_about(session: Session) -> None:
+    asked = request(prompt(session, "Name a river."), THEN.turned({"max_tokens": 20}), SEED, keep_logits=False)
+    ids = [token.id for token in tokens(records(session, asked))]
+    found = scored(session, Score([*asked.ids, *ids], len(ids), asked.samplers, SEED))
+    assert (found.ids, found.recomputed) == (ids, True)
+
+
 def test_only_so_much_of_a_reply_is_kept(session: Session, reply: Reply) -> None:
     scorer = Scorer(session.cache, streamed_bytes=40 * 4 * session.model.n_vocab)
     scorer.follow(reply.prompt, 0)

@@ -114,6 +114,8 @@ class NativeStep:
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
         self._survivors = (ctypes.c_int32 * _MOST_STAGES)()
         self._stages: Stages | None = None
+        self._row: Row | None = None
+        self._address = 0
         self._stage_names: list[Any] = []
         self._packing = _Packing(names=ctypes.addressof(names.pointers))
         self._out = ctypes.create_string_buffer(0)
@@ -148,8 +150,11 @@ class NativeStep:
         if recent:
             ids = np.array(recent, np.int32)
             step.recent = ids.ctypes.data
-        address = logits.__array_interface__["data"][0]
-        _ASKED.pack_into(step, 0, address, seed, number, needs, -1 if forced is None else forced, len(recent))
+        if (
+            logits is not self._row
+        ):  # mostly it is llama.cpp's own, in one place: to ask for it takes longer than to draw
+            self._row, self._address = logits, logits.__array_interface__["data"][0]
+        _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(recent))
         if not self._function(self._references[0]):
             return None
         chosen = step.chosen

@@ -96,11 +96,11 @@ class Scorer:
         self._draft: Row | None = None
         self._follows = False
 
-    def follow(self, ids: list[int], done: int) -> None:
-        """A reply begins to stream: `ids`, of which the last `done` are its own so far."""
+    def follow(self, ids: list[int], done: int, *, keep: bool = True) -> None:
+        """A reply begins to stream: `ids`, of which the last `done` are its own so far. Without `keep` nobody will ask."""
         first = len(ids) - done
         rows = self._streamed.of(ids, first)
-        self._follows = len(rows) >= done  # else the rows of its beginning are not at hand
+        self._follows = keep and len(rows) >= done  # else the rows of its beginning are not at hand
         self._streamed.begin(list(ids), first, rows[:done] if self._follows else [])
 
     def row(self) -> Row:

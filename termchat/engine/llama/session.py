@@ -161,7 +161,7 @@ class Session:
     ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
-        self._scorer.follow(command.ids, command.done)
+        self._scorer.follow(command.ids, command.done, keep=command.keep_logits)
         for record in loop.generate(self.cache, self.pace, command, poll, arrived, self._scorer.row):
             yield record
             if isinstance(record, Token):
