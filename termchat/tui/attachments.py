@@ -16,7 +16,7 @@ CHARACTERS = 2_000
 """or of more characters."""
 EDITABLE = 200_000
 """The most characters that are put into the field as text,"""
-LONGEST_LINE = 20_000
+LONGEST_LINE = 10_000
 """and of one line: beyond that a key takes longer than a frame."""
 LARGEST = 16_000_000
 """Characters of the largest attachment: no context holds as much."""
@@ -40,6 +40,13 @@ def is_editable(text: str) -> bool:
 def drawn(text: str) -> str:
     """A text as it is shown, of the same length."""
     return text.translate(_DRAWN) if _OPEN in text else text
+
+
+def _put_back(text: str, sent: str, written: str) -> str:
+    """The text with what was written in the place of what was sent for it."""
+    if len(sent) == len(text):  # most often; to look for megabytes in megabytes takes much longer than to compare them
+        return written if sent == text else text
+    return text.replace(sent, written) if len(sent) < len(text) else text
 
 
 class Attachments:
@@ -88,11 +95,9 @@ class Attachments:
     def fold(self, text: str) -> str:
         """The text as it was written, as far as it is known; what is too long for the field then is an attachment."""
         for sent, written in sorted(self._sent.items(), key=lambda pair: -len(pair[0])):
-            if len(sent) <= len(text) and sent in text:
-                text = text.replace(sent, written)
+            text = _put_back(text, sent, written)
         for label, held in sorted(self._texts.items(), key=lambda pair: -len(pair[1])):
-            if len(held) <= len(text) and held in text:
-                text = text.replace(held, label)
+            text = _put_back(text, held, label)
         return text if is_editable(text) else self.hold(text)
 
     def _forget(self, written: str) -> None:
