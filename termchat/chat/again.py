@@ -67,6 +67,8 @@ class Again:
         if not spans:
             if state.conversation.leaf is not None:
                 self.regenerate()
+            else:
+                state.changed(Notice("there is no reply to continue yet"))
             return
         last = spans[-1].node
         reason = last.finished.reason if last.finished is not None else None

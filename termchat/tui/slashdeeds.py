@@ -13,6 +13,7 @@ from termchat.conversation.formats import of_file
 from termchat.conversation.transcript import TranscriptError
 from termchat.decoding.samplers import Knob, KnobError, Value, unescape
 from termchat.personas import PersonaError
+from termchat.sources import guess_of
 from termchat.text import one_line, sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.completing import Offer
@@ -85,7 +86,7 @@ class ScreenDeeds:
         """Draws in other colours."""
         known = [offer.text for offer in self.themes()]
         if name not in known:
-            raise Refused(f"there is no theme {name!r}", f"there are {', '.join(known)}")
+            raise Refused(f"there is no theme {name!r}{guess_of(name, known)}", f"there are {', '.join(known)}")
         self._app.keep_theme(name)
 
     def look(self, name: str) -> None:
@@ -115,14 +116,19 @@ class ScreenDeeds:
             of_file(where)
             if where.exists():
                 raise Refused(f"{where} exists", f"{name_of('save')} asks before it is overwritten")
-            self._around.save(where)
         except TranscriptError as error:
             raise Refused(error.message, error.hint) from error
         except Refused:
             raise
         except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
             raise Refused(str(error)) from error
-        self._around.tell(Notice(f"saved {where}"))
+
+        def over(problem: str) -> None:
+            self._around.tell(
+                Notice(f"not saved: {problem}", severity="error") if problem else Notice(f"saved {where}")
+            )
+
+        self._around.conversations.write(self._around.save, where, over)
 
     def help(self, name: str) -> None:
         """Lists all commands, or tells of one."""

@@ -24,7 +24,7 @@ from termchat.tui.views.record import Shown
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {
     "text": "a text to go on from here with; a space before it counts, \\n is a line break",
-    "why": "why not … ? a text (a space before it counts), or #id",
+    "why": "why not … ? a text or #id; a space before a text counts",
 }
 
 

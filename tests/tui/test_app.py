@@ -6,7 +6,9 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event
 from time import monotonic
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +20,7 @@ from textual.pilot import Pilot
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
+from termchat.conversation.database import StoreError
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
@@ -78,6 +81,13 @@ class Desktop:
     def _is_busy(self) -> bool:
         widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
         return self.engine.unread or any(pump.message_queue_size for pump in (self.app, *widgets))
+
+    async def shows(self, wanted: str) -> None:
+        """Waits for a text, which a thread brings."""
+        end = monotonic() + PATIENCE
+        while wanted not in self.text:
+            assert monotonic() < end, self.text
+            await self.settle()
 
     async def sent(self, text: str, *pieces: str) -> None:
         """A message is sent and the reply has begun."""
@@ -219,6 +229,23 @@ async def test_a_dialog_on_a_low_screen_is_whole(asked: str) -> None:
         assert desk.app.screen.region.contains_region(box)
         shown = " ".join(desk.text.replace("│", " ").split())
         assert "Esc closes" in shown or "Esc goes back" in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("ctrl+o", "there is no reply to continue yet"),
+        ("ctrl+r", "there is no reply to make again"),
+        ("f7", "there is no message to edit yet"),
+        ("ctrl+f", "there is nothing to find yet"),
+        ("ctrl+g", "there is no token to look at yet"),
+    ],
+)
+async def test_a_key_that_has_nothing_to_do_in_an_empty_chat_says_so(key: str, said: str) -> None:
+    async with desktop() as desk:
+        await desk.type("", key)
+        await desk.settle()
+        assert said in desk.text
 
 
 async def test_the_key_for_a_new_line_that_every_terminal_has_is_the_one_that_is_named() -> None:
@@ -471,7 +498,7 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
             raise OSError("no space left \x1b[2J")
         saved.append(path)
 
-    async with desktop(save=save) as desk:
+    async with desktop(save=lambda path: partial(save, path)) as desk:
         (tmp_path / "there.md").write_text("old")
 
         async def answer(path: Path) -> None:
@@ -483,7 +510,7 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
         await answer(tmp_path / "x.txt")
         assert "x.txt does not end as a transcript does" in desk.text
         await answer(tmp_path / "bad.md")
-        assert "no space left ␛[2J" in desk.text
+        await desk.shows("no space left ␛[2J")
         await answer(tmp_path / "there.md")
         assert "there.md exists: Enter again overwrites it" in desk.text
         assert saved == []
@@ -492,8 +519,30 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
         await desk.type("", "enter")
         assert saved == []
         await desk.type("", "enter")
+        await desk.shows(f"saved {tmp_path / 'there.md'}"[:40])
         assert saved == [tmp_path / "there.md"]
-        assert "saved" in desk.text
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_chat_goes_on_while_a_long_transcript_is_written(tmp_path: Path, *, fails: bool) -> None:
+    go_on = Event()
+
+    def save() -> None:
+        assert go_on.wait(60)
+        if fails:
+            raise StoreError("saved chats cannot be read", "Try again in a moment.")
+
+    async with desktop(save=lambda _: save) as desk:
+        try:
+            await desk.type("", "ctrl+s", "enter")
+            assert "Saving" in desk.text
+            await desk.type("", "enter", "escape")
+            await desk.type("hello")
+            assert desk.composer.text == "hello"
+            assert "chat.md" not in desk.text
+        finally:
+            go_on.set()
+        await desk.shows("saved chats cannot be read. Try again" if fails else "saved chat.md")
 
 
 async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() -> None:

@@ -319,6 +319,14 @@ async def test_a_breakpoint_pauses_a_reply_says_why_and_ctrl_o_goes_on() -> None
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
+async def test_at_80_columns_it_says_that_an_id_may_be_typed() -> None:
+    async with desktop(size=(80, 24)) as desk:
+        await desk.sent("go", "some", " more")
+        await desk.type("", "ctrl+g", "w")
+        await desk.settle()
+        assert "why not … ? a text or #id" in desk.text
+
+
 @pytest.mark.parametrize(("typed", "about"), [(("space", "t"), "·t"), (("number_sign", "9"), "·c9")])
 async def test_why_not_is_asked_by_text_or_id_and_answered_in_the_panel(typed: tuple[str, ...], about: str) -> None:
     async with looking() as desk:
