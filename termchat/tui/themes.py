@@ -212,6 +212,8 @@ def textual_theme(palette: Palette) -> Theme:
         "footer-description-foreground": palette.muted,
         "input-cursor-background": palette.text,
         "input-cursor-foreground": palette.background,
+        "screen-selection-background": palette.accent,  # Textual's own is see-through: a line of ours would be unreadable
+        "screen-selection-foreground": palette.background,
     }
     if ansi := DEFAULT in (palette.background, palette.text):
         derived |= _ANSI

@@ -12,14 +12,17 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.selection import SELECT_ALL
 
 from termchat.tui.abilities import Abilities, abilities_of
 from termchat.tui.depth import PLAIN, Colorless
 from termchat.tui.glyphs import TABLE, glyphs_for, redrawn
 from termchat.tui.screens.theme import ThemePicker
 from termchat.tui.themes import load_themes
+from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import HEATS, Ink, Line, Paint
 from termchat.tui.transcript.looks import CALM, probability_heat
+from tests.colors import contrast
 from tests.tui.test_app import Desktop, desktop
 
 THEMES, _ = load_themes()
@@ -125,6 +128,24 @@ async def test_a_theme_that_was_edited_is_read_again_where_it_is_chosen(
         await desk.settle()
         assert ground(desk) == "#300030"
         assert desk.app.palette.surface == "#300030"
+
+
+@pytest.mark.parametrize("theme", ["dark", "paper", "contrast-dark", "colorblind-light"])
+async def test_what_is_selected_in_the_chat_can_be_read(theme: str) -> None:
+    async with desktop(theme=theme) as desk:
+        await desk.sent("hello", "some `code` and *more*")
+        desk.app.screen.selections = {desk.app.query_one(Transcript): SELECT_ALL}
+        await desk.settle()
+        view = desk.app.query_one(Transcript)
+        lines = [line for y in range(view.size.height) if "hello" in (line := view.render_line(y)).text]
+        assert lines
+        for text, style, _ in lines[0]:
+            assert style is not None
+            assert style.color is not None
+            assert style.bgcolor is not None
+            assert (
+                not text.strip() or contrast(style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex) >= 4.5
+            )
 
 
 async def test_on_a_low_screen_there_are_more_themes_and_the_keys_in_place_of_the_sample() -> None:
