@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from termchat.conversation.session import Breakpoint, SessionInfo, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record, Token
@@ -57,3 +59,6 @@ class Recorder:
     def notices(self) -> list[tuple[str, str]]:
         """What a person should be told of the keeping, once: message and hint."""
         return []
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Has `listener` called, on some thread, when there are new notices; None ends that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import time
@@ -131,6 +131,10 @@ class StoreRecorder(Recorder):
                 told.append((f"not saved: {problem}", "the chat goes on in memory, and is saved as soon as that works"))
             self._problem = problem
         return told
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Has it called when there are new notices, and when saving fails or works again."""
+        self.store.listen(listener)
 
     def save(self, path: Path, conversation: Conversation) -> Path:
         """Writes a transcript in the format of the path's ending; returns where.

@@ -13,6 +13,7 @@ import contextlib
 import secrets
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -176,6 +177,10 @@ class Store(SavedChats):
     def notices(self) -> list[StoreNotice]:
         """What a person should be told, each once."""
         return self._writer.notices()
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Has `listener` called, on the thread that writes, when `problem` or `notices` have something new."""
+        self._writer.listener = listener
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Waits up to `timeout` seconds until all is written, or a try failed; whether all is written."""

@@ -64,6 +64,8 @@ class Writer:
         """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
         self._lost: set[str] = set()
         self._notices: deque[StoreNotice] = deque()
+        self.listener: Callable[[], None] | None = None
+        """Called on the thread when there is something new to tell: a problem, its end, or a notice."""
         self._file = HeldFile(path, self._notices.append)
         self._pending: deque[Operation] = deque()
         self._problem: str | None = None
@@ -178,6 +180,7 @@ class Writer:
                 problem = database.explain(error, self._path)
                 self._file.close()
             with self._wake:
+                news = problem != self._problem or bool(self._notices)
                 if problem is None:
                     for _ in batch:
                         self._pending.popleft()
@@ -187,6 +190,9 @@ class Writer:
                 self._attempts += 1
                 self._last = time.monotonic()
                 self._wake.notify_all()
+        listener = self.listener
+        if news and listener is not None:
+            listener()
 
     def _go_on_tidying(self) -> None:
         """Works a moment on what the file lacks; where that fails it is left for the next time that the file is opened."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from textual.timer import Timer
@@ -34,6 +35,11 @@ class Pulse:
         if not running and descriptor >= 0:
             self._loop.add_reader(descriptor, self._word)
             self._watched = descriptor
+
+    def nudge(self) -> None:
+        """Wakes the screen from another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no screen any more
+            self._loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
         """Ends it."""

@@ -147,6 +147,7 @@ class ChatLayout(SelectingScreen):
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
+        self._chat.recorder.listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
         self.tokens.mode.find()
         self._show_path()
         self._desk.query_one(Composer).focus()
@@ -154,6 +155,7 @@ class ChatLayout(SelectingScreen):
 
     def on_unmount(self) -> None:
         """Looks no more."""
+        self._chat.recorder.listen(None)
         if self._pulse is not None:
             self._pulse.stop()
 

@@ -1,0 +1,31 @@
+"""That a chat cannot be saved, and that it can be again, is read also while nothing else happens on the screen."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from time import monotonic
+
+from tests.tui.test_app import PATIENCE, Desktop
+from tests.tui.test_kept_view import kept, told
+
+
+async def appears(desk: Desktop, text: str) -> None:
+    """Waits for a text on the screen; unlike `Desktop.settle` it never has the app look at anything."""
+    end = monotonic() + PATIENCE
+    while text not in desk.text:
+        assert monotonic() < end, desk.text
+        await desk.pilot.pause(0.05)
+
+
+async def test_an_idle_screen_tells_that_saving_fails_and_that_it_works_again(tmp_path: Path) -> None:
+    async with kept(tmp_path) as desk:
+        await told(desk)
+        desk.chat.recorder.store.flush(PATIENCE)  # type: ignore[attr-defined]
+        holder = sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        desk.chat.retitle("another title")
+        await appears(desk, "not saved: another program keeps it locked")
+        holder.execute("ROLLBACK")
+        holder.close()
+        await appears(desk, "the chat is saved again")
