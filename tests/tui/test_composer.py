@@ -303,6 +303,11 @@ async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder
         await until(desk, "nothing was sent")
         assert desk.composer.text == f"look at {text} "
         assert not sent(desk)
+        desk.composer.put("")
+        await desk.type("never mind", "enter")
+        await desk.settle()
+        assert sent(desk)
+        assert "nothing was sent" not in desk.text
 
 
 # --- how long it is --------------------------------------------------------------------------------------------------

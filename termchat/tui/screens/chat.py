@@ -26,6 +26,7 @@ class ChatScreen(ChatLayout):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         """Sends a message."""
+        self._told.go_on()
         if self.habits.submitted(event.text):
             return
         self._writing.send(event.text, event.written)

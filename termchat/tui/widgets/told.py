@@ -52,6 +52,10 @@ class Told(Slip):
         self._told = list(kept)
         self.draw()
 
+    def go_on(self) -> None:
+        """Someone wrote the next thing: warnings were about what was before, errors stay until they are closed."""
+        self.forget([told for told in self._told if told.severity != "warning"])
+
     def drop(self, at: int) -> None:
         """Takes one away, counted from the oldest."""
         self.forget([told for place, told in enumerate(self._told) if place != at])
