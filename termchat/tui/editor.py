@@ -104,15 +104,26 @@ async def _run(app: TermchatApp, words: list[str]) -> int:
     """
     try:
         with app.batch_update(), app.suspend(), _deaf_to_keys(app):
-            process = await asyncio.create_subprocess_exec(*words)
-            try:
-                return await process.wait()
-            finally:
-                if process.returncode is None:  # the app ends
-                    with suppress(ProcessLookupError):
-                        process.terminate()
+            ended = await _ended(words)
     except SuspendNotSupported as error:
         raise EditorProblem("this terminal cannot be given to an editor") from error
+    if isinstance(ended, OSError):
+        raise EditorProblem(f"{words[0]} cannot be run: {ended.strerror}", "see $VISUAL and $EDITOR")
+    return ended
+
+
+async def _ended(words: list[str]) -> int | OSError:
+    """The exit code, or why the editor did not begin. Raised, that would have Textual not take the terminal back."""
+    try:
+        process = await asyncio.create_subprocess_exec(*words)
+    except OSError as error:
+        return error
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:  # the app ends
+            with suppress(ProcessLookupError):
+                process.terminate()
 
 
 @contextmanager

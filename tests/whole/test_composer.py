@@ -137,6 +137,20 @@ def test_the_app_that_is_ended_ends_its_editor(open_terminal: Open, tmp_path: Pa
         sleep(0.02)
 
 
+def test_where_the_editor_cannot_be_run_the_terminal_is_the_chats_again(open_terminal: Open) -> None:
+    terminal = open_terminal(*FLAGS, EDITOR="/none/such")
+    ready(terminal)
+    ours = terminal.modes
+    terminal.keys("some words", F8)
+    terminal.wait("/none/such cannot be run: No such file or directory")
+    terminal.wait("CHAIN")
+    terminal.wait(lambda: terminal.modes == ours)
+    terminal.keys("!")
+    terminal.wait("› some words!")
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+
+
 def test_an_editor_that_is_put_in_the_background_comes_back_with_fg(open_terminal: Open, tmp_path: Path) -> None:
     script = tmp_path / "editor.sh"
     script.write_text('echo EDITING\nkill -TSTP 0\nsleep 0.3\necho AGAIN\nprintf more > "$1"\n')
