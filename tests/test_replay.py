@@ -223,7 +223,7 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     driven.say("Thank you.")
     recorder = driven.chat.recorder
     assert isinstance(recorder, StoreRecorder)
-    saved = recorder.save(tmp_path / "chat.jsonl", driven.chat.conversation)
+    saved = recorder.saving(tmp_path / "chat.jsonl", driven.chat.conversation)()
 
     nodes = [node for node in driven.chat.conversation.nodes.values() if node.role == "assistant"]
     assert len(nodes) == 7
@@ -259,7 +259,7 @@ def test_cells_that_were_made_with_more_threads_than_the_reply_on_them_are_kept(
     driven = Driven(service)
     driven.say("Go on with this: " + "the fox saw the bear and " * 45)  # from 256 cells on threads make other bits
     driven.say("And then?")
-    saved = recorder.save(tmp_path / "busy.jsonl", service.conversation)
+    saved = recorder.saving(tmp_path / "busy.jsonl", service.conversation)()
     starts = [node.start for node in service.conversation.nodes.values() if node.start is not None]
     service.close()
     store.close()

@@ -371,7 +371,7 @@ def test_no_file_of_ours_is_open_to_others_whatever_the_umask(path: Path, tmp_pa
     recorder = StoreRecorder(store, SessionInfo())
     recorder.turn(chat, user(chat, "x", [1]))
     assert store.flush()
-    recorder.save(tmp_path / "chat.jsonl", chat)
+    recorder.saving(tmp_path / "chat.jsonl", chat)()
     engine = LocalEngine(tmp_path / "state" / "termchat" / "termchat.log")
     engine.send(Describe([]))
     found = modes(tmp_path)

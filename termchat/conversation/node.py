@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import copy
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -132,6 +133,15 @@ class Node:
         self.prefill: Prefill | None = None
         self.finished: Finished | None = None
         self.failed: Failed | None = None
+
+    def still(self) -> Node:
+        """The node as it is now; one that is done is itself."""
+        if self.done:
+            return self
+        node = copy.copy(self)
+        node.tokens = TokenColumns.unpacked(self.tokens.packed())
+        node.settings, node.settings_at = list(self.settings), list(self.settings_at)
+        return node
 
     @property
     def ids(self) -> array[int]:

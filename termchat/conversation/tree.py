@@ -84,6 +84,15 @@ class Conversation:
         self.nodes[number].deleted = False
         self._mark_continued(self.nodes[number].parent)
 
+    def still(self) -> Conversation:
+        """The tree as it is now, for a thread that reads it while this one grows."""
+        chat = Conversation(self.system, raw=self.raw)
+        chat.title, chat.leaf = self.title, self.leaf
+        chat.nodes = {number: node.still() for number, node in self.nodes.items()}
+        for parent, below in self._below.items():
+            chat._below[parent] = [chat.nodes[node.number] for node in below]
+        return chat
+
     def path(self, leaf: int | None = None) -> list[Span]:
         """Root to leaf. The leaf is taken whole, every other node as far as its child says."""
         spans: list[Span] = []

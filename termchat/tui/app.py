@@ -27,6 +27,7 @@ from termchat.tui.gathering import Models
 from termchat.tui.history import History
 from termchat.tui.key import NO_KEY, Key, remap
 from termchat.tui.keys import APP, CHAT, MODEL, TOKENS
+from termchat.tui.saving import Save
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.shelf import Shelf
@@ -42,8 +43,11 @@ HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
 
 
-def _cannot_save(_path: Path) -> None:
-    raise ValueError("this chat is not recorded")
+def _cannot_save(_path: Path) -> Callable[[], object]:
+    def refuse() -> None:
+        raise ValueError("this chat is not recorded")
+
+    return refuse
 
 
 class TermchatApp(App[None]):
@@ -62,7 +66,7 @@ class TermchatApp(App[None]):
         abilities: what the terminal can show.
         mistakes: what is wrong with the configuration.
         notices: what else a person should read at the start.
-        save: writes a transcript to a path; raises OSError or ValueError.
+        save: makes what writes a transcript, see `tui.saving`.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
         history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
@@ -93,7 +97,7 @@ class TermchatApp(App[None]):
         abilities: Abilities = EVERYTHING,
         mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
-        save: Callable[[Path], None] = _cannot_save,
+        save: Save = _cannot_save,
         close: Callable[[], None] = lambda: None,
         keymap: Mapping[str, str] | None = None,
         history: History | None = None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.screen import Screen
 
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
+from termchat.tui.saving import Save
 from termchat.tui.slash import Slash
 from termchat.tui.widgets.composer import Composer
 
@@ -31,7 +31,7 @@ class Around(NamedTuple):
     conversations: Conversations
     personating: Personating
     tokens: Tokens
-    save: Callable[[Path], None]
+    save: Save
     do: Callable[[Callable[[], object]], None]
     tell: Callable[[Notice], None]
 

@@ -14,7 +14,6 @@ from termchat.chat.service import Chat
 from termchat.conversation.database import StoreError
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store
-from termchat.conversation.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine
@@ -70,7 +69,7 @@ def build(
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: _save(recorder, path, chat.conversation),
+        save=lambda path: recorder.saving(path, chat.conversation),
         close=lambda: _close(store),
         history=History(paths.history_file() if store.path == paths.store_file() else None),
     )
@@ -106,13 +105,6 @@ def _reopen(
         notices.append(Notice("there is no earlier chat to resume", "this is a new one"))
         return config, None, fresh, None
     return found
-
-
-def _save(recorder: StoreRecorder, path: Path, conversation: Conversation) -> None:
-    try:
-        recorder.save(path, conversation)
-    except TranscriptError as error:
-        raise ValueError(f"{error.message}. {error.hint}") from error
 
 
 def _keep_theme(name: str) -> str:

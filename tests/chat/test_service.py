@@ -236,7 +236,7 @@ def test_kept_and_reopened_as_it_was(make: Make, tmp_path: Path) -> None:
     again.idle()
     reply = again.say("And a bird.")
     assert reply.finished is not None
-    saved = recorder.save(tmp_path / "chat.jsonl", conversation)
+    saved = recorder.saving(tmp_path / "chat.jsonl", conversation)()
     assert saved.read_text().count('"record":"token"') == sum(len(node.tokens) for node in conversation.nodes.values())
     store.close()
 

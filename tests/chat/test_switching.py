@@ -179,12 +179,12 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     mark = f"model {old} Q4_1 → {new} Q8_0"
     assert [stamps.model_change(node) for node in (first, second, third)] == [None, mark, None]
 
-    text = recorder.save(tmp_path / "chat.md", driven.chat.conversation).read_text()
+    text = recorder.saving(tmp_path / "chat.md", driven.chat.conversation)().read_text()
     assert f"- models: {old} (llama, Q4_1, {old}.gguf); {new} (llama, Q8_0, {new}.gguf)" in text
     assert text.count(f"⟦{mark}⟧") == 1
     assert text.index(f"## {new}") < text.index(f"⟦{mark}⟧") < text.index("Why?")
 
-    lines = [json.loads(line) for line in recorder.save(tmp_path / "chat.jsonl", driven.chat.conversation).open()]
+    lines = [json.loads(line) for line in recorder.saving(tmp_path / "chat.jsonl", driven.chat.conversation)().open()]
     starts = [line["model"]["sha256"] for line in lines if line["record"] == "start"]
     assert starts == [q4.spec.sha256, q8.spec.sha256, q8.spec.sha256]
     turns = list(driven.chat.conversation.turns())

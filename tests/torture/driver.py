@@ -211,7 +211,7 @@ class Driver:
         path = Path(os.environ["HOME"]) / f"chat{self._random.choice(('.jsonl', '.md'))}"
         self._witness.moment("exporting")
         for _ in range(10 if self._kind == "exporting" else 1):
-            self._witness.save(path, self.chat.conversation)
+            self._witness.saving(path, self.chat.conversation)()
 
     def _replies(self) -> list[Node]:
         chat = self.chat.conversation

@@ -519,12 +519,12 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
         await desk.type("", "enter")
         assert saved == []
         await desk.type("", "enter")
-        await desk.shows(f"saved {tmp_path / 'there.md'}"[:40])
+        await desk.shows("saved")
         assert saved == [tmp_path / "there.md"]
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_the_chat_goes_on_while_a_long_transcript_is_written(tmp_path: Path, *, fails: bool) -> None:
+async def test_the_chat_goes_on_while_a_long_transcript_is_written(*, fails: bool) -> None:
     go_on = Event()
 
     def save() -> None:

@@ -52,7 +52,7 @@ async def setup(group: Group, _: Path) -> Place:
 
 async def save(group: Group, folder: Path) -> Place:
     saved: list[Path] = []
-    async with desktop(save=saved.append) as desk:
+    async with desktop(save=lambda path: lambda: saved.append(path)) as desk:
         await desk.sent("go", "One")
         desk.engine.end()
         place = Place(desk, group, "ctrl+s")

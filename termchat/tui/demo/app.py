@@ -18,7 +18,6 @@ from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store
-from termchat.conversation.transcript import TranscriptError
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.settings import Config
@@ -107,14 +106,12 @@ def build(config: Config, engine: Engine, folder: Path, spec: ModelSpec = SPEC, 
     store = Store.open(folder / "sessions.db")
     recorder = StoreRecorder(store, SessionInfo(tuning=TUNING))
     chat = Chat(engine, TUNING, recorder=recorder)
-
-    def save(path: Path) -> None:
-        try:
-            recorder.save(path, chat.conversation)
-        except TranscriptError as error:
-            raise ValueError(f"{error.message}. {error.hint}") from error
-
-    given: dict[str, Any] = {"models": Models(config), "theme": config.theme, "save": save, "close": store.close}
+    given: dict[str, Any] = {
+        "models": Models(config),
+        "theme": config.theme,
+        "save": lambda path: recorder.saving(path, chat.conversation),
+        "close": store.close,
+    }
     return DemoApp(chat, spec, **given | options)
 
 

@@ -11,6 +11,7 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
+from termchat.tui.saving import Save, write
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes import Palette
@@ -80,15 +81,27 @@ class Conversations:
             self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
             self._screen.app.push_screen(self._dialog, closed)
 
-    def save(self, save: Callable[[Path], None]) -> None:
+    def save(self, save: Save) -> None:
         """Asks where to save the transcript."""
         from termchat.tui.screens.save import SaveDialog, default_path  # not needed before the first frame
 
-        def saved(path: Path | None) -> None:
-            if path is not None:
-                self._tell(Notice(f"saved {path}"))
+        def begin(path: Path) -> None:
+            self.write(save, path, lambda problem: over(path, problem))
 
-        self._screen.app.push_screen(SaveDialog(default_path(self._chat.conversation.title), save), saved)
+        def over(path: Path, problem: str) -> None:
+            if not problem:
+                self._tell(Notice(f"saved {path}"))
+            elif not dialog.is_attached:
+                self._tell(Notice(problem, f"{path} was not saved", "error"))
+            if dialog.is_attached:
+                dialog.over(problem)
+
+        dialog = SaveDialog(default_path(self._chat.conversation.title), begin)
+        self._screen.app.push_screen(dialog)
+
+    def write(self, save: Save, path: Path, hear: Callable[[str], object]) -> None:
+        """Writes the transcript; `hear` gets why that failed, or ""."""
+        write(save(path), hear, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:

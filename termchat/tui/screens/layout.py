@@ -4,7 +4,6 @@ the chat says, shown there."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 from textual import events
@@ -17,6 +16,7 @@ from termchat.tui.gathering import Models
 from termchat.tui.history import History
 from termchat.tui.keys import situation_of
 from termchat.tui.pulse import FRAMES, Pulse
+from termchat.tui.saving import Save
 from termchat.tui.screens.big import Big
 from termchat.tui.screens.choosing import Choosing
 from termchat.tui.screens.conversations import Conversations
@@ -54,8 +54,8 @@ _TALL = 30
 class ChatLayout(SelectingScreen):
     """One chat: brings what it says to the widgets. What a person does is brought to it by `ChatScreen`.
 
-    `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` writes a transcript to a
-    path and raises OSError or ValueError; `leave` ends the app; `keymap` is id to keys where they were remapped.
+    `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` makes what writes a
+    transcript (see `saving`); `leave` ends the app; `keymap` is id to keys where they were remapped.
     """
 
     DEFAULT_CSS = """
@@ -83,7 +83,7 @@ class ChatLayout(SelectingScreen):
         models: Models,
         sessions: SessionList | None,
         keymap: Mapping[str, str],
-        save: Callable[[Path], None],
+        save: Save,
         leave: Callable[[], None],
         history: History | None = None,
     ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Input, Label
 
 from termchat.conversation.formats import FORMATS, of_file
@@ -27,15 +28,23 @@ def default_path(title: str) -> Path:
     return Path(("-".join(words)[:60] or "chat") + ".md")
 
 
-class SaveDialog(Dialog[Path]):
-    """Asks for a path and saves; what went wrong is said in place. The result is the path that was written."""
+def _hint() -> Content:
+    return hint(("save-enter", "saves"), ("close", "closes"))
+
+
+class SaveDialog(Dialog[None]):
+    """Asks for a path and saves; what went wrong is said in place.
+
+    `save` begins to save to a path; `over` is to be called in the end, if the dialog is still there.
+    """
 
     KEYS = "SAVE"
 
-    def __init__(self, path: Path, save: Callable[[Path], None]) -> None:
+    def __init__(self, path: Path, save: Callable[[Path], object]) -> None:
         super().__init__()
         self._path, self._save = path, save
         self._confirmed: Path | None = None
+        self._saving = False
 
     def compose(self) -> ComposeResult:
         """Title, path, problem, hint."""
@@ -43,7 +52,7 @@ class SaveDialog(Dialog[Path]):
             yield Label("Save transcript", classes="title", markup=False)
             yield Field(str(self._path))
             yield Label("", classes="problem", markup=False)
-            yield Label(hint(("save-enter", "saves"), ("close", "closes")), classes="hint", markup=False)
+            yield Label(_hint(), classes="hint", markup=False)
             yield Label(f"The name's ending says as what:\n{_LIST}", classes="hint", markup=False)
 
     def on_input_changed(self) -> None:
@@ -53,7 +62,7 @@ class SaveDialog(Dialog[Path]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Saves, asking once more before a file is replaced."""
-        if not self.is_current:  # a second Enter in the same burst
+        if not self.is_current or self._saving:  # a second Enter in the same burst
             return
         try:
             self._save_as(Path(event.value.strip()).expanduser())
@@ -68,8 +77,17 @@ class SaveDialog(Dialog[Path]):
             self._confirmed = path
             self._say(f"{path.name} exists: Enter again overwrites it")
         else:
+            self._saving = True
+            self.query_one(".hint", Label).update("Saving … Closed or not, it goes on.")
             self._save(path)
-            self.dismiss(path)
+
+    def over(self, problem: str) -> None:
+        """Closes, or says why it was not saved."""
+        self._saving = False
+        self.query_one(".hint", Label).update(_hint())
+        self._say(problem)
+        if not problem and self.is_current:  # else somebody reads the list of keys
+            self.dismiss(None)
 
     def _say(self, text: str) -> None:
         self.query_one(".problem", Label).update(sanitize(text, keep=""))
