@@ -13,6 +13,9 @@ from termchat.tui.transcript.source import Part, Source
 Hit = tuple[int, int]
 """The first character of a hit and the one behind it, in its turn's text."""
 
+AT_ONCE = 500_000
+"""Characters that are searched at a time; that takes some tens of milliseconds, and most chats are not as long."""
+
 _LONGEST = 4096
 """Characters before the end of a text that grows within which a hit may lie that was not whole yet."""
 
@@ -53,20 +56,25 @@ class _Text:
         """Another text is looked for."""
         self.hits, self._searched = [], 0
 
-    def search(self, pattern: re.Pattern[str]) -> None:
-        """Finds what is new."""
+    @property
+    def left(self) -> int:
+        """Characters that were not searched yet."""
+        return len(self.text) - self._searched
+
+    def search(self, pattern: re.Pattern[str], most: int) -> None:
+        """Finds what is new, in so many characters at most."""
         begin = max(self._searched - _LONGEST, 0)
         while self.hits and self.hits[-1][1] > begin:
             begin = min(begin, self.hits.pop()[0])
-        self.hits += [found.span() for found in pattern.finditer(self.text, begin)]
-        self._searched = len(self.text)
+        self._searched += min(most, self.left)
+        self.hits += [found.span() for found in pattern.finditer(self.text, begin, self._searched)]
 
 
 class Finding:
     """The hits of a query in all turns of a chat, in order, and which of them is looked at: `at`, None where there is none.
 
-    A search goes through all text at once, which takes some milliseconds for a hundred thousand tokens; what comes while a
-    reply streams costs what is new.
+    A search goes through a part of the text at once, from the first turn on; `go_on` through more, while it `is_going_on`.
+    What comes while a reply streams costs what is new.
     """
 
     def __init__(self) -> None:
@@ -74,6 +82,12 @@ class Finding:
         self.at: int | None = None
         self._pattern: re.Pattern[str] | None = None
         self._texts: list[_Text] = []
+        self._near = Place(0, 0)
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether some of the text was not searched yet."""
+        return self._pattern is not None and any(text.left for text in self._texts)
 
     @property
     def count(self) -> int:
@@ -106,19 +120,33 @@ class Finding:
         self._texts[kept:] = [_Text(parts) for parts in turns[kept:]]
         for text in self._texts[max(kept - 1, 0) :]:  # what did not change is read to its end, but for the last
             text.read()
-            if self._pattern is not None:
-                text.search(self._pattern)
-        self.at = min(self.at or 0, self.count - 1) if self.count else None
+        self.go_on()
+        if self.at is not None or not self.is_going_on:
+            self.at = min(self.at or 0, self.count - 1) if self.count else None
         return (self.count, self.at) != before
 
     def look_for(self, query: str, near: Place) -> None:
         """Looks for another text: at its first hit from a place on, or where there is none at the last."""
         self.query, self._pattern = query, pattern_of(query)
+        self._near, self.at = near, None
         for text in self._texts:
             text.forget()
-            if self._pattern is not None:
-                text.search(self._pattern)
-        self.at = self._nearest(near) if self.count else None
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Searches some more text; looks at a hit once it is sure which that is."""
+        room, pattern = AT_ONCE, self._pattern
+        for text in self._texts:
+            if pattern is not None and room > 0 and (left := text.left):
+                text.search(pattern, room)
+                room -= left
+        if self.at is None and self.count and (not self.is_going_on or self._is_past()):
+            self.at = self._nearest(self._near)
+
+    def _is_past(self) -> bool:
+        """Whether a hit was found from the place on near which one is wanted."""
+        last = next(turn for turn in range(len(self._texts) - 1, -1, -1) if self._texts[turn].hits)
+        return (last, self._texts[last].hits[-1][0]) >= self._near
 
     def step(self, by: int) -> None:
         """Looks at a hit further on or back; behind the last comes the first."""

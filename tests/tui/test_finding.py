@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from textual.geometry import Region
 
 from termchat.conversation.tree import Conversation
+from termchat.tui import finding
 from termchat.tui.finding import Finding, Place, pattern_of
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.blocks import ChunkBlock
@@ -31,15 +32,48 @@ def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str],
     chat = Conversation()
     user = chat.grow("user", parent=None, at=0, text="a")
     node = chat.grow("assistant", parent=user.number, at=0)
-    finding = Finding()
-    finding.read(turns(chat))  # type: ignore[arg-type]
-    finding.look_for(query, Place(0, 0))
+    search = Finding()
+    search.read(turns(chat))  # type: ignore[arg-type]
+    search.look_for(query, Place(0, 0))
     for step, piece in enumerate(pieces):
         node.add(made_records.token(step, piece.encode(), piece))
-        finding.read(turns(chat))  # type: ignore[arg-type]
+        search.read(turns(chat))  # type: ignore[arg-type]
     pattern = pattern_of(query)
     expected = [found.span() for found in pattern.finditer("".join(pieces))] if pattern is not None else []
-    assert list(finding.hits(1)) == expected
+    assert list(search.hits(1)) == expected
+
+
+@given(st.text("ab *\n", max_size=200), st.text("ab ", min_size=1, max_size=3), st.integers(1, 40))
+def test_a_search_in_parts_finds_the_same_as_one_of_the_whole(text: str, query: str, at_once: int) -> None:
+    chat = chat_of("a b", text, "ab")
+    whole, parts = Finding(), Finding()
+    for search in (whole, parts):
+        search.read(turns(chat))  # type: ignore[arg-type]
+    near = Place(1, len(text) // 2)
+    whole.look_for(query, near)
+    assert not whole.is_going_on
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finding, "AT_ONCE", at_once)
+        parts.look_for(query, near)
+        for _ in range(len(text) + 6):
+            parts.go_on()
+    assert not parts.is_going_on
+    assert [list(parts.hits(turn)) for turn in range(3)] == [list(whole.hits(turn)) for turn in range(3)]
+    assert parts.current == whole.current
+
+
+def test_no_more_of_a_huge_message_is_searched_at_once_than_a_frame_has_time_for() -> None:
+    search = Finding()
+    search.read(turns(chat_of("a fox " * 500_000)))  # type: ignore[arg-type]
+    search.look_for("fox", Place(0, 0))
+    assert search.is_going_on
+    assert search.count == pytest.approx(finding.AT_ONCE / 6, abs=2)
+    assert search.at == 0
+    while search.is_going_on:
+        before = search.count
+        search.go_on()
+        assert search.count - before < finding.AT_ONCE / 6 + 2
+    assert search.count == 500_000
 
 
 @pytest.mark.parametrize(
@@ -67,10 +101,10 @@ async def test_what_is_marked_on_the_screen_is_what_was_looked_for(look: Look, w
     async with app.run_test(size=(width, 100)) as pilot:
         await settled(pilot)
         view = app.transcript
-        finding = Finding()
-        finding.read(view.parts())
-        finding.look_for(query, Place(0, 0))
-        view.finding = finding
+        search = Finding()
+        search.read(view.parts())
+        search.look_for(query, Place(0, 0))
+        view.finding = search
         marked = ""
         plain = view._paint.style  # how a hit is painted
         from termchat.tui.transcript.found import CURRENT, HIT
@@ -78,8 +112,8 @@ async def test_what_is_marked_on_the_screen_is_what_was_looked_for(look: Look, w
         grounds = {plain(ink).bgcolor for ink in (HIT, CURRENT)}
         for strip in view.render_lines(Region(0, 0, width, 100)):
             marked += "".join(text for text, style, _ in strip if style is not None and style.bgcolor in grounds)
-        assert finding.count > 0
-        assert marked.replace(" ", "").lower() == query.replace(" ", "") * finding.count
+        assert search.count > 0
+        assert marked.replace(" ", "").lower() == query.replace(" ", "") * search.count
 
 
 @pytest.mark.parametrize("opening", ["```c", "~~~"])

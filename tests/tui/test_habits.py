@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
+from termchat.tui import finding
 from termchat.tui.transcript import Transcript
 from tests.tui.test_app import Desktop, desktop
 
@@ -265,6 +267,23 @@ async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
         await desk.type("", "ctrl+f")  # once more stays
         assert view.scroll_offset.y < top
         assert marked(desk) == []
+
+
+async def test_a_chat_too_long_to_be_searched_at_once_is_searched_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "AT_ONCE", 300)
+    async with desktop(size=(80, 24)) as desk:
+        await talked(desk, *((f"message {n}", (" word" * 80) + (" needle" if n in (1, 4) else "")) for n in range(7)))
+        await desk.type("", "ctrl+f")
+        await desk.type("needle")
+        for _ in range(500):
+            if re.search("of 2(?!…)", below(desk)):
+                break
+            await desk.settle()
+            await asyncio.sleep(0.02)
+        assert re.search("2 of 2(?!…)", below(desk))
+        assert marked(desk) == [("needle", True)]
+        await desk.type("", "enter")
+        assert "1 of 2" in below(desk)
 
 
 async def test_hits_that_come_while_a_reply_streams_are_counted() -> None:

@@ -11,6 +11,8 @@ from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.widgets.asking import Asking
 
+_GOES_ON = 1 / 15
+"""Seconds between parts of a long search."""
 _WIDE = 70
 """Columns from which on there is room to say what keys do."""
 
@@ -26,6 +28,7 @@ class Searching:
         self._finding = Finding()
         self._place, self._cursor = transcript.place, transcript.cursor
         self.query = ""
+        self._worker = transcript.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def begin(self, query: str) -> None:
         """Opens the line, with what was looked for last."""
@@ -43,6 +46,7 @@ class Searching:
 
     def end(self, *, stays: bool) -> None:
         """Marks nothing any more; goes back to where one was unless one stays."""
+        self._worker.stop()
         self._transcript.finding = None
         self._asking.close()
         if stays:
@@ -58,6 +62,16 @@ class Searching:
         anchor, _ = self._place
         self._finding.look_for(query, Place(*anchor))
         self._show()
+
+    def _go_on(self) -> None:
+        """Searches the rest of a chat that is too long to be searched at once."""
+        before = self._finding.at
+        self._finding.go_on()
+        if self._finding.at != before:
+            self._show()
+        else:
+            self._say()
+            self._transcript.found()
 
     def _step(self, by: int) -> None:
         self._finding.step(by)
@@ -79,10 +93,14 @@ class Searching:
 
     def _say(self) -> None:
         finding = self._finding
+        (self._worker.resume if finding.is_going_on else self._worker.pause)()
         if not finding.query.strip():
             self._asking.remark("")
+        elif finding.at is None and finding.is_going_on:
+            self._asking.remark("…")
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
             hint = "  Enter next, ↑ before, Esc back" if self._asking.size.width >= _WIDE else ""
-            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{hint}")
+            more = "…" * finding.is_going_on
+            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")
