@@ -60,5 +60,9 @@ class Recorder:
         """What a person should be told of the keeping, once: message and hint."""
         return []
 
+    def problem(self) -> str | None:
+        """Why the chat is not being saved at the moment, or None."""
+        return None
+
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Has `listener` called, on some thread, when there are new notices; None ends that."""

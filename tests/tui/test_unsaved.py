@@ -26,6 +26,11 @@ async def test_an_idle_screen_tells_that_saving_fails_and_that_it_works_again(tm
         holder.execute("BEGIN EXCLUSIVE")
         desk.chat.retitle("another title")
         await appears(desk, "not saved: another program keeps it locked")
+        await desk.type("", "escape")  # read; what still is so is said in the header
+        assert "not saved: another" not in desk.text
+        assert "not saved   ready" in desk.text.splitlines()[0]
         holder.execute("ROLLBACK")
         holder.close()
         await appears(desk, "the chat is saved again")
+        await desk.settle()
+        assert "not saved" not in desk.text

@@ -37,7 +37,7 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
 
     What has a screen of its own is opened by a click.
     """
-    right = [*_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
+    right = [*_unsaved(chat), *_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
     room = width - length(right) - len(_GAP)
     parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
     parts |= {"title": _title(chat), "device": _device(chat)}
@@ -52,6 +52,11 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
     for name in filter(shown.__contains__, _ORDER):
         left += [*([(_GAP, TEXT)] if left else []), *doing(_CLICKED.get(name, ""), shown[name])]
     return Line((*left, (" " * max(width - length(left) - length(right), 0), TEXT), *right), "surface")
+
+
+def _unsaved(chat: Chat) -> list[Run]:
+    """As long as it lasts: the notice that said so goes when the next message is sent."""
+    return [("not saved", Ink("warning", bold=True)), (_GAP, TEXT)] if chat.recorder.problem() else []
 
 
 def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
