@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -140,21 +139,33 @@ class StoreRecorder(Recorder):
         """Has it called when there are new notices, and when saving fails or works again."""
         self.store.listen(listener)
 
-    def save(self, path: Path, conversation: Conversation) -> Path:
-        """Writes a transcript in the format of the path's ending; returns where.
+    def saving(self, path: Path, conversation: Conversation) -> Callable[[], Path]:
+        """What writes a transcript of the chat as it is now, in any thread, in the format of the path's ending; returns where.
 
-        Raises:
+        It raises:
             TranscriptError: there is nothing to write yet, or it cannot be written there.
+            StoreError: the chat's records cannot be read.
         """
-        if not self.info.id:
-            raise TranscriptError("there is nothing to save yet", "write a message first")
-        info = msgspec.structs.replace(self.info, updated=time())
-        from termchat.conversation import export  # not needed before the first frame
+        info, still = msgspec.structs.replace(self.info, updated=time()), conversation.still()
 
-        return export.write(path, conversation, info, partial(self._records, self.info.id))
+        def save() -> Path:
+            from termchat.conversation import export  # not needed before the first frame
 
-    def _records(self, session: str, number: int) -> Iterator[Record]:
-        return self.store.records(session, number)
+            if not info.id:
+                raise TranscriptError("there is nothing to save yet", "write a message first")
+            return export.write(path, still, info, lambda number: self._records(info.id, still.nodes[number]))
+
+        return save
+
+    def _records(self, session: str, node: Node) -> Iterator[Record]:
+        """The records of a reply; of one that is running no more tokens than the node has."""
+        left = len(node.tokens)
+        for record in self.store.records(session, node.number):
+            if isinstance(record, Token):
+                if not left:
+                    return
+                left -= 1
+            yield record
 
     def _update(self, **changes: Any) -> None:
         """Changes of fields of `info`; kept once the chat is begun, unless they are none: looking at a chat is not using it."""
