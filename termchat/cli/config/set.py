@@ -30,7 +30,7 @@ def command(*, name: str, values: tuple[str, ...]) -> None:
     """Set NAME to VALUE in config.toml, and leave the rest of that file as it is.
 
     NAME is a setting of `termchat config show`, or keys.ID for a key. Only lists (stop, model_folders) take more than one
-    VALUE. A name that VALUE means and that there is not, or a key that is taken, is told; it is set nevertheless.
+    VALUE. A mistake that only shows beside the rest, such as a key that is taken, is told; the file has it nevertheless.
     """
     before = _mistakes()
     try:
