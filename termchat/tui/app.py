@@ -208,8 +208,10 @@ class TermchatApp(App[None]):
                 self._at_end()
 
     async def action_quit(self) -> None:
-        """Ends the app."""
-        self.leave()
+        """Ends the app; where the chat would be lost, the second time."""
+        if self.screen is not self._chat_screen and self.chat.recorder.problem() is not None:
+            self.screen.dismiss(None)  # what it is asked is read beneath
+        self._chat_screen.quit()
 
     def action_keys(self) -> None:
         """All keys, those that work here first; or back from them."""

@@ -6,6 +6,8 @@ import sqlite3
 from pathlib import Path
 from time import monotonic
 
+import pytest
+
 from tests.tui.test_app import PATIENCE, Desktop
 from tests.tui.test_kept_view import kept, told
 
@@ -34,3 +36,21 @@ async def test_an_idle_screen_tells_that_saving_fails_and_that_it_works_again(tm
         await appears(desk, "the chat is saved again")
         await desk.settle()
         assert "not saved" not in desk.text
+
+
+@pytest.mark.parametrize("keys", [("ctrl+q",), ("f4", "ctrl+q")], ids=["on the chat", "in a list"])
+async def test_a_chat_that_cannot_be_saved_is_not_left_by_one_key(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    async with kept(tmp_path) as desk:
+        await told(desk)
+        desk.chat.recorder.store.flush(PATIENCE)  # type: ignore[attr-defined]
+        holder = sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        desk.chat.retitle("another title")
+        await appears(desk, "not saved: another program keeps it locked")
+        await desk.type("", *keys)
+        assert "press Ctrl+Q again to quit: this chat would be lost" in " ".join(desk.text.split())
+        assert desk.app.return_code is None
+        await desk.pilot.press("ctrl+q")
+        assert desk.app.return_code == 0
+        holder.execute("ROLLBACK")
+        holder.close()

@@ -278,15 +278,28 @@ class ChatScreen(ChatLayout):
         else:
             self.ask_to_quit()
 
-    def ask_to_quit(self) -> None:
+    def ask_to_quit(self, key: str = "interrupt") -> None:
         """Asks, and quits when that was asked a moment ago."""
         lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-        if self._told.ask_to_quit(Notice(f"press {name_of('interrupt')} again to quit{lost}")):
+        hint = f"it cannot be saved now; {name_of('save')} writes it to a file" if self._unsaved else ""
+        lost = ": this chat would be lost" if self._unsaved else lost
+        if self._told.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
             self._leave()
+
+    def quit(self) -> None:
+        """Quits; asks before, where the chat would be lost."""
+        if self._unsaved:
+            self.ask_to_quit("quit")
+        else:
+            self._leave()
+
+    @property
+    def _unsaved(self) -> bool:
+        return self._chat.conversation.leaf is not None and self._chat.recorder.problem() is not None
 
     def noticed(self, event: events.Event) -> None:
         """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""
-        if not isinstance(event, events.Key) or event.key not in self.interrupts:
+        if not isinstance(event, events.Key) or event.key not in self.interrupts | self.quits:
             self._interrupted = ""
             self._told.answer()
 

@@ -116,6 +116,7 @@ class ChatLayout(SelectingScreen):
         self.versions = TurnVersions(chat, self._transcript, self._do, self.tell)
         self._pointing = Pointing(chat, self._desk, self.tokens, self._open_tune, self._do)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
+        self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: Pulse | None = None
         self._stale = False
