@@ -98,7 +98,7 @@ class TermchatApp(App[None]):
         mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
         save: Save = _cannot_save,
-        close: Callable[[], None] = lambda: None,
+        close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
         history: History | None = None,
     ) -> None:

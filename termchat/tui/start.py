@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -76,7 +78,7 @@ def build(
         notices=notices,
         keymap=keymap,
         save=lambda path: recorder.saving(path, chat.conversation),
-        close=lambda: _close(store),
+        close=store.close,
         history=History(paths.history_file() if store.path == paths.store_file() else None),
     )
 
@@ -96,7 +98,9 @@ def _open_store(notices: list[Notice]) -> Store:
     except StoreError as error:
         # The chat must go on; what is said is kept for as long as the app runs, so that it can be saved by hand.
         notices.append(Notice(f"this chat will not be kept: {error}", f"save it with {name_of('save')}", "error"))
-        return Store.open(Path(tempfile.mkdtemp(prefix="termchat-")) / "sessions.db")
+        folder = Path(tempfile.mkdtemp(prefix="termchat-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # by then a transcript that was begun is written
+        return Store.open(folder / "sessions.db")
 
 
 def _reopen(
@@ -121,7 +125,3 @@ def _keep_theme(name: str) -> str:
     except ConfigFileError as error:
         return str(error)
     return ""
-
-
-def _close(store: Store) -> None:
-    store.close()

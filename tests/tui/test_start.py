@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,6 +56,28 @@ def test_mistakes_in_themes_push_no_other_off_the_screen(tmp_path: Path, monkeyp
         ("3 more mistakes in the configuration", "termchat config check lists them all"),
         ("the chat cannot be opened", "this is a new one"),
     ]
+
+
+def test_a_chat_that_cannot_be_kept_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (temporary := tmp_path / "tmp").mkdir()
+    file = paths.store_file()
+    file.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE other (program)")
+    script = """
+from pathlib import Path
+from termchat.settings import load
+from termchat.tui import start
+app = start.build(load({}, {}, Path("none")))
+app._at_end()
+print(app._notices[0].message, len(list(Path(start.tempfile.gettempdir()).iterdir())))
+"""
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("this chat will not be kept: ")
+    assert ran.stdout.endswith(" 1\n")
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
