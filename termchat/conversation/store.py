@@ -43,8 +43,8 @@ __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "
 
 
 class Store(SavedChats):
-    """The saved chats: what can be asked of them, and what changes them. Several processes may use one file; the methods are
-    for one thread each process.
+    """The saved chats: what can be asked of them, and what changes them. Several processes may use one file. Any thread may
+    ask, and change a chat that no other thread is writing: what changes it is kept in the order in which it was said.
     """
 
     def __init__(self, path: Path) -> None:
