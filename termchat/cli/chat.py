@@ -18,6 +18,7 @@ from termchat.cli import completers
 from termchat.cli.completion import VARIABLE
 from termchat.cli.flags import config, flags
 from termchat.cli.lazily import Lazily
+from termchat.cli.said import complain
 from termchat.text import sanitize
 
 _RESUME, _LATEST = "--resume", "last"
@@ -31,6 +32,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @contextmanager
 def _well_ended() -> Iterator[None]:
     """Ctrl+C, and a reader who has seen enough (`| head`), end a command without a word, with the code that shells expect.
+    A stdout that takes nothing is told of.
 
     Click quotes what it refuses: nothing in that may steer the terminal.
     """
@@ -41,6 +43,12 @@ def _well_ended() -> Iterator[None]:
     except BrokenPipeError:
         _drop(sys.stdout)
         sys.exit(128 + _SIGPIPE)
+    except OSError as error:
+        if error.filename is not None:  # of a file, which whoever opened it should have told of
+            raise
+        complain(f"the output cannot be written: {error.strerror or error}")
+        _drop(sys.stdout)
+        sys.exit(1)
     except click.ClickException as error:
         said = sanitize(error.format_message())
         error.format_message = lambda: said  # type: ignore[method-assign]

@@ -39,7 +39,7 @@ def tell_json(value: Any) -> None:
 
 def width() -> int:
     """Cells of a line of stdout; where it is no terminal, more than any line takes."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 1 << 20
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:

@@ -19,6 +19,7 @@ from termchat.conversation.session import SessionSummary, StoredSession
 from termchat.conversation.statements import ADD_NODE, ADD_RECORD
 from termchat.conversation.tree import Conversation, Role
 from termchat.conversation.writer import Operation, Writer
+from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Start, Token
 
 READ_WAIT_S = 1.0
@@ -62,7 +63,7 @@ class SavedChats:
         Raises:
             StoreError: there is none, or more than one.
         """
-        found = self._settled(lambda db: finding.ids(db, word)) or []
+        found = self._settled(lambda db: finding.ids(db, well_formed(word))) or []
         if word == "last":
             found = [latest] if (latest := self.latest()) is not None else []
         if len(found) == 1:

@@ -120,19 +120,37 @@ def test_a_download_that_was_interrupted_goes_on_where_it_was(server: Shelf, hom
     assert not part.exists()
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("--help",),
-        ("run", "--help"),
-        ("config", "show"),
-        ("config", "init", "--print"),
-        ("models", "list"),
-        ("sessions", "export", "last"),
-        ("completion", "zsh"),
-    ],
-    ids=" ".join,
-)
+WRITING = [
+    ("--help",),
+    ("run", "--help"),
+    ("config", "show"),
+    ("config", "init", "--print"),
+    ("models", "list"),
+    ("sessions", "export", "last"),
+    ("completion", "zsh"),
+]
+
+
+@pytest.mark.parametrize("args", WRITING, ids=" ".join)
+def test_a_stdout_that_takes_nothing_is_told_in_a_line(args: tuple[str, ...]) -> None:
+    if args[0] == "sessions":
+        saved("long", "tell", "word " * 2000)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*TERMCHAT, *args], stdout=full, stderr=subprocess.PIPE, timeout=WITHIN)
+    assert done.returncode == 1
+    assert done.stderr == b"termchat: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(("args", "code"), [("list", 0), ("export last", 1)])
+def test_without_any_stdout_there_is_no_traceback(args: str, code: int) -> None:
+    saved("long", "tell", "a word")
+    command = [*TERMCHAT, "sessions", *args.split()]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=WITHIN)
+    assert done.returncode == code
+    assert done.stderr == (b"termchat: there is no stdout to write the chat to\n" if code else b"")
+
+
+@pytest.mark.parametrize("args", WRITING, ids=" ".join)
 def test_a_reader_who_leaves_ends_it_without_a_word(args: tuple[str, ...]) -> None:
     if args[0] == "sessions":
         saved("long", "tell", "word " * 2000)

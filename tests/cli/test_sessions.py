@@ -111,6 +111,13 @@ def test_a_chat_is_named_by_a_beginning_of_its_id(sessions: Sessions) -> None:
     assert titles(sessions("list", "--json")) == ["a bear", "the fox"]
 
 
+def test_an_id_that_is_no_text_names_no_chat(sessions: Sessions) -> None:
+    saved("a fox", "tell me", "it slept")
+    result = sessions("show", "\udcff")  # how Python gives a byte of the command line that is not UTF-8
+    assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
+    assert "there is no saved chat" in result.stderr
+
+
 def test_a_removed_chat_comes_back_unless_it_was_removed_for_good(sessions: Sessions) -> None:
     session, other = saved("a fox", "a", "b"), saved("a bear", "c", "d")
     result = sessions("rm", session)

@@ -33,6 +33,9 @@ def command(*, session: str, form: str | None, output: str, force: bool) -> None
     from termchat.conversation import export
     from termchat.conversation.transcript import TranscriptError
 
+    if output == "-" and sys.stdout is None:
+        complain("there is no stdout to write the chat to")
+        sys.exit(1)
     with opened() as store:
         stored = store.load(store.find(session))
         records = partial(store.records, stored.info.id)
