@@ -201,9 +201,16 @@ RECORD_NAMES: dict[type, str] = {
 }
 
 
+_PLAIN = (str, int, bool, type(None))
+
+
 def to_dict(value: Any) -> Any:
     """A record as plain values: structs become dicts by field name, bytes become base64 text, and what is no number
     (NaN, infinity), for which JSON has no word, becomes None."""
+    if isinstance(value, float):  # first what there is most of: a token has two hundred numbers and texts
+        return value if math.isfinite(value) else None
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, msgspec.Struct):
         named: dict[str, Any] = {}
         if type(value) in RECORD_NAMES:
@@ -216,8 +223,6 @@ def to_dict(value: Any) -> Any:
         return [to_dict(item) for item in value]
     if isinstance(value, dict):
         return {key: to_dict(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     return value
