@@ -32,6 +32,8 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
     Raises:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise TranscriptError(f"{path} is no regular file", "It is read more than once: write it to a file first.")
     form = form or recognised(path)
     if form.reader is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.signs)

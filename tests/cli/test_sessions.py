@@ -63,6 +63,14 @@ def test_chats_are_listed_for_people_and_for_scripts(sessions: Sessions) -> None
     assert titles(sessions("list", "-n", 1, "--json")) == ["a be\x1bar"]
 
 
+def test_a_long_title_makes_no_long_lines(sessions: Sessions) -> None:
+    saved("a fox", "tell me", "it slept here")
+    saved("x" * 10_000, "and", "it ran")
+    assert max(map(len, sessions("list").stdout.splitlines())) < 200
+    assert max(map(len, sessions("search", "ran").stdout.splitlines())) < 300
+    assert titles(sessions("list", "--json"))[0] == "x" * 10_000
+
+
 @pytest.mark.parametrize("command", [("list",), ("search", "fox")])
 @pytest.mark.parametrize("limit", [0, 10**6 + 1, 10**30])
 def test_a_limit_beyond_what_there_can_be_is_refused_with_the_range(
@@ -125,6 +133,8 @@ def test_a_removed_chat_comes_back_unless_it_was_removed_for_good(sessions: Sess
     assert f"restore {session}" in result.stderr
     assert titles(sessions("list", "--json")) == ["a bear"]
     assert titles(sessions("list", "--deleted", "--json")) == ["a fox"]
+    result = sessions("restore", "last")  # the last chat that is listed
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, f"termchat: {other} is not deleted")
     assert sessions("restore", session).exit_code == 0
     assert titles(sessions("list", "--json")) == ["a bear", "a fox"]
     assert sessions("rm", "--now", session, other).exit_code == 2  # nobody can be asked

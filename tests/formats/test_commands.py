@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,13 @@ def test_the_good_files_are_taken_in_and_the_fault_of_another_is_told() -> None:
     assert "\x1b" not in done.stderr
     shown = run("export", done.stdout.strip(), "--format", "openai")
     assert json.loads(shown.stdout)["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    done = run("import", "pipe.jsonl")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[0] == "termchat: pipe.jsonl is no regular file"
 
 
 def test_a_chat_that_is_not_there_is_told() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from termchat.cli import completers
 from termchat.cli.page import Page
-from termchat.cli.sessions.which import opened
+from termchat.cli.said import complain
+from termchat.cli.sessions.which import MOST, opened
 
 
 @click.command("restore", cls=Page, short_help="Bring SESSION back.")
@@ -14,4 +17,8 @@ from termchat.cli.sessions.which import opened
 def command(*, session: str) -> None:
     """Bring SESSION back after `rm`; `list --deleted` says which can be."""
     with opened() as store:
-        store.restore(store.find(session))
+        found = store.find(session)
+        if all(one.id != found for one in store.sessions(MOST, deleted=True)):
+            complain(f"{found} is not deleted", "termchat sessions list --deleted says which are.")
+            sys.exit(1)
+        store.restore(found)

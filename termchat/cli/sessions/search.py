@@ -7,12 +7,12 @@ import click
 from termchat.cli.page import Page
 from termchat.cli.said import table, tell_json
 from termchat.cli.sessions.telling import as_objects, plain, rows
-from termchat.cli.sessions.which import opened
+from termchat.cli.sessions.which import MOST, opened
 
 
 @click.command("search", cls=Page, short_help="Find the saved chats in which all WORDS stand.")
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="at most so many")
+@click.option("-n", "--limit", type=click.IntRange(1, MOST), default=20, show_default=True, help="at most so many")
 @click.option("--deleted", is_flag=True, help="those that were deleted, and can come back")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:

@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from termchat.text import one_line
+
 if TYPE_CHECKING:
     from termchat.conversation.session import SessionSummary
 
 _TITLES = ("ID", "USED", "TURNS", "TOKENS", "MODEL", "TITLE")
 _RIGHT = frozenset({"TURNS", "TOKENS"})
+_TITLE = 80
+"""Cells of a title, so that one long title does not make all lines long."""
 
 
 def rows(found: Sequence[SessionSummary]) -> tuple[tuple[str, ...], list[tuple[str, ...]], frozenset[str]]:
     """Titles, rows and the columns that stand to the right, for `said.table`."""
     made: list[tuple[str, ...]] = [
-        (one.id, moment(one.updated), f"{one.turns:,}", f"{one.tokens:,}", one.model, one.title) for one in found
+        (one.id, moment(one.updated), f"{one.turns:,}", f"{one.tokens:,}", one.model, one_line(one.title, _TITLE))
+        for one in found
     ]
     return _TITLES, made, _RIGHT
 

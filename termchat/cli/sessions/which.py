@@ -12,6 +12,9 @@ from termchat.cli.said import complain
 if TYPE_CHECKING:
     from termchat.conversation.store import Store
 
+MOST = 1_000_000
+"""Chats in a list, at most."""
+
 
 @contextmanager
 def opened() -> Iterator[Store]:
