@@ -28,6 +28,18 @@ class Lazily(PageGroup):
         found: click.Command = import_module(f"{self.package}.{self.modules[cmd_name]}").command
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, and the rest. Raises UsageError, with a guess, where there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from termchat.sources import guess_of
+
+            error.message = f"{error.message.removesuffix('.')}{guess_of(args[0], self.modules)}"
+            raise
+
 
 def group(package: str, modules: Mapping[str, str]) -> type[Lazily]:
     """Such a group."""

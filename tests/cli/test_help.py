@@ -130,3 +130,17 @@ def test_it_needs_nothing_that_takes_time() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("modls",), "No such command 'modls' (did you mean models?)"),
+        (("sessions", "lst"), "No such command 'lst' (did you mean list?)"),
+        (("something else",), "No such command 'something else'"),
+    ],
+)
+def test_a_mistyped_command_is_told_with_a_guess(args: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(main, args)
+    assert done.exit_code == 2
+    assert done.stderr.rstrip().endswith(f"Error: {said}")
