@@ -37,8 +37,8 @@ class Lazily(PageGroup):
         except click.UsageError as error:
             from termchat.sources import guess_of
 
-            error.message = f"{error.message.removesuffix('.')}{guess_of(args[0], self.modules)}"
-            raise
+            said = f"{error.message.removesuffix('.')}{guess_of(args[0], self.modules)}"
+            raise click.UsageError(said, error.ctx) from None
 
 
 def group(package: str, modules: Mapping[str, str]) -> type[Lazily]:
