@@ -68,6 +68,11 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the header says so; a reply may have the word, too."""
+        return self.screen.display[0].rstrip().endswith(" ready")
+
+    @property
     def foreign(self) -> bytes:
         """All bytes that came, without the one sequence of Textual's own that looks like an attack: the pointer's shape."""
         return re.sub(rb"\x1b\]22;[a-z-]*\x07", b"", bytes(self.output))

@@ -24,16 +24,16 @@ FLAGS = ("--context", "2048", "--threads", "1", "--seed", "1")  # with which the
 def stop(terminal: Terminal) -> None:
     """Esc, once more if need be: the first may close something, or the model may end its story itself just before."""
     end = monotonic() + 20
-    while "ready" not in terminal.text:
+    while not terminal.is_ready:
         assert monotonic() < end, terminal.text
         terminal.keys("esc")
         pause = monotonic() + 1
-        while "ready" not in terminal.text and monotonic() < pause:
+        while not terminal.is_ready and monotonic() < pause:
             terminal.read()
 
 
 def ready(terminal: Terminal) -> None:
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
 
 
 def stored(home: Path) -> list[Record]:
@@ -73,7 +73,7 @@ def test_the_main_job(open_terminal: Open, tmp_path: Path) -> None:
     assert "writing" in terminal.text
     terminal.keys("ctrl+l")
     stop(terminal)
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     assert "half a message" in terminal.text
     # Idle: a knob reshapes the distribution on the screen.
     terminal.keys("ctrl+t", "t", "0", "enter", "esc")
@@ -225,8 +225,8 @@ def test_ctrl_c_stops_then_asks_then_leaves(open_terminal: Open) -> None:
     terminal.keys("Tell me a very long story about a wolf.", "enter")
     terminal.wait("writing")
     terminal.keys("ctrl+c")
-    terminal.wait("ready")
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
+    terminal.wait(lambda: terminal.is_ready)
     terminal.keys("ctrl+c")
     terminal.settle()
     assert terminal.process.poll() is None

@@ -58,9 +58,7 @@ def said(terminal: Terminal, text: str) -> None:
     terminal.keys(text.replace("\n", "\\n"), "enter")
     terminal.wait("/prefill changes it")
     terminal.keys("go", "enter")
-    terminal.wait(
-        lambda: "reached max_tokens" in terminal.text or ("seed" in terminal.text and "ready" in terminal.text)
-    )
+    terminal.wait(lambda: "reached max_tokens" in terminal.text or ("seed" in terminal.text and terminal.is_ready))
     terminal.settle()
 
 

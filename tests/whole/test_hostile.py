@@ -99,7 +99,7 @@ def hostile_config(home: Path) -> Path:
 
 def walk(terminal: Terminal) -> None:
     """Looks at everything there is to see of a chat."""
-    terminal.wait(" ready")
+    terminal.wait(lambda: terminal.is_ready)
     for keys in (("ctrl+l",), ("ctrl+home",), ("ctrl+l", "ctrl+end"), ("pageup",)):
         terminal.keys(*keys)
         terminal.settle(0.1)
@@ -149,7 +149,7 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
 ) -> None:
     """The model says the attacks because it is made to: whatever it would say, its next tokens are those of a text."""
     terminal = open_terminal(*QUICK, "--max-tokens", "40", "--seed", "1")
-    terminal.wait(" ready")
+    terminal.wait(lambda: terminal.is_ready)
     pasted = "look: " + re.sub("[\x00\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "", ALL)  # without line breaks of any kind
     terminal.paste(pasted)
     terminal.settle()
@@ -160,7 +160,7 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
     copied = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", bytes(terminal.output))
     assert base64.b64decode(copied[-1]).decode() == pasted
     terminal.keys("enter")
-    terminal.wait(lambda: "· seed 1" in terminal.text and " ready" in terminal.text)
+    terminal.wait(lambda: "· seed 1" in terminal.text and terminal.is_ready)
     for attack in (
         "\x1b]0;owned\x07 \x9b31m\x90 \u202egnp \u200b\U000e0041 \x1bP",
         "[@click=app.quit]x[/] [red]red[/red]",
@@ -173,7 +173,7 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
         terminal.settle(0.2)
         terminal.keys("enter")
         terminal.settle()
-        terminal.wait(" ready")
+        terminal.wait(lambda: terminal.is_ready)
         terminal.settle()
         terminal.keys("ctrl+l", "ctrl+l", "esc", "ctrl+end")
         terminal.settle(0.2)
@@ -209,11 +209,11 @@ def test_a_model_file_of_attacks_chats_and_its_template_is_refused_with_the_app_
 ) -> None:
     folder = str(hostile_model.parent)
     terminal = open_terminal(*QUICK, "--max-tokens", "12", "--model", str(hostile_model), "--model-folders", folder)
-    terminal.wait(" ready")
+    terminal.wait(lambda: terminal.is_ready)
     for message, answer in ((REFUSES, "refuses the chat"), (LOOPS, "did not end within"), ("Hello", "max_tokens 12")):
         terminal.keys("ctrl+a", "ctrl+k", message, "enter")
         terminal.wait(answer)
-        terminal.wait(" ready")
+        terminal.wait(lambda: terminal.is_ready)
     terminal.keys(F3)
     terminal.wait("owned␇")
     terminal.keys("esc", "ctrl+g", "h", "p", "esc", "esc")
@@ -345,7 +345,7 @@ def test_json_is_ascii_without_controls(tmp_path: Path, hostile_model: Path) -> 
 def test_the_program_survives_a_terminal_that_answers_nonsense(open_terminal: Open) -> None:
     """What comes from the terminal is foreign too: invalid UTF-8, NUL, answers nobody asked for, halves of sequences."""
     terminal = open_terminal(*QUICK)
-    terminal.wait(" ready")
+    terminal.wait(lambda: terminal.is_ready)
     for data in (
         b"\xff\xfe\xc3",
         b"\x00\x00",

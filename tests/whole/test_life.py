@@ -75,7 +75,7 @@ def test_stopped_and_continued_from_outside_it_draws_everything_anew(open_termin
     os.kill(terminal.process.pid, signal.SIGSTOP)
     terminal.screen.reset()
     os.kill(terminal.process.pid, signal.SIGCONT)
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     terminal.keys("a message")
     terminal.wait("a message")
     terminal.keys("ctrl+z")

@@ -55,13 +55,13 @@ def resident(pid: int) -> int:
 
 def ready(terminal: Terminal, replies: int) -> None:
     """Waits until so many replies are there."""
-    terminal.wait(lambda: terminal.text.count("· seed ") == replies and " ready" in terminal.text)
+    terminal.wait(lambda: terminal.text.count("· seed ") == replies and terminal.is_ready)
 
 
 def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp_path: Path, other: Path) -> None:
     home = str(tmp_path)
     terminal = open_terminal(*FLAGS, "--model-folders", str(other.parent), HOME=home, columns=140)
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     terminal.keys("Tell me a long story.", "enter")
     ready(terminal, 1)
     old = terminal.worker()
@@ -72,7 +72,7 @@ def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp
     terminal.wait("recommends temperature 0.5")
     terminal.keys("enter")
     terminal.wait("Other-Q8_0 Q8_0")
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     assert resident(old) == 0
     assert "Tell me a long story." in terminal.text
     assert "half a message" in terminal.text
@@ -88,7 +88,7 @@ def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp
     terminal.wait("Other-Q8_0 is let go")
     assert resident(new) == 0
     terminal.keys("ctrl+r")
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     terminal.keys("Thank you.", "enter")
     ready(terminal, 3)
     terminal.keys("ctrl+q")
@@ -128,7 +128,7 @@ def test_begin_without_a_model_download_one_stop_go_on_and_chat(
     again = open_terminal(*FLAGS, "--model", "remote", HOME=str(tmp_path))
     again.wait(lambda: line(again, "remote"))
     again.keys("remote", "enter")
-    again.wait("ready")
+    again.wait(lambda: again.is_ready)
     assert server.ranges()[-1].startswith("bytes=")
     assert part.with_suffix("").read_bytes() == data
     again.keys("Hello", "enter")

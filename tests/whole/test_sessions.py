@@ -16,7 +16,7 @@ def replied(terminal: Terminal, text: str, replies: int) -> None:
     """Sends a message and waits until the chat has so many replies."""
     terminal.keys(text, "enter")
     for _ in range(2):  # a frame that is half there shows what was before
-        terminal.wait(lambda: terminal.text.count("· seed ") == replies and " ready" in terminal.text)
+        terminal.wait(lambda: terminal.text.count("· seed ") == replies and terminal.is_ready)
         terminal.settle()
 
 
@@ -34,7 +34,7 @@ def closed(terminal: Terminal) -> bool:
 
 def test_two_chats_search_and_go_on_with_the_first(open_terminal: Open) -> None:
     terminal = open_terminal(*FLAGS)
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     replied(terminal, "Name a walrus.", 1)
     first = context(terminal)
     terminal.keys("ctrl+n")

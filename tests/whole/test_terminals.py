@@ -31,7 +31,7 @@ def played(terminal: Terminal) -> Terminal:
     terminal.keys("ctrl+t", "t", "1.5", "enter")
     terminal.wait(lambda: re.search(r"t temp +1\.5", terminal.text))
     terminal.keys("esc")
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     terminal.keys("ctrl+g")
     terminal.wait("TOKEN")
     terminal.keys("esc", "\x1b[20~")

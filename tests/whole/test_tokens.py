@@ -59,7 +59,7 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     terminal.keys("ctrl+t", "t", "0", "enter", "esc")
     terminal.wait(lambda: "temperature 0.8 → 0.0" in chat(terminal) and "after 100.0%" in panel(terminal))
     terminal.keys(" ")
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     terminal.wait("max_tokens 80")
     first = chat(terminal)
 
@@ -78,7 +78,7 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     terminal.keys("g")
     terminal.wait(token(terminal, "0"))
     terminal.keys("2")
-    terminal.wait(lambda: "ready" in terminal.text and chat(terminal) != first)
+    terminal.wait(lambda: terminal.is_ready and chat(terminal) != first)
     second = chat(terminal)
     terminal.keys("y")
     terminal.wait("Branches")

@@ -24,7 +24,7 @@ def test_two_versions_of_a_reply_are_stepped_between_and_both_are_there_after_a_
     terminal.wait("/prefill changes it")
     terminal.keys("ctrl+r")
     shows(terminal, "‹ 2/2 ›", "betatown")
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
 
     x, y = place(terminal, "‹ 2/2")
     terminal.keys(f"\x1b[<0;{x + 1};{y + 1}M", f"\x1b[<0;{x + 1};{y + 1}m")
