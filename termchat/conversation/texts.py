@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import sub
 from typing import overload
 
 _AT_ONCE = 256
@@ -55,6 +58,15 @@ class Texts(Sequence[str]):
     def joined(self, count: int | None = None, begin: int = 0) -> str:
         """The first `count` texts, or all, as one, but for those before `begin`."""
         return self._read(self._ends[begin], self._ends[-1 if count is None else min(max(count, 0), len(self))])
+
+    def lengths(self, begin: int, end: int) -> list[int]:
+        """How many characters each of these texts has, which takes a third of reading them."""
+        ends = self._ends[begin : min(end, len(self)) + 1]
+        found = list(map(sub, ends[1:], ends))
+        if ends:
+            for continued in re.finditer(rb"[\x80-\xbf]", self._data[ends[0] : ends[-1]]):
+                found[bisect_right(ends, ends[0] + continued.start()) - 1] -= 1
+        return found
 
     def packed(self) -> tuple[bytes, bytes]:
         """The texts' UTF-8, and where each ends, as 32-bit words, little endian."""

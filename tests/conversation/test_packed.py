@@ -30,6 +30,8 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
     assert [texts[at] for at in range(-len(said), len(said))] == said + said
     assert texts.joined(begin) == "".join(said if begin is None else said[: max(begin, 0)])
     assert texts.characters == sum(map(len, said))
+    first, last = sorted((abs(begin or 0), abs(end or 0)))
+    assert list(texts.lengths(first, last)) == [len(text) for text in said[first:last]]
     assert Texts.unpacked(*texts.packed()) == said
     with pytest.raises(IndexError):
         texts[len(said)]

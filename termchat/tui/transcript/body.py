@@ -79,11 +79,11 @@ class PlainBody:
 def _runs(runs: Sequence[Run], ends: Sequence[int], begin: int, end: int) -> list[Run]:
     """The characters `begin` to `end` of runs that end at `ends`. A run is never copied as a whole: it may be megabytes."""
     first, last = bisect_right(ends, begin), bisect_left(ends, end)
-    found: list[Run] = []
-    for index in range(first, min(last + 1, len(runs))):
-        text, ink = runs[index]
-        start = ends[index] - len(text)
-        found.append((text[max(begin - start, 0) : end - start], ink))
+    found = list(runs[first : last + 1])
+    for index in {0, len(found) - 1} if found else ():  # all between are whole
+        text, ink = runs[first + index]
+        start = ends[first + index] - len(text)
+        found[index] = text[max(begin - start, 0) : end - start], ink
     return found
 
 

@@ -136,8 +136,9 @@ class TurnTokens:
         while True:
             part = len(self._firsts) - 1
             node, taken = self._parts[part].node, self._parts[part].taken
-            texts = node.tokens.texts[len(self) - self._firsts[-1] : taken]
-            self._starts.extend(islice(accumulate(map(len, texts), initial=self._starts[-1]), 1, None))
+            texts, begin = node.tokens.texts, len(self) - self._firsts[-1]
+            lengths = texts.lengths(begin, len(texts) if taken is None else taken)
+            self._starts.extend(islice(accumulate(lengths, initial=self._starts[-1]), 1, None))
             if part == len(self._parts) - 1:
                 return
             self._firsts.append(len(self))
