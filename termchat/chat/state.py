@@ -78,6 +78,11 @@ class State:
         return self.phase in BUSY
 
     @property
+    def unsaved(self) -> str | None:
+        """Why what was said cannot be saved at the moment; None where it can, or where nothing was said."""
+        return self.recorder.problem() if self.conversation.leaf is not None else None
+
+    @property
     def loaded(self) -> str:
         """The SHA-256 by which the model that is loaded, or to be loaded, is known; "" where there is none."""
         return self.model.sha256 if self.model is not None else self.spec.sha256 if self.spec is not None else ""

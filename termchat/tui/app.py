@@ -209,7 +209,7 @@ class TermchatApp(App[None]):
 
     async def action_quit(self) -> None:
         """Ends the app; where the chat would be lost, the second time."""
-        if self.screen is not self._chat_screen and self.chat.recorder.problem() is not None:
+        if self.screen is not self._chat_screen and self.chat.unsaved:
             self.screen.dismiss(None)  # what it is asked is read beneath
         self._chat_screen.quit()
 

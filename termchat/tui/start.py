@@ -34,8 +34,8 @@ def start(config: Config, *, resume: str | None = None, raw: bool = False) -> in
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
     app = build(config, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
     app.run()
-    problem = app.chat.recorder.problem()
-    if problem is not None and app.chat.conversation.leaf is not None:
+    problem = app.chat.unsaved
+    if problem is not None:
         with contextlib.suppress(OSError):  # the terminal may be gone
             print(f"termchat: the chat was not saved: {problem}", file=sys.stderr)
     return app.return_code or 0

@@ -281,21 +281,17 @@ class ChatScreen(ChatLayout):
     def ask_to_quit(self, key: str = "interrupt") -> None:
         """Asks, and quits when that was asked a moment ago."""
         lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-        hint = f"it cannot be saved now; {name_of('save')} writes it to a file" if self._unsaved else ""
-        lost = ": this chat would be lost" if self._unsaved else lost
+        hint = f"it cannot be saved now; {name_of('save')} writes it to a file" if self._chat.unsaved else ""
+        lost = ": this chat would be lost" if self._chat.unsaved else lost
         if self._told.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
             self._leave()
 
     def quit(self) -> None:
         """Quits; asks before, where the chat would be lost."""
-        if self._unsaved:
+        if self._chat.unsaved:
             self.ask_to_quit("quit")
         else:
             self._leave()
-
-    @property
-    def _unsaved(self) -> bool:
-        return self._chat.conversation.leaf is not None and self._chat.recorder.problem() is not None
 
     def noticed(self, event: events.Event) -> None:
         """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""
