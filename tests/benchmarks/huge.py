@@ -20,14 +20,11 @@ from textual import events
 from textual.geometry import Size
 from textual.selection import Selection
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store
 from termchat.engine.port import ModelSpec
 from termchat.settings import load
 from termchat.tui.app import TermchatApp
+from tests.benchmarks.long import latest
 from tests.tui import fake_engine
 
 WORDS = "The quick brown fox jumps over the lazy dog while bears sleep"
@@ -98,15 +95,10 @@ async def _talk(deed: Any, app: TermchatApp, engine: fake_engine.FakeEngine, tex
 
 async def _with_app(home: Path, do: Callable[[TermchatApp, fake_engine.FakeEngine], Awaitable[None]]) -> None:
     config, store = load(environ={}, file=home / "none.toml"), Store.open(home / "sessions.db")
-    found, engine = reopen_latest(store, config), fake_engine.FakeEngine()
-    chat = Chat(
-        engine,
-        config.tuning,
-        conversation=found.conversation if found else None,
-        recorder=found.recorder if found else StoreRecorder(store, SessionInfo()),
-        newest=found.newest if found else None,
+    engine = fake_engine.FakeEngine()
+    app = TermchatApp(
+        latest(store, config, engine), ModelSpec("/tiny.gguf", "tiny"), theme="dark", close=lambda: store.close(60.0)
     )
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark", close=lambda: store.close(60.0))
     async with app.run_test(size=(120, 40)):
         await do(app, engine)
 

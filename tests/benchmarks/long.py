@@ -39,7 +39,7 @@ from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record, Token
 from termchat.engine.port import ModelSpec
-from termchat.settings import load
+from termchat.settings import Config, load
 from tests import made_records
 from tests.benchmarks import streaming
 from tests.benchmarks.frames import Cost, Watched, measure, run
@@ -109,23 +109,27 @@ def shown(home: Path, *flags: str, wanted: bytes) -> float:
 # --- the app without a terminal -------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def opened(home: Path) -> AsyncIterator[tuple[Watched, fake_engine.FakeEngine]]:
-    """The latest chat of the store as `--resume` opens it, laid out, its engine one that says what it is told to."""
-    config = load(environ={}, file=home / "none.toml")
-    store = Store.open(home / STORE)
+def latest(store: Store, config: Config, engine: fake_engine.FakeEngine) -> Chat:
+    """The latest chat of a store as `--resume` opens it, or where there is none a new one."""
     found = reopen_latest(store, config)
-    fake_engine.INFO = msgspec.structs.replace(fake_engine.INFO, context=1_000_000)
-    engine = fake_engine.FakeEngine()
-    chat = Chat(
+    return Chat(
         engine,
         config.tuning,
         conversation=found.conversation if found else None,
         recorder=found.recorder if found else StoreRecorder(store, SessionInfo()),
         newest=found.newest if found else None,
     )
-    del found
-    app = Watched(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark", close=lambda: _close(store))
+
+
+@asynccontextmanager
+async def opened(home: Path) -> AsyncIterator[tuple[Watched, fake_engine.FakeEngine]]:
+    """The latest chat of the store as `--resume` opens it, laid out, its engine one that says what it is told to."""
+    config = load(environ={}, file=home / "none.toml")
+    store = Store.open(home / STORE)
+    fake_engine.INFO = msgspec.structs.replace(fake_engine.INFO, context=1_000_000)
+    engine = fake_engine.FakeEngine()
+    chat = latest(store, config, engine)
+    app = Watched(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark", close=store.close)
     app.drawn, app.frames = asyncio.Event(), []
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.2)
@@ -134,10 +138,6 @@ async def opened(home: Path) -> AsyncIterator[tuple[Watched, fake_engine.FakeEng
             await asyncio.sleep(0.05)
         gc.collect()
         yield app, engine
-
-
-def _close(store: Store) -> None:
-    store.close()
 
 
 def resident() -> int:
