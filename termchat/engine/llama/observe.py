@@ -150,9 +150,7 @@ class NativeStep:
         if recent:
             ids = np.array(recent, np.int32)
             step.recent = ids.ctypes.data
-        if (
-            logits is not self._row
-        ):  # mostly it is llama.cpp's own, in one place: to ask for it takes longer than to draw
+        if logits is not self._row:  # mostly it is llama.cpp's own, and stays where it is: to ask takes long
             self._row, self._address = logits, logits.__array_interface__["data"][0]
         _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(recent))
         if not self._function(self._references[0]):
