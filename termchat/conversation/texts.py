@@ -12,7 +12,7 @@ from operator import sub
 from typing import overload
 
 _AT_ONCE = 256
-"""Texts that are decoded together."""
+"""Texts that are decoded together, at most."""
 
 
 class Texts(Sequence[str]):
@@ -21,6 +21,8 @@ class Texts(Sequence[str]):
     def __init__(self) -> None:
         self._data = bytearray()
         self._ends = array("I", [0])
+        self._marks = array("I", [0])
+        """How many characters come before the first text, the 257th and so on."""
         self.characters = 0
 
     def __len__(self) -> int:
@@ -54,10 +56,27 @@ class Texts(Sequence[str]):
         self._data += text.encode("utf-8", "surrogatepass")
         self._ends.append(len(self._data))
         self.characters += len(text)
+        if not len(self) % _AT_ONCE:
+            self._marks.append(self.characters)
 
     def joined(self, count: int | None = None, begin: int = 0) -> str:
         """The first `count` texts, or all, as one, but for those before `begin`."""
         return self._read(self._ends[begin], self._ends[-1 if count is None else min(max(count, 0), len(self))])
+
+    def start(self, index: int) -> int:
+        """How many characters come before a text; before the one behind the last, all of them."""
+        mark = index // _AT_ONCE
+        return self._marks[mark] + len(self._read(self._ends[mark * _AT_ONCE], self._ends[index]))
+
+    def at(self, offset: int) -> int:
+        """The text that character `offset` of all of them together belongs to. Raises IndexError where there is none."""
+        if not 0 <= offset < self.characters:
+            raise IndexError(offset)
+        mark = bisect_right(self._marks, offset) - 1
+        first, behind = mark * _AT_ONCE, min((mark + 1) * _AT_ONCE, len(self))
+        before = self._read(self._ends[first], self._ends[behind])[: offset - self._marks[mark]]
+        place = self._ends[first] + len(before.encode("utf-8", "surrogatepass"))
+        return bisect_right(self._ends, place, first, behind + 1) - 1
 
     def lengths(self, begin: int, end: int) -> list[int]:
         """How many characters each of these texts has, which takes a third of reading them."""
@@ -80,7 +99,9 @@ class Texts(Sequence[str]):
         from_words(texts._ends, ends)
         if texts._ends[-1] != len(data):
             raise ValueError("the texts end elsewhere")
-        texts.characters = len(texts.joined())
+        for begin, end in pairwise(texts._ends[::_AT_ONCE]):
+            texts._marks.append(texts._marks[-1] + len(texts._read(begin, end)))
+        texts.characters = texts.start(len(texts))
         return texts
 
     def _between(self, begin: int, end: int) -> list[str]:

@@ -50,7 +50,7 @@ class _Text:
 
     def read(self) -> None:
         """Takes in what is new."""
-        self.text += "".join("".join(texts) for texts, _ in self._source.read())
+        self.text += "".join(told.text for told in self._source.read())
 
     def forget(self) -> None:
         """Another text is looked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,15 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
     assert texts.characters == sum(map(len, said))
     first, last = sorted((abs(begin or 0), abs(end or 0)))
     assert list(texts.lengths(first, last)) == [len(text) for text in said[first:last]]
-    assert Texts.unpacked(*texts.packed()) == said
+    again = Texts.unpacked(*texts.packed())
+    assert again == said
+    starts = list(accumulate(map(len, said), initial=0))
+    owners = [number for number, text in enumerate(said) for _ in text]
+    for each in (texts, again):
+        assert [each.start(index) for index in range(len(said) + 1)] == starts
+        assert [each.at(offset) for offset in range(each.characters)] == owners
+        with pytest.raises(IndexError):
+            each.at(each.characters)
     with pytest.raises(IndexError):
         texts[len(said)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Protocol
 
 from textual.strip import Strip
 
@@ -155,38 +156,67 @@ class Block:
         return lines, offsets
 
 
+class Inked(Protocol):
+    """A text with its inks."""
+
+    def runs(self, begin: int, end: int) -> list[Run]:
+        """The characters from `begin` to `end`; each token, or part of one, is a run of its own."""
+
+
 class TextBlock(Block):
     """Plain text or tokens, exactly as they are; it can grow. `ends_line`: its last line break begins no line of it."""
 
     def __init__(self, start: int, *, ground: str = "") -> None:
         super().__init__(start, start, ground=ground)
-        self.runs: list[Run] = []
         self.ends_line = False
+        self.breaks_off = False
+        """Whether its last character is a line break."""
+        self._pieces: list[tuple[Inked, int, int]] = []
+        self._runs: list[Run] = []
+        self._read = start
         self._breaks = 0
         self._wrapper: Wrapper | None = None
         self._wrapper_width = 0
         self._fed = 0
 
-    def feed(self, runs: Sequence[Run], text: str) -> None:
-        """Adds text, and how its pieces are painted; the lines that are there already are not laid out again."""
+    def feed(self, inked: Inked, begin: int, text: str) -> None:
+        """Adds `text`, which is that of `inked` from `begin` on. The lines that are there already are not laid out again."""
+        if not text:
+            return
+        end = begin + len(text)
+        if self._pieces and self._pieces[-1][0] is inked and self._pieces[-1][2] == begin:
+            begin = self._pieces.pop()[1]
+        self._pieces.append((inked, begin, end))
         self.end += len(text)
-        self.runs += runs
+        self.breaks_off = text[-1] == "\n"
         self._breaks += text.count("\n")
         self.width = 0
+
+    @property
+    def runs(self) -> list[Run]:
+        """Its text with its inks; made when somebody reads it."""
+        at = self.start
+        for inked, begin, end in self._pieces if self._read < self.end else ():
+            at += end - begin
+            if at > self._read:
+                self._runs += inked.runs(end - (at - self._read), end)
+                self._read = at
+        return self._runs
 
     def estimate(self, width: int) -> int:
         return (self.end - self.start) // max(width, 1) + self._breaks + 1
 
     def forget(self) -> None:
         super().forget()
-        self._wrapper = None
+        self._wrapper, self._runs, self._read = None, [], self.start
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         if self._wrapper is None or self._wrapper_width != width:
             self._wrapper, self._wrapper_width, self._fed = Wrapper(width), width, 0
-        for text, ink in self.runs[self._fed :]:
+        runs = self.runs
+        for text, ink in runs[self._fed :]:
             self._wrapper.feed(text, ink)
-        self._fed = len(self.runs)
+        self._fed = len(runs)
         lines = list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
         return lines, [self.start + start for start in self._wrapper.line_starts[: len(lines)]]
 

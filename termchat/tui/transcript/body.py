@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import accumulate, repeat
 from typing import Protocol
 
-from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
+from termchat.conversation.tree import TokenColumns
+from termchat.tui.transcript.blocks import Block, ChunkBlock, Inked, TextBlock
 from termchat.tui.transcript.ink import HEATS, Ink, Run
+from termchat.tui.transcript.looks import Look, TokenLook, heats
+from termchat.tui.transcript.source import Told
 from termchat.tui.transcript.split import Splitter
 
 ENOUGH = 1000
@@ -27,8 +27,8 @@ INKS = [Ink("text", heat=heat) for heat in range(HEATS)]
 class Body(Protocol):
     """Takes text; gives blocks that are finished and blocks that may still change."""
 
-    def feed(self, texts: Sequence[str], heats: Sequence[int] | None) -> None:
-        """Adds the texts of tokens, each with its heat."""
+    def feed(self, told: Told) -> None:
+        """Adds text."""
 
     def finished(self) -> list[Block]:
         """The blocks finished since the last time."""
@@ -37,29 +37,64 @@ class Body(Protocol):
         """The blocks at the end, as they stand; `done` says that no more text comes."""
 
 
-class PlainBody:
-    """What a person wrote, or the tokens of a reply: exactly as they are."""
+class Plain:
+    """Text in one ink."""
 
-    def __init__(self, *, ground: str = "") -> None:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def runs(self, begin: int, end: int) -> list[Run]:
+        """See `Inked`."""
+        return [(self._text[begin:end], PLAIN)]
+
+
+class Hot:
+    """The text of tokens, each in the ink of its heat."""
+
+    def __init__(self, tokens: TokenColumns, look: TokenLook) -> None:
+        self.tokens, self._look = tokens, look
+
+    def runs(self, begin: int, end: int) -> list[Run]:
+        """See `Inked`."""
+        texts, hot = self.tokens.texts, heats(self.tokens, self._look)
+        first, last = texts.at(begin), texts.at(end - 1) + 1
+        pieces = texts[first:last]
+        pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
+        pieces[0] = pieces[0][begin - texts.start(first) :]
+        return [(text, INKS[heat]) for text, heat in zip(pieces, hot[first:last], strict=True) if text]
+
+
+class PlainBody:
+    """What a person wrote, or the tokens of a reply: exactly as they are, in a token look each in the ink of its heat."""
+
+    def __init__(self, look: Look = "reading", *, ground: str = "") -> None:
+        self._look = look
+        self._hot: Hot | None = None
         self._ground = ground
         self._block = TextBlock(0, ground=ground)
         self._finished: list[Block] = []
 
-    def feed(self, texts: Sequence[str], heats: Sequence[int] | None) -> None:
+    def feed(self, told: Told) -> None:
         """See `Body`."""
-        inks = repeat(PLAIN) if heats is None else map(INKS.__getitem__, heats)
-        runs = [run for run in zip(texts, inks, strict=False) if run[0]]
-        text, ends = "".join(texts), list(accumulate([len(text) for text, _ in runs]))
+        text, begin, inked = told.text, *self._inked(told)
         at, block = 0, self._block
         block.ends_line = False
         offset = block.end  # of the first character of `text`
         while cut := _cut(text, block.start - offset, ENOUGH if block.start < MUCH else LONGEST):
-            block.feed(_runs(runs, ends, at, cut), text[at:cut])
-            block.ends_line = text[cut - 1] == "\n"
+            block.feed(inked, begin + at, text[at:cut])
+            block.ends_line = block.breaks_off
             self._finished.append(block)
             self._block = block = TextBlock(block.end, ground=self._ground)
             at = cut
-        block.feed(_runs(runs, ends, at, len(text)), text[at:])
+        block.feed(inked, begin + at, text[at:])
+
+    def _inked(self, told: Told) -> tuple[int, Inked]:
+        """What paints a text, and where in that the text begins."""
+        if told.tokens is None or self._look == "reading":
+            return 0, Plain(told.text)
+        if self._hot is None or self._hot.tokens is not told.tokens:
+            self._hot = Hot(told.tokens, self._look)
+        return told.begin, self._hot
 
     def finished(self) -> list[Block]:
         """See `Body`."""
@@ -71,20 +106,9 @@ class PlainBody:
         block = self._block
         if not done:
             return [block]
-        block.ends_line = bool(block.runs) and block.runs[-1][0].endswith("\n")
+        block.ends_line = block.breaks_off
         block.width = 0
-        return [block] if block.runs or not block.start else []
-
-
-def _runs(runs: Sequence[Run], ends: Sequence[int], begin: int, end: int) -> list[Run]:
-    """The characters `begin` to `end` of runs that end at `ends`. A run is never copied as a whole: it may be megabytes."""
-    first, last = bisect_right(ends, begin), bisect_left(ends, end)
-    found = list(runs[first : last + 1])
-    for index in {0, len(found) - 1} if found else ():  # all between are whole
-        text, ink = runs[first + index]
-        start = ends[first + index] - len(text)
-        found[index] = text[max(begin - start, 0) : end - start], ink
-    return found
+        return [block] if block.end > block.start or not block.start else []
 
 
 def _cut(text: str, start: int, enough: int) -> int:
@@ -103,9 +127,9 @@ class ReadingBody:
     def __init__(self) -> None:
         self._splitter = Splitter()
 
-    def feed(self, texts: Sequence[str], heats: Sequence[int] | None) -> None:
+    def feed(self, told: Told) -> None:
         """See `Body`."""
-        self._splitter.feed("".join(texts))
+        self._splitter.feed(told.text)
 
     def finished(self) -> list[Block]:
         """See `Body`."""

@@ -89,14 +89,13 @@ class _Text:
     """A turn's text, put together once somebody wants it, and the cells that a line of it has."""
 
     def __init__(self, turn: Turn, document: Document) -> None:
-        self._turn, self._look = turn, document.look
+        self._turn = turn
         self.width = body_width(document.width)
 
     @cached_property
     def whole(self) -> str:
         """All of it."""
-        source = Source(self._turn.parts, self._look)
-        return "".join(text for texts, _ in source.read() for text in texts)
+        return "".join(told.text for told in Source(self._turn.parts).read())
 
 
 class _Taken:

@@ -80,7 +80,6 @@ class MovingView(DocumentView):
         if parts[0].node.role == "user":
             return None
         tokens = TurnTokens(parts)
-        tokens.read()
         number = tokens.at(anchor.offset)
         ref = tokens.ref(number) if number >= 0 else None
         return ref if ref is not None and ref in self._document.track else None

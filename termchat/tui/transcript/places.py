@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
@@ -59,10 +60,12 @@ class BlockCells:
         No more lines than it takes for a finished one to hold a token behind the token `beyond`: what is on the lines before it
         does not change any more.
         """
-        runs, closed, highest = self._block.runs, self._wrapper.closed, self._closed
-        while self._runs < len(runs) and not (highest and highest[-1] > beyond):
-            text, _ = runs[self._runs]
-            self._wrapper.feed(text, Ink(heat=self._tokens.at(self._offset)))
+        closed, highest = self._wrapper.closed, self._closed
+        numbers = chain(self._tokens.among(self._offset, self._block.end), repeat(-1))
+        for (text, _), number in zip(islice(self._block.runs, self._runs, None), numbers, strict=False):
+            if highest and highest[-1] > beyond:
+                break
+            self._wrapper.feed(text, Ink(heat=number))
             self._offset += len(text)
             self._runs += 1
             if len(closed) > len(highest):
@@ -137,7 +140,6 @@ class TurnPlaces:
 
     def number(self, part: int, index: int) -> int:
         """The number of a token of a part."""
-        self._tokens.read()
         return self._tokens.number(part, index)
 
     def ref(self, number: int) -> TokenRef:
@@ -146,7 +148,6 @@ class TurnPlaces:
 
     def spots(self, blocks: Sequence[Block], width: int, number: int) -> list[Spot]:
         """The cells of a token in order, at least one, and nowhere but in blocks of text; none where there are none."""
-        self._tokens.read()
         texts = [block for block in blocks if isinstance(block, TextBlock)]
         if not texts:
             return []
@@ -165,7 +166,6 @@ class TurnPlaces:
 
     def of(self, block: TextBlock, width: int) -> BlockCells:
         """The cells of a block."""
-        self._tokens.read()
         cells = self._cells.pop(block, None)
         if cells is None or cells.width != width:
             cells = BlockCells(block, self._tokens, width)

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.stamps import changes, model_change
-from termchat.conversation.tree import Node, Role, Span
+from termchat.conversation.tree import Node, Role, Span, TokenColumns
 from termchat.decoding.records import Settings
 from termchat.decoding.samplers import escape
-from termchat.tui.transcript.looks import Look, heats
 
 ENDINGS: dict[str, tuple[str, str]] = {
     "end": ("", ""),
@@ -29,6 +28,15 @@ class Part(NamedTuple):
     node: Node
     taken: int | None
     reach: int | None = None
+
+
+class Told(NamedTuple):
+    """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
+    come before it."""
+
+    text: str
+    tokens: TokenColumns | None = None
+    begin: int = 0
 
 
 class Mark(NamedTuple):
@@ -53,13 +61,12 @@ def _part(node: Node, count: int) -> Part:
 class Source:
     """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts."""
 
-    def __init__(self, parts: tuple[Part, ...], look: Look = "reading") -> None:
+    def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
-        self._look = look
         self.length = 0
         self.tokens = 0
         self.marks: list[Mark] = []
-        self._part = 0
+        self._part = self._part_begin = 0
         self._taken = 0
         self._settings_seen = 0
         self._drawn_with: Settings | None = None
@@ -78,38 +85,34 @@ class Source:
         node, taken, _ = self.parts[-1]
         return node.done or taken is not None
 
-    def read(self) -> Iterator[tuple[Sequence[str], Sequence[int] | None]]:
-        """The text that came since the last time: in a token look by token, with their heats; else as one."""
+    def read(self) -> Iterator[Told]:
+        """The text that came since the last time, whole tokens at a time."""
         while True:
             node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
                 self._taken = 1
                 self.length += len(node.written)
-                yield (node.written,), None
+                yield Told(node.written)
             tokens = node.tokens
-            hot = heats(tokens, self._look) if self._look != "reading" else None
             stop = len(tokens) if taken is None else min(taken, len(tokens))
             self._read_settings(node, self._taken)
             while (begin := self._taken) < stop:  # as far as the settings are the same
                 self._drawn_with = self._newest
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], stop])
                 self.tokens += self._taken - begin
-                if hot is None:
-                    text = tokens.texts.joined(self._taken, begin)
-                    self.length += len(text)
-                    yield (text,), None
-                else:
-                    texts = tokens.texts[begin : self._taken]
-                    self.length += sum(map(len, texts))
-                    yield texts, hot[begin : self._taken]
+                text = tokens.texts.joined(self._taken, begin)
+                told = Told(text, tokens, self.length - self._part_begin)
+                self.length += len(text)
+                yield told
                 self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
+            self._part_begin = self.length
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
             self._pending_read = True
             self.length += len(node.pending)
-            yield (node.pending,), None
+            yield Told(node.pending)
 
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""

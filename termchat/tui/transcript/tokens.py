@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
@@ -124,35 +123,36 @@ class Track:
 
 
 class TurnTokens:
-    """The tokens of one turn, numbered through all its parts, and where their text begins in the turn's."""
+    """The tokens of one turn, numbered through all its parts, and where their text is in the turn's."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        self._firsts = [0]
-        self._starts = array("Q", [0])
-
-    def read(self) -> None:
-        """Takes in what is new."""
-        while True:
-            part = len(self._firsts) - 1
-            node, taken = self._parts[part].node, self._parts[part].taken
-            texts, begin = node.tokens.texts, len(self) - self._firsts[-1]
-            lengths = texts.lengths(begin, len(texts) if taken is None else taken)
-            self._starts.extend(islice(accumulate(lengths, initial=self._starts[-1]), 1, None))
-            if part == len(self._parts) - 1:
-                return
-            self._firsts.append(len(self))
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
+        self._parts = parts  # only the last one may still grow
+        self._texts = [part.node.tokens.texts for part in parts]
+        counts = [_count(part) for part in parts[:-1]]
+        self._firsts = list(accumulate(counts, initial=0))
+        ends = [texts.start(count) for texts, count in zip(self._texts, counts, strict=False)]
+        self._begins = list(accumulate(ends, initial=0))
 
     def span(self, number: int) -> tuple[int, int]:
         """The characters of a token in the turn's text."""
-        return self._starts[number], self._starts[number + 1]
+        part = bisect_right(self._firsts, number) - 1
+        texts, begin, index = self._texts[part], self._begins[part], number - self._firsts[part]
+        return begin + texts.start(index), begin + texts.start(index + 1)
 
     def at(self, offset: int) -> int:
         """The number of the token that a character belongs to; -1 behind the last one's text."""
-        return bisect_right(self._starts, offset) - 1 if offset < self._starts[-1] else -1
+        part = bisect_right(self._begins, offset) - 1
+        texts, place = self._texts[part], offset - self._begins[part]
+        last = _count(self._parts[part])
+        return self._firsts[part] + texts.at(place) if place < texts.start(last) else -1
+
+    def among(self, begin: int, end: int) -> Iterator[int]:
+        """The numbers of the tokens that have some of these characters, in order."""
+        for first, before, texts, part in zip(self._firsts, self._begins, self._texts, self._parts, strict=True):
+            at, stop = max(begin - before, 0), min(end - before, texts.start(_count(part)))
+            if at < stop:
+                index, last = texts.at(at), texts.at(stop - 1)
+                yield from (first + at for at, size in enumerate(texts.lengths(index, last + 1), index) if size)
 
     def number(self, part: int, index: int) -> int:
         """The number of a token of a part."""
@@ -162,3 +162,9 @@ class TurnTokens:
         """The token of a number."""
         part = bisect_right(self._firsts, number) - 1
         return TokenRef(self._parts[part].node.number, number - self._firsts[part])
+
+
+def _count(part: Part) -> int:
+    """How many of its node's tokens are shown."""
+    there = len(part.node.tokens)
+    return there if part.taken is None else min(part.taken, there)

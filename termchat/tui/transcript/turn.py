@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
+from termchat.conversation.tree import Role
 from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.heights import Heights
@@ -46,7 +47,7 @@ class Turn:
         self._body: Body = PlainBody()
         self._settled = 0
         self._kept: tuple[int, ...] = ()
-        self._is_read, self._is_long = self._how()
+        self._is_read = self._is_long = False
         self._estimate = self._guess()
 
     @property
@@ -57,10 +58,14 @@ class Turn:
         return self._places
 
     @property
+    def _role(self) -> Role:
+        return self.parts[0].node.role
+
+    @property
     def _source(self) -> Source:
         """Its text; made when somebody reads it."""
         if self._read_by is None:
-            self._read_by = Source(self.parts, self._look)
+            self._read_by = Source(self.parts)
         return self._read_by
 
     @property
@@ -73,8 +78,9 @@ class Turn:
         if self.built:
             return
         self.built = True
-        ground = USER_GROUND if self._source.role == "user" else ""
-        self._body = ReadingBody() if self._is_read else PlainBody(ground=ground)
+        self._is_read, self._is_long = self._how()
+        ground = USER_GROUND if self._role == "user" else ""
+        self._body = ReadingBody() if self._is_read else PlainBody(self._look, ground=ground)
         self.blocks, self._settled = [self._title()], 1
         self._read(running)
         for block, height in zip(self.blocks, self._kept, strict=False):
@@ -102,10 +108,9 @@ class Turn:
 
     def change_look(self, look: Look) -> None:
         """Another look: nothing is built, and the height is an estimate again. A person's message looks the same in all."""
-        if self._source.role == "user":
+        if self._role == "user":
             return
         self._look, self._kept = look, ()
-        self._is_read, self._is_long = self._how()
         if self.built:
             self._drop()
 
@@ -231,7 +236,7 @@ class Turn:
 
     def _how(self) -> tuple[bool, bool]:
         """Whether it is shown as Markdown, and whether it would be if it were shorter."""
-        wanted = self._look == "reading" and self.parts[0].node.role == "assistant"
+        wanted = self._look == "reading" and self._role == "assistant"
         is_long = size_of(self.parts) > MOST_READ
         return wanted and not is_long, wanted and is_long
 
@@ -242,10 +247,10 @@ class Turn:
         return Title(*self._source.title(), self.parts[-1].node.number, *self.version)
 
     def _title(self) -> TitleBlock:
-        user = self._source.role == "user"
+        user = self._role == "user"
         return TitleBlock(
             self._titled(),
-            TITLES[self._source.role],
+            TITLES[self._role],
             gap=not self.first,
             ground=USER_GROUND if user else "",
         )
@@ -253,8 +258,8 @@ class Turn:
     def _read(self, running: bool) -> None:
         """Reads on, and puts new blocks in the place of those that were open."""
         source, body = self._source, self._body
-        for texts, heats in source.read():
-            body.feed(texts, heats)
+        for told in source.read():
+            body.feed(told)
         done = source.done or not running
         old_settled = self._settled
         was_open = self.blocks[self._settled :]
