@@ -22,7 +22,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
 from textual.color import Color
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
@@ -74,6 +74,11 @@ class QuickBar(ScrollBar):
             made.get(cell) or made.setdefault(cell, self._filtered(cell))
             for cell in cells.segments[crop.y : crop.bottom]
         ]
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        return super()._size_updated(
+            size, virtual_size, container_size, layout=False
+        )  # nothing stands where it does for it
 
     def _filtered(self, cell: Segment) -> Strip:
         strip = Strip([cell], 1)

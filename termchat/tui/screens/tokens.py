@@ -51,11 +51,9 @@ class Tokens(Column):
     """What token mode puts under the transcript. Its keys work while the ribbon has the keyboard."""
 
     DEFAULT_CSS = """
-    Tokens { height: auto; display: none; }
-    Tokens.-open { display: block; }
+    Tokens { height: auto; }
     Tokens.-tall Ribbon { height: 2; }
-    Tokens Input, Tokens Input:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
-    Tokens.-typing Input { display: block; }
+    Tokens Input, Tokens Input:focus { height: 1; border: none; padding: 0 1; background: $panel; }
     """
     BINDINGS = [key.binding for key in TOKENS]  # noqa: RUF012
 
@@ -68,6 +66,7 @@ class Tokens(Column):
         self.ribbon = Ribbon()
         self._chat, self._transcript = chat, transcript
         self._input = Field()
+        self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
         self._palette: Palette | None = None
         self._pieces: PiecesDialog | None = None
 
@@ -146,9 +145,9 @@ class Tokens(Column):
     def _follow(self) -> None:
         """Opens and closes what the mode says is open."""
         typing = self.mode.typing is not None
-        self.set_class(self.mode.open, "-open")
-        if typing != self.has_class("-typing"):
-            self.set_class(typing, "-typing")
+        self.display = self.mode.open
+        if typing != self._input.display:
+            self._input.display = typing
             self._input.clear()
         self.show()
         self.post_message(self.Acted())

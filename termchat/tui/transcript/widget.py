@@ -56,6 +56,8 @@ class Transcript(ClickingView):
         self._conversation: Conversation | None = None
         self._token_look: TokenLook = "probability"
         self._reading_before = False
+        self.pointing = False
+        """Whether there is a cursor, or is about to be."""
 
     # --- what the app does -------------------------------------------------------------------------------------------
 
@@ -156,6 +158,7 @@ class Transcript(ClickingView):
             return
         touch(self, self.size.region)
         self._cursor.put(None)
+        self.pointing = False
         self.post_message(self.CursorMoved(None))
         if self._reading_before and self.look != "reading":
             self.look = "reading"
@@ -188,6 +191,7 @@ class Transcript(ClickingView):
 
     def _begin_pointing(self) -> None:
         if self._cursor.ref is None:
+            self.pointing = True
             self._reading_before = self.look == "reading"
             if self._reading_before:
                 self.look = self._token_look

@@ -93,6 +93,10 @@ class Composer(LabelledArea):
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """With the keyboard it looks as without, but for the cursor: its styles, which take milliseconds, are not made anew."""
+        self.refresh()
+
     def on_key(self, event: events.Key) -> None:
         """Acts at once: a binding would act before the keys that were pressed just before it have been written."""
         if self._choose(event.key) or self._move(event.key):

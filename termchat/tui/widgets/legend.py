@@ -21,4 +21,4 @@ class Legend(Slip):
     def draw(self) -> None:
         """Shows itself, or nothing."""
         look = self._transcript.look
-        self.show_lines([legend_line(look)] if look != "reading" and self._transcript.cursor is None else [])
+        self.show_lines([legend_line(look)] if look != "reading" and not self._transcript.pointing else [])
