@@ -1,25 +1,27 @@
 """Lists of saved chats: the last used first, or those in which all words of a search stand.
 
-A word of a search stands for all that begin with it, whatever their case and accents; in a script without spaces for that
-run of characters, wherever it stands. What stands between words means nothing. Chats in which one text has all the words come
+A word of a search stands for all that begin with it, whatever their case and accents; in a script without spaces, and in
+Korean, for that run of characters, wherever it stands. An emoji is a word, too, or a part of the one it stands at. What
+stands between words means nothing. Chats in which one text has all the words come
 first, the best match before the others, then those over whose texts they are spread, the last used first.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import Any
 
 from termchat.conversation import columns
 from termchat.conversation.database import version_of
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
-from termchat.conversation.wordless import apart, together
+from termchat.conversation.wordless import UNIT, apart, together
 
 RANKED = 1000
 """How many texts are weighed against each other: the newest of those that match. A word that stands in more says little."""
@@ -97,16 +99,21 @@ def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
 
 
 def words_of(search: str) -> list[str]:
-    """The words of a search as the index knows them: runs of letters and digits."""
-    composed = unicodedata.normalize("NFC", search)
-    runs = ("".join(run) for is_word, run in groupby(composed, _is_of_word) if is_word)
-    return list(dict.fromkeys(runs))[:MOST_WORDS]
+    """The words of a search as the index knows them: runs of letters with their signs, of digits and of emoji."""
+    pieces = re.findall(rf"{UNIT}|.", unicodedata.normalize("NFC", search), re.DOTALL)
+    runs = (list(run) for is_word, run in groupby(pieces, _is_of_word) if is_word)
+    words = ("".join(dropwhile(_is_sign, run)) for run in runs)
+    return list(dict.fromkeys(filter(None, words)))[:MOST_WORDS]
 
 
 @lru_cache(maxsize=1024)
-def _is_of_word(char: str) -> bool:
-    category = unicodedata.category(char)
-    return category[0] in "LN" or category == "Co"
+def _is_of_word(piece: str) -> bool:
+    category = unicodedata.category(piece[0])
+    return category[0] in "LNM" or category == "Co" or re.match(UNIT, piece) is not None
+
+
+def _is_sign(piece: str) -> bool:
+    return unicodedata.category(piece[0])[0] == "M"
 
 
 def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:

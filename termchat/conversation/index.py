@@ -2,7 +2,8 @@
 
 It is kept up to date by the same writes that change a chat: a message at once, a reply when it has ended, none of it while
 tokens stream. What is missing is made from the records (see `catch_up`): for files of an older schema, for chats that were
-saved from a damaged file. Branches that a person deleted are not in it.
+saved from a damaged file. Texts that an older termchat marked for the index are marked as they are now. Branches that a
+person deleted are not in it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from termchat.conversation import columns
 from termchat.conversation.database import StoreError, is_index_damage
 from termchat.conversation.node import Node
-from termchat.conversation.wordless import apart
+from termchat.conversation.wordless import apart, together
 from termchat.decoding.records import Failed, Finished
 
 TITLE = 0
@@ -28,6 +29,9 @@ ADD = "INSERT OR IGNORE INTO texts (id, text, turns, tokens, whole) VALUES (?, ?
 OF_CHAT = "id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
 
 MISSING = """SELECT id FROM sessions WHERE NOT EXISTS (SELECT 1 FROM tallies WHERE session = sessions.id) LIMIT 1"""
+
+STALE = """SELECT stale.text, texts.text, turns, tokens, whole
+    FROM stale LEFT JOIN texts ON id = stale.text ORDER BY stale.text DESC LIMIT 1"""
 
 HIDDEN = """WITH RECURSIVE gone (number) AS (
         SELECT number FROM nodes WHERE session = ?1 AND deleted
@@ -155,7 +159,8 @@ def rebuild(db: sqlite3.Connection, *_: object) -> None:
 
 
 def catch_up(db: sqlite3.Connection, seconds: float) -> bool:
-    """Works for about `seconds` on chats that have nothing derived yet, one transaction each; whether more are left."""
+    """Works for about `seconds` on what is not as it should be: chats that have nothing derived yet, one transaction each,
+    then texts that are marked in an older way, the newest first; whether more are left."""
     end = monotonic() + seconds
     while (found := db.execute(MISSING).fetchone()) is not None:
         if monotonic() > end:
@@ -163,7 +168,26 @@ def catch_up(db: sqlite3.Connection, seconds: float) -> bool:
         db.execute("BEGIN IMMEDIATE")
         refresh(db, found[0])
         db.execute("COMMIT")
-    return False
+    if db.execute("SELECT 1 FROM stale LIMIT 1").fetchone() is None:
+        return False
+    db.execute("BEGIN IMMEDIATE")
+    left = True
+    while left and monotonic() < end:
+        left = _mark_anew(db)
+    db.execute("COMMIT")
+    return left
+
+
+def _mark_anew(db: sqlite3.Connection) -> bool:
+    """Marks the newest text that is marked in an older way as it is now, where that differs; whether there was one."""
+    row = db.execute(STALE).fetchone()
+    if row is None:
+        return False
+    number, marked, *counts = row
+    if marked is not None and apart(text := together(marked)) != marked:
+        _replace(db, number, text, *counts)
+    db.execute("DELETE FROM stale WHERE text = ?", (number,))
+    return True
 
 
 def _add(

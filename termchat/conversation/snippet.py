@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
-from termchat.conversation.wordless import CHARACTERS
+from termchat.conversation.wordless import CHARACTERS, EMOJI, KEYCAP, SIGNS, UNIT, VARIES
 
 BEGIN, END = "\x02", "\x03"
 """What stands around a word that matches."""
@@ -18,6 +18,12 @@ BEFORE, LONGEST = 32, 160
 
 _BEGINS = rf"(?:(?<![^\W_])|(?<=[{CHARACTERS}]))"
 _GOES_ON = rf"[^\W_{CHARACTERS}]*"
+_SIGNS_GO_ON = rf"[{SIGNS}]*"
+_VARIES = rf"[{VARIES}]*"
+_HANGUL = ("\uac00", "\ud7a3")
+_BETWEEN = "[\\s\u200b]?"
+"""What may stand between two words of the index that were searched for as one."""
+_PIECES = rf"{UNIT}|[{CHARACTERS}][{SIGNS}]*|[^{CHARACTERS}{SIGNS}{EMOJI}]+?(?={UNIT}|[{CHARACTERS}]|$)"
 
 
 class Marker:
@@ -33,7 +39,7 @@ class Marker:
         if first is None:
             return ""
         begin = _word_begin(text, max(first.start() - BEFORE, 0), first.start())
-        end = min(begin + LONGEST, len(text))
+        end = _whole(text, begin + LONGEST)
         parts, done = ["…" if begin else ""], begin
         for match in self._words.finditer(folded, begin, end):
             parts += [_line(text[done : match.start()]), BEGIN, _line(text[match.start() : match.end()]), END]
@@ -44,9 +50,19 @@ class Marker:
 
 def _pattern(word: str) -> str:
     """Of what begins with a word, or is it where its script has no spaces."""
-    wanted = fold(word)
-    begins, goes_on = (re.match(f"[{CHARACTERS}]", char) is None for char in (wanted[:1], wanted[-1:]))
-    return (_BEGINS if begins else "") + re.escape(wanted) + (_GOES_ON if goes_on else "")
+    pieces = re.findall(_PIECES, fold(word)) or [fold(word)]
+    last = pieces[-1]
+    goes_on = "" if re.match(UNIT, last) else _SIGNS_GO_ON if re.match(f"[{CHARACTERS}]", last) else _GOES_ON
+    begins = "" if re.match(rf"{UNIT}|[{CHARACTERS}]", word) else _BEGINS
+    return begins + _BETWEEN.join(map(_pattern_of_piece, pieces)) + goes_on
+
+
+def _pattern_of_piece(piece: str) -> str:
+    if re.match(KEYCAP, piece):
+        return f"{re.escape(piece[0])}\ufe0f?{piece[-1]}"
+    if re.match(UNIT, piece):
+        return re.escape(re.sub(rf"(?<!^)[{VARIES}]", "", piece)) + _VARIES
+    return re.escape(piece)
 
 
 def fold(text: str) -> str:
@@ -56,6 +72,8 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _fold(char: str) -> str:
+    if _HANGUL[0] <= char <= _HANGUL[1] or re.match(f"[{EMOJI}]", char):
+        return char  # what it would be taken apart into begins many another
     return unicodedata.normalize("NFKD", char)[0].lower()[:1]
 
 
@@ -64,7 +82,13 @@ def _word_begin(text: str, begin: int, end: int) -> int:
     if begin == 0 or text[begin - 1].isspace():
         return begin
     space = next((at for at in range(begin, end) if text[at].isspace()), None)
-    return begin if space is None else space + 1
+    return _whole(text, begin) if space is None else space + 1
+
+
+def _whole(text: str, at: int) -> int:
+    """The first place from there on where no sign of a character before it stands, nor what varies an emoji."""
+    place = re.compile(f"[^{SIGNS}{VARIES}]").search(text, at)
+    return place.start() if place is not None else len(text)
 
 
 def _line(text: str) -> str:

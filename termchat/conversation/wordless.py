@@ -1,7 +1,14 @@
-"""Scripts that put no spaces between words, Chinese and Japanese: the index knows each of their characters as a word.
+"""What the full-text index cannot see by itself: words in scripts without spaces, their vowel signs, and emoji.
 
-What is searched for is found as a run of such words, wherever it stands. Between the characters of a text in the index there
-is a mark, which the index takes for a space and which is taken out again before anybody reads the text.
+The index takes letters and digits for words and drops all else. So a text stands in it a little changed, and is put together
+again before anybody reads it:
+
+- Characters of a script without spaces, and Korean syllables, have a mark on either side, which the index takes for a space.
+  Each is a word by itself, and what is searched for is found as a run of such words, wherever it stands.
+- A sign that belongs to such a character, a vowel or a tone, is replaced by two private characters, which the index takes
+  for letters: so a character and its signs are one word, which is found by its beginning, too.
+- An emoji is replaced likewise, between two marks. What only varies it does not count, just as accents do not: the shade of
+  its skin, whether it is drawn in colour, what joins it to the next one. A flag is one emoji, and so is a keycap.
 """
 
 from __future__ import annotations
@@ -12,38 +19,128 @@ from collections.abc import Iterator
 _MARK = "\x1f"
 """A separator of units: hardly any text has one."""
 
+# Each of the following stands between the brackets of a regular expression.
+
 CHARACTERS = (
+    "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46"  # Thai
+    "\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf"  # Lao
+    "\u0f00\u0f40-\u0f6c\u0f88-\u0f8c"  # Tibetan
+    "\u1000-\u102a\u103f\u1050-\u1055\u105a-\u105d\u1061\u1065\u1066\u106e-\u1070\u1075-\u1081\u108e"  # Burmese
+    "\ua9e0-\ua9e4\ua9e6-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a\uaa7e\uaa7f"  # Burmese letters of other languages
+    "\u1780-\u17b3\u17d7\u17dc"  # Khmer
+    "\u3131-\u318e\uac00-\ud7a3"  # Korean
     "\u3005-\u3007"  # marks of repetition, a name's mark, zero
     "\u3041-\u3096\u309d-\u309f"  # hiragana
     "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # katakana
     "\u3100-\u312f\u31a0-\u31bf"  # bopomofo
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
-"""Of these scripts, as they stand between the brackets of a regular expression."""
+"""Letters of these scripts."""
 
-_JOINED = "\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""What belongs to the character before it: voiced sounds, variants."""
+SIGNS = (
+    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"  # Thai
+    "\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece"  # Lao
+    "\u0f18\u0f19\u0f35\u0f37\u0f39\u0f3e\u0f3f\u0f71-\u0f84\u0f86\u0f87\u0f8d-\u0fbc\u0fc6"  # Tibetan
+    "\u102b-\u103e\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d"
+    "\ua9e5\uaa7b-\uaa7d"  # Burmese, these and the line before
+    "\u17b4-\u17d3\u17dd"  # Khmer
+)
+"""What belongs to the letter before it and is no letter itself: vowels, tones, letters written below."""
 
-_SLICE = 10_000
+EMOJI = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u24c2"
+    "\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2775\u2794-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001f0ff\U0001f10d-\U0001faff"
+)
+"""All that Unicode has as pictures, and the places where it puts new ones."""
+
+_JOINED = "\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef" + SIGNS
+"""What belongs to the character before it: voiced sounds, variants, signs."""
+
+_SHADES = "\U0001f3fb-\U0001f3ff"
+VARIES = f"\ufe0e\ufe0f\u200d{_SHADES}"
+"""What only varies the emoji before it: drawn as text, in colour, joined to the next one, with a shade of skin."""
+
+_FLAG = "[\U0001f1e6-\U0001f1ff]{2}|\U0001f3f4[\U000e0020-\U000e007f]+"
+KEYCAP = "[0-9#*]\ufe0f?\u20e3"
+UNIT = rf"(?:{KEYCAP}|{_FLAG}|[{EMOJI}][{VARIES}]*)"
+"""One emoji."""
+
+_SLICE = 5_000
 """Characters that are marked at a time."""
 
 # Patterns are compiled when they are first used, and kept by `re`: a start needs none of them.
 _APART = rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=\w)(?=[{CHARACTERS}])"
 _MARKED = rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARACTERS}])"
+_UNSEEN = rf"[{SIGNS}]+|{UNIT}"
+_ANY_UNSEEN = rf"[{SIGNS}{EMOJI}\u20e3]"
+_BEGINS_ANEW = rf"[^{_JOINED}{VARIES}\u20e3\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
+"""A character before which a text can be cut, and no sign and no emoji is."""
+
+_PAIR = "[\ue000-\ue10f][\ue000-\uefff]"
+_KEPT = rf"{_MARK}((?:{_PAIR})+)([\ufe00-\ufe04\ufe0e\ufe0f\u200d]*){_MARK}"
+_SHADED = {0xFE00 + shade: 0x1F3FB + shade for shade in range(5)}
+_UNSHADED = {shade: instead for instead, shade in _SHADED.items()}
+"""What stands for a shade in the index, which may take it for a letter: a variant that no emoji has."""
+_SIGNS_KEPT = "(?:[\ue000\ue001\ue00a][\ue000-\uefff])+"
 
 
 def apart(text: str) -> str:
-    """The text with a mark on either side of each such character, where another word or character stands beside it."""
+    """The text as the index has it."""
     return text if text.isascii() else "".join(_marked(text))
 
 
-def _marked(text: str) -> Iterator[str]:
-    """The text with its marks, in slices: no other thread runs while one of them is made."""
-    for begin in range(0, len(text), _SLICE):
-        cut = re.compile(_APART).match(text, begin) if begin else None  # it sees what stands before
-        yield (_MARK if cut is not None else "") + re.sub(_APART, _MARK, text[begin : begin + _SLICE])
-
-
 def together(text: str) -> str:
-    """The text that `apart` was given. Where it had such a mark itself between two of these characters, that is gone too."""
+    """The text that `apart` was given. Where it had such a mark or such private characters itself, they may be gone."""
+    if text.isascii() and _MARK not in text:
+        return text
+    if _MARK in text:
+        text = re.sub(_KEPT, _emoji, text)
+    text = re.sub(_SIGNS_KEPT, _signs, text)
     return re.sub(_MARKED, "", text) if _MARK in text else text
+
+
+def _marked(text: str) -> Iterator[str]:
+    """The text as the index has it, in slices: no other thread runs while one of them is made."""
+    begin = 0
+    while begin < len(text):
+        end = min(begin + _SLICE, len(text))
+        anew = re.compile(_BEGINS_ANEW).search(text, end, end + _SLICE)
+        end = anew.start() if anew is not None else min(end + _SLICE, len(text))
+        cut = re.compile(_APART).match(text, begin) if begin else None  # it sees what stands before
+        marked = re.sub(_APART, _MARK, text[begin:end])
+        if re.search(_ANY_UNSEEN, marked) is not None:
+            marked = re.sub(_UNSEEN, _replaced, marked)
+        yield (_MARK if cut is not None else "") + marked
+        begin = end
+
+
+def _replaced(unseen: re.Match[str]) -> str:
+    unit = unseen[0]
+    if re.match(f"[{SIGNS}]", unit):
+        return _code(unit)
+    if re.match(KEYCAP, unit):
+        return f"{_MARK}{_code(unit[0] + unit[-1])}{unit[1:-1]}{_MARK}"
+    if re.match(_FLAG, unit):
+        return f"{_MARK}{_code(unit)}{_MARK}"
+    return f"{_MARK}{_code(unit[0])}{unit[1:].translate(_UNSHADED)}{_MARK}"
+
+
+def _emoji(kept: re.Match[str]) -> str:
+    unit = _decoded(kept[1])
+    return unit[0] + kept[2].translate(_SHADED) + unit[1:]
+
+
+def _signs(kept: re.Match[str]) -> str:
+    signs = _decoded(kept[0])
+    return signs if re.fullmatch(f"[{SIGNS}]+", signs) else kept[0]
+
+
+def _code(text: str) -> str:
+    """Two private characters for each: the index takes them for letters, whatever version of Unicode it knows."""
+    return "".join(chr(0xE000 + (ord(char) >> 12)) + chr(0xE000 + (ord(char) & 0xFFF)) for char in text)
+
+
+def _decoded(code: str) -> str:
+    pairs = zip(code[::2], code[1::2], strict=True)
+    return "".join(chr((ord(high) - 0xE000 << 12) + ord(low) - 0xE000) for high, low in pairs)

@@ -69,6 +69,7 @@ TABLES[4] = (
             PRIMARY KEY (session, node)) WITHOUT ROWID;
 """
 )
+TABLES[5] = TABLES[4]
 
 
 def to_version(path: Path, version: int) -> None:

@@ -1,0 +1,164 @@
+"""Searches for emoji, and for stretches of words in scripts that have no spaces between them, and of Korean ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from termchat.conversation import index
+from termchat.conversation.store import Store
+from tests.conversation.older import to_version
+from tests.conversation.stored import child, output
+from tests.conversation.test_index import found, saved
+
+FAMILY = "👨\u200d👩\u200d👧"
+ENGLAND = "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+
+
+def snippet(store: Store, search: str) -> str:
+    (one,) = store.sessions(search=search)
+    return one.snippet.replace("\x02", "[").replace("\x03", "]")
+
+
+@pytest.mark.parametrize(
+    ("text", "search", "shown"),
+    [
+        ("well done 👍", "👍", "well done [👍]"),
+        ("well done 👍", "don 👍", "well [done] [👍]"),
+        ("well done 👍🏽!", "👍", "well done [👍🏽]!"),
+        ("well done 👍", "👍🏿", "well done [👍]"),
+        ("done🤔so", "🤔", "done[🤔]so"),
+        ("done🤔so", "so", "done🤔[so]"),
+        ("I ❤\ufe0f you", "❤", "I [❤\ufe0f] you"),
+        ("I ❤ you", "❤\ufe0f", "I [❤] you"),
+        (f"we {FAMILY}!", FAMILY, f"we [{FAMILY}]!"),
+        (f"we {FAMILY}!", "👩", "we 👨\u200d[👩\u200d]👧!"),
+        ("a 👩🏽\u200d🚀 flew", "👩\u200d🚀", "a [👩🏽\u200d🚀] flew"),
+        ("from 🇫🇷🇩🇪", "🇩🇪", "from 🇫🇷[🇩🇪]"),
+        ("from 🇫🇷🇩🇪", "🇩", "from 🇫🇷[🇩]🇪"),
+        (f"from {ENGLAND}", ENGLAND, f"from [{ENGLAND}]"),
+        ("press 1\ufe0f\u20e3 now", "1\u20e3", "press [1\ufe0f\u20e3] now"),
+        ("press #\u20e3 now", "#\ufe0f\u20e3", "press [#\u20e3] now"),
+        ("great👍🎉", "👍🎉", "great[👍🎉]"),
+        ("great 👍", "great👍", "[great 👍]"),
+        ("Acme™ it", "™", "Acme[™] it"),
+        ("ที่นี่สวยมาก", "สวย", "ที่นี่[สวย]มาก"),
+        ("ที่นี่สวยมาก", "นี", "ที่[นี่]สวยมาก"),
+        ("ที่นี่สวยมาก", "นี่ส", "ที่[นี่ส]วยมาก"),
+        ("ที่นี่\u200bสวยมาก", "นี่สวย", "ที่[นี่\u200bสวย]มาก"),
+        ("ພາສາລາວງ່າຍ", "ລາວ", "ພາສາ[ລາວ]ງ່າຍ"),
+        ("ភាសាខ្មែរស្អាត", "ខ្មែរ", "ភាសា[ខ្មែរ]ស្អាត"),
+        ("မြန်မာစာပေ", "စာ", "မြန်မာ[စာ]ပေ"),
+        ("བཀྲཤིས", "ཤི", "བཀྲ[ཤི]ས"),
+        ("한국어를 배우다", "국어", "한[국어]를 배우다"),
+        ("한국어를 배우다", "배", "한국어를 [배]우다"),
+        ("ใช้ GPTสร้าง 🚀", "gpt 🚀 ส", "ใช้ [GPT][ส]ร้าง [🚀]"),
+    ],
+)
+def test_a_search_finds_and_marks(store: Store, text: str, search: str, shown: str) -> None:
+    saved(store, "other", ("nothing at all", "ท ส ว 가 1 # 🇪 😀"))
+    chat, _ = saved(store, "this", (text, "yes"))
+    assert snippet(store, search) == shown
+    assert store.preview(chat)[0] == ("user", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "search"),
+    [
+        ("👍", "👎"),
+        ("👍 🎉", "🎉👍"),
+        ("🇮🇩🇪🇸", "🇩🇪"),
+        ("🇩🇪", "🇫🇷"),
+        ("room 12", "1\u20e3"),
+        ("ที่นี่", "ทน"),
+        ("ที่นี่", "ที้"),
+        ("สวยมาก", "สม"),
+        ("한국어", "하"),
+        ("한국어", "어국"),
+        ("hi", "\ufe0f"),
+        ("ที่", "\u0e35\u0e48"),
+    ],
+)
+def test_a_search_does_not_find(store: Store, text: str, search: str) -> None:
+    saved(store, "this", (text, "yes"))
+    assert found(store, search) == []
+
+
+def test_emoji_and_stretches_are_found_in_titles_and_replies(store: Store) -> None:
+    saved(store, "สวัสดีครับ 🐘", ("hi", "so 🦭 ก็ดี"))
+    for search in ("สดี", "🐘", "🦭", "ก็"):
+        assert found(store, search) == ["สวัสดีครับ 🐘"], search
+    assert snippet(store, "🦭") == "so [🦭] ก็ดี"
+
+
+def old_texts(path: Path, count: int) -> None:
+    """A store of schema 5 with a chat of so many messages, and the texts as that version marked them for the index."""
+    store = Store.open(path)
+    session, _ = saved(store, "旅行 🐘", *((f"plain {number} สวยมาก 👍 京都", "yes") for number in range(count)))
+    store.close()
+    to_version(path, 5)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("INSERT INTO tallies (number, session) VALUES (7, ?)", (session,))
+        db.execute("INSERT INTO texts VALUES (7 << 32, '旅\x1f行 🐘', 0, 0, 0)")
+        for number in range(count):
+            text = f"plain {number} สวยมาก 👍 京\x1f都"
+            db.execute("INSERT INTO texts VALUES ((7 << 32) + ?, ?, 1, 0, 0)", (2 * number + 1, text))
+            db.execute("INSERT INTO texts VALUES ((7 << 32) + ?, ' yes', 0, 1, 1)", (2 * number + 2,))
+
+
+def test_texts_of_an_older_file_are_marked_anew(path: Path) -> None:
+    old_texts(path, 3)
+    store = Store.open(path)
+    for search in ("วย", "👍", "都", "🐘", "行", "plain 1", "yes"):
+        assert found(store, search) == ["旅行 🐘"], search
+    (listed,) = store.sessions()
+    assert (listed.turns, listed.tokens) == (3, 3)
+    assert store.preview(listed.id)[0] == ("user", "plain 0 สวยมาก 👍 京都")
+    store.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM stale").fetchone() == (0,)
+        assert db.execute("SELECT number FROM tallies").fetchone() == (7,)  # nothing was read from the records
+        db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
+
+
+def test_texts_are_marked_anew_a_part_at_a_time_the_newest_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "catch_up", lambda *_: False)
+    old_texts(path, 5)
+    store = Store.open(path)
+    assert store.flush()
+    assert found(store, "วย") == []
+    assert found(store, "都") == ["旅行 🐘"]  # as before, meanwhile
+    assert store.preview(store.sessions()[0].id)[-2] == ("user", "plain 4 สวยมาก 👍 京都")
+    store.rename(store.sessions()[0].id, "new 🐘")
+    store.close()
+    monkeypatch.undo()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        ticks = iter([0.0, 0.0, 0.0, 1.0])
+        monkeypatch.setattr(index, "monotonic", lambda: next(ticks, 1.0))
+        assert index.catch_up(db, 0.5)
+        stale = [number & 0xFFFFFFFF for (number,) in db.execute("SELECT text FROM stale")]
+        assert stale == [0, 1, 3, 5]
+        monkeypatch.undo()
+        assert not index.catch_up(db, 60.0)
+        assert db.execute("SELECT turns, tokens FROM tallies").fetchone() == (5, 5)
+    store = Store.open(path)
+    assert found(store, "วย 🐘") == ["new 🐘"]
+    store.close()
+
+
+def test_processes_that_mark_texts_anew_together_do_it_right(path: Path) -> None:
+    old_texts(path, 40)
+    code = """
+store = Store.open(path)
+print(len(store.sessions(search="👍 วยมา")), store.problem())
+store.close()
+"""
+    said = [output(process).split() for process in [child(code, path) for _ in range(3)]]
+    assert said == [["1", "None"]] * 3
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM stale").fetchone() == (0,)
+        assert db.execute("SELECT turns, tokens FROM tallies").fetchone() == (40, 40)
+        db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
