@@ -206,7 +206,7 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         (without(8), "line 9: step 2 of node 2, where step 1 should be"),
         (without(9), "line 11: node 2 ended before it with 2 tokens of 3"),
         (without(2), "line 3: a reply's record, and no reply has begun"),
-        (without(3), "line 6: a token, and no reply has begun"),
+        (changed(0)[6:], "line 1: a token, and no reply has begun"),
         ([*changed(0), *changed(0)], "line 26: a second chat begins; a file holds one"),
         (changed(0)[1:], "line 1: a node, and no chat has begun"),
         ([json.loads(to_json(Failed("model", "no \x1b model")))], "line 1: there is no reply, it failed: no \x1b model"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from time import time
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 from termchat.chat.recorder import Recorder
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
 from termchat.conversation.store import Store, StoreError
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.transcript import TranscriptError, held
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import ModelIdentity, Record, Token
 from termchat.decoding.samplers import Tuning
@@ -153,19 +153,11 @@ class StoreRecorder(Recorder):
 
             if not info.id:
                 raise TranscriptError("there is nothing to save yet", "write a message first")
-            return export.write(path, still, info, lambda number: self._records(info.id, still.nodes[number]))
+            return export.write(
+                path, still, info, lambda number: held(still.nodes[number], self.store.records(info.id, number))
+            )
 
         return save
-
-    def _records(self, session: str, node: Node) -> Iterator[Record]:
-        """The records of a reply; of one that is running no more tokens than the node has."""
-        left = len(node.tokens)
-        for record in self.store.records(session, node.number):
-            if isinstance(record, Token):
-                if not left:
-                    return
-                left -= 1
-            yield record
 
     def _update(self, **changes: Any) -> None:
         """Changes of fields of `info`; kept once the chat is begun, unless they are none: looking at a chat is not using it."""

@@ -20,6 +20,9 @@ NEW_S = 10.0
 UNREAD = ".unread"
 """What is added to the name of a file that was set aside, for an empty one that says it was not looked through yet."""
 
+BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite adds to a database's name for the files that it keeps beside it."""
+
 REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
@@ -31,12 +34,26 @@ REASONS = {
 }
 
 
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+"""What may stand where a file should."""
+
+
 class StoreError(Exception):
     """The store cannot be used or read. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
+
+
+class DamageError(StoreError):
+    """What was asked could not be read because the file, or its index, is broken; it is being mended."""
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -67,17 +84,23 @@ def identity(path: Path) -> tuple[int, int] | None:
     return None
 
 
+def real(path: Path) -> Path:
+    """The file itself where the path is a link to it: beside that one SQLite keeps its log."""
+    return Path(os.path.realpath(path))
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Opens the file for writing; makes it, its folder and its tables where they are not there.
 
     Raises:
-        StoreError: the file is of a newer termchat, or of another program.
+        StoreError: the file is of a newer termchat, or of another program, or it is none, but a folder or a pipe.
         sqlite3.Error, OSError: it cannot be opened or written.
     """
+    _check_kinds(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Only a new file is opened here: closing any descriptor of a database drops all locks this process has on it.
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(real(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     _set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
@@ -97,6 +120,7 @@ def upgrade(path: Path) -> Path | None:
     """
     if not path.exists():
         return None
+    _check_kinds(path)
     with contextlib.closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as db:
         if _version(db, path) in (0, VERSION):
             return None
@@ -131,6 +155,7 @@ def version_of(db: sqlite3.Connection) -> int:
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Opens the file for reading, also in a folder that nobody may write. Raises as `connect` does."""
+    _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
         return _opened(address, path)
@@ -146,7 +171,7 @@ def is_emptied(path: Path) -> bool:
         found = path.stat()
     except OSError:
         return False
-    return found.st_size == 0 and abs(time.time() - found.st_mtime) > NEW_S
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and abs(time.time() - found.st_mtime) > NEW_S
 
 
 def drop_log(path: Path, log: tuple[int, int] | None) -> None:
@@ -162,7 +187,7 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 
 def remove_all(path: Path) -> None:
     """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
+    for suffix in ("", *BESIDE):
         with contextlib.suppress(OSError):
             path.with_name(path.name + suffix).unlink()
 
@@ -189,6 +214,24 @@ def set_aside(path: Path) -> Path:
 
 def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _check_kinds(path: Path) -> None:
+    """Refuses what is no regular file: a pipe would be waited for without end, and a device keeps nothing."""
+    file = real(path)
+    beside = [file.with_name(file.name + suffix) for suffix in BESIDE]
+    for named, found in ((path, file), *zip(beside, beside, strict=True)):
+        if kind := _odd_kind(found):
+            raise StoreError(f"{named} is {kind}, and no file for chats", "Move it away; a new file is made there.")
+
+
+def _odd_kind(path: Path) -> str | None:
+    """What is at the path, where that is neither a file nor nothing."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "a link to nothing" if path.is_symlink() else None
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _opened(address: str, path: Path) -> sqlite3.Connection:

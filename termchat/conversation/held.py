@@ -23,33 +23,35 @@ class HeldFile:
     """The file at a path and the one connection that writes to it; `tell` is called with what there is to tell.
 
     `db` is None while it is not open. `untidy` says that since it was opened nobody has made sure that it lacks nothing.
-    The other methods raise what `database.connect` does.
+    `salvaging` says that chats are still in a file that was set aside. The other methods raise what `database.connect` does.
     """
 
     def __init__(self, path: Path, tell: Callable[[StoreNotice], None]) -> None:
-        self._path, self._tell = path, tell
+        self._given, self._tell = path, tell
+        self._path = path
         self.db: sqlite3.Connection | None = None
-        self.untidy = False
+        self.untidy = self.salvaging = False
         self._file: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
         self._written: set[str] = set()
+        self._rescued: dict[str, list[tuple[object, ...]]] = {}
 
     def connection(self) -> sqlite3.Connection:
         """The open connection, to the file that is at the path now."""
-        rescued: dict[str, list[tuple[object, ...]]] = {}
-        if self.db is not None and database.identity(self._path) != self._file:
+        if self.db is not None and database.identity(self._given) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
-            rescued = {table: list(rows.read(self.db, table, self._written)) for table in schema.COLUMNS}
+            self._rescued = {table: list(rows.read(self.db, table, self._written)) for table in schema.COLUMNS}
             self.close()
         if self.db is None:
+            self._path = database.real(self._given)
             if database.is_emptied(self._path):
                 database.set_aside(self._path)
             self._file = database.identity(self._path)
             self._upgrade()
-            self.db = database.connect(self._path)
+            self.db = database.connect(self._given)
             self._file = database.identity(self._path)
             self._salvage(self.db)
-            self._restore(self.db, rescued)
+            self._restore(self.db)
             self.untidy = True
         return self.db
 
@@ -63,6 +65,7 @@ class HeldFile:
         self.close()
         if database.identity(self._path) != self._file:
             return  # another process has done so already
+        self.salvaging = True
         database.set_aside(self._path)
         self.connection()
 
@@ -80,28 +83,35 @@ class HeldFile:
         if kept is not None:
             self._tell(StoreNotice("The saved chats were brought to this version's format.", f"As they were: {kept}"))
 
-    def _restore(self, db: sqlite3.Connection, rescued: dict[str, list[tuple[object, ...]]]) -> None:
-        if not any(rescued.values()):
+    def _restore(self, db: sqlite3.Connection) -> None:
+        if not any(self._rescued.values()):
             return
         db.execute("BEGIN IMMEDIATE")
         there = set(db.execute("SELECT DISTINCT session, node FROM records"))  # salvaged by another process
-        for table, found in rescued.items():
+        for table, found in self._rescued.items():
             for row in found:
                 if table != "records":
                     rows.insert(db, table, row)
                 elif row[1:3] not in there:
                     rows.insert(db, table, (None, *row[1:]))
         db.execute("COMMIT")
+        self._rescued = {}
         self._tell(StoreNotice(f"The chats' file was removed: {self._path}", "This chat was written again."))
 
     def _salvage(self, db: sqlite3.Connection) -> None:
         """Takes along what the files that were set aside still give."""
-        for aside in salvage.unread(self._path):
+        found = salvage.unread(self._path)
+        self.salvaging = bool(found)
+        for aside in found:
             count = salvage.rescue(aside, db)
             if count is not None:
-                kept = (
-                    f"{count} chats could be read from it and were kept." if count else "Nothing of it could be kept."
-                )
-                self._tell(
-                    StoreNotice(f"The file of saved chats was damaged. It is now {aside}; a new one was started.", kept)
-                )
+                message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
+                self._tell(StoreNotice(message, _kept(count)))
+        self.salvaging = False
+
+
+def _kept(chats: int) -> str:
+    if chats == 0:
+        return "Nothing of it could be kept."
+    said = "1 chat could be read from it and was" if chats == 1 else f"{chats:,} chats could be read from it and were"
+    return f"{said} kept."

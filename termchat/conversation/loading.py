@@ -55,6 +55,12 @@ def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple
         yield bool(on_path), blob
 
 
+def read_through(db: sqlite3.Connection, session: str) -> None:
+    """Reads all records of a chat, without a look at what is in them."""
+    for _ in db.execute("SELECT record FROM records WHERE session = ? ORDER BY node, seq", (session,)):
+        pass
+
+
 def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
     """The records of a reply by their place in the file."""
     statement = "SELECT seq, record FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"

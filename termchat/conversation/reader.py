@@ -153,7 +153,8 @@ class _Reader:
         self._take_record(line)
 
     def _take_token(self, line: Token) -> None:
-        if self._node is None or self._node.start is None:
+        # The reply of a chat may have lost its beginning with a damaged file; a bare stream has nothing else to begin with.
+        if self._node is None or (self._session is None and self._node.start is None):
             raise LineError("a token, and no reply has begun")
         if self._step is not None and line.step != self._step:
             raise LineError(f"step {line.step} of node {self._node.number}, where step {self._step} should be")

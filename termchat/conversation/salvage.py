@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from pathlib import Path
 
 from termchat.conversation import beginning, columns, rows
 from termchat.conversation.database import UNREAD, StoreError
 from termchat.conversation.schema import COLUMNS
+from termchat.conversation.session import ModelRef
+from termchat.conversation.statements import ADD_SESSION
+from termchat.decoding.records import Start
+from termchat.decoding.samplers import Tuning
 
 _TYPES: dict[str, type | tuple[type, ...]] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
+
+_TITLE = 60
+_UNNAMED = "SELECT DISTINCT session FROM nodes WHERE session NOT IN (SELECT id FROM sessions)"
+_FIRST_WORDS = "SELECT substr(text, 1, 1000) FROM nodes WHERE session = ? AND role = 'user' ORDER BY number LIMIT 1"
+_FIRST_RECORD = "SELECT record FROM records WHERE session = ? ORDER BY seq LIMIT 1"
 
 
 def unread(path: Path) -> list[Path]:
@@ -57,7 +67,26 @@ def _take(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
             if _makes_sense(table, row):
                 rows.insert(db, table, row)
                 chats += table == "sessions"
-    return chats
+    unnamed = [session for (session,) in db.execute(_UNNAMED)]
+    for session in unnamed:
+        _name(db, session)
+    return chats + len(unnamed)
+
+
+def _name(db: sqlite3.Connection, session: str) -> None:
+    """Gives a chat that lost its own row another one, from what its id and its turns tell; its settings are gone."""
+    (words,) = db.execute(_FIRST_WORDS, (session,)).fetchone() or ("",)
+    (blob,) = db.execute(_FIRST_RECORD, (session,)).fetchone() or (None,)
+    start = columns.to_record(blob) if blob is not None else None
+    model, raw = ModelRef(), False
+    if isinstance(start, Start):
+        model, raw = ModelRef(start.model.name, identity=start.model), start.raw
+    try:
+        begun = time.mktime(time.strptime(session[:15], "%Y%m%d-%H%M%S"))
+    except (ValueError, OverflowError):
+        begun = time.time()
+    settings = columns.from_settings(model), columns.from_settings(Tuning())
+    db.execute(ADD_SESSION, (session, " ".join(words.split())[:_TITLE], begun, "", int(raw), *settings))
 
 
 def _makes_sense(table: str, row: tuple[object, ...]) -> bool:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from termchat.conversation import columns, database, finding, glimpse, index, loading
-from termchat.conversation.database import StoreError
+from termchat.conversation.database import DamageError, StoreError
 from termchat.conversation.session import SessionSummary, StoredSession
 from termchat.conversation.statements import ADD_NODE, ADD_RECORD
 from termchat.conversation.tree import Conversation, Role
@@ -25,14 +25,17 @@ from termchat.decoding.records import Record, Start, Token
 READ_WAIT_S = 1.0
 """How long a reader waits for what is queued to be written first."""
 
+PATIENCE_S = 5.0
+"""How long a reader waits for a damaged file to be set aside, and for what it still gives to be taken along."""
+
 _T = TypeVar("_T")
 
 
 class SavedChats:
     """The reading half of the store."""
 
-    def __init__(self, path: Path, writer: Writer) -> None:
-        self.path = path
+    def __init__(self, path: Path, writer: Writer, patience: float) -> None:
+        self.path, self._patience = path, patience
         self._writer = writer
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
 
@@ -95,6 +98,15 @@ class SavedChats:
 
     def records(self, session: str, number: int) -> Iterator[Record]:
         """The records of a reply, in order, those that could not be written yet among them."""
+        for on_path, blob in self._mending(lambda: self._record_rows(session, number)):
+            record = columns.to_record(blob)
+            if on_path and isinstance(record, Start):
+                conversation = self._live.get(session) or self.load(session).conversation
+                record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
+            yield record
+
+    def _record_rows(self, session: str, number: int) -> list[tuple[bool, bytes]]:
+        """What `loading.records` gives, and what is not written yet."""
         moved = self._writer.moved.get(session, session)
         with self._writer.between_writes() as every:
             queued = [op for op in every if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
@@ -102,13 +114,7 @@ class SavedChats:
             # While the node itself is not written, a node of its number is another process's.
             ours = not any(op.does is ADD_NODE for op in queued)
             found = self._ask(lambda db: list(loading.records(db, moved, number))) if ours else None
-        found = (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD]
-        for on_path, blob in found:
-            record = columns.to_record(blob)
-            if on_path and isinstance(record, Start):
-                conversation = self._live.get(session) or self.load(session).conversation
-                record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
-            yield record
+        return (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD]
 
     def token(self, session: str, number: int, index: int) -> Token | None:
         """Token `index` of the reply in node `number`, with its candidates; None where there is none.
@@ -137,21 +143,46 @@ class SavedChats:
             return find([queued])
         return self._ask(lambda db: find([loading.rows(db, moved, number), queued]))
 
+    def read_through(self, session: str) -> None:
+        """Reads all that is kept of a chat once, so that damage is found, and mended, before any of it is given out."""
+        session = self._writer.moved.get(session, session)
+        self._settled(lambda db: loading.read_through(db, session))
+
     def _settled(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         self._writer.flush(READ_WAIT_S, tidy=True)
-        return self._ask(question)
+        if self._writer.mending:
+            self._await_mending()
+        return self._mending(lambda: self._ask(question))
+
+    def _mending(self, ask: Callable[[], _T]) -> _T:
+        """An answer; where the file is found damaged, from the one that is begun with what can be kept of it."""
+        try:
+            return ask()
+        except DamageError:
+            self._await_mending()
+            return ask()
+
+    def _await_mending(self) -> None:
+        self._writer.flush(self._patience, tidy=True)
+        if not self._writer.mended(self._patience):
+            reason = self._writer.problem or "it takes long"
+            raise StoreError(f"the file of saved chats is damaged, and not mended yet: {reason}", "Try again.")
 
     def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         if not self.path.exists():
+            if self.path.is_symlink():
+                missing = f"{self.path} is a link to {database.real(self.path)}, which is not there"
+                raise StoreError(f"saved chats cannot be read: {missing}", "Bring it back, or remove the link.")
             return None
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
                 return question(db)
         except (sqlite3.Error, OSError) as error:
+            said = f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
             if isinstance(error, sqlite3.Error) and database.is_damage(error):
                 self._writer.mend()
-            elif isinstance(error, sqlite3.Error) and database.is_index_damage(error):
+                raise DamageError(*said) from error
+            if isinstance(error, sqlite3.Error) and database.is_index_damage(error):
                 self._writer.put(Operation(index.rebuild, "", (), urgent=True))
-            raise StoreError(
-                f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
-            ) from error
+                raise DamageError(*said) from error
+            raise StoreError(*said) from error

@@ -21,7 +21,7 @@ import msgspec
 from termchat.conversation import columns, copying, database, index, removal
 from termchat.conversation.database import StoreError
 from termchat.conversation.held import StoreNotice
-from termchat.conversation.saved import SavedChats
+from termchat.conversation.saved import PATIENCE_S, SavedChats
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
 from termchat.conversation.statements import (
     ADD_NODE,
@@ -47,19 +47,20 @@ class Store(SavedChats):
     ask, and change a chat that no other thread is writing: what changes it is kept in the order in which it was said.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy))
+    def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
+        super().__init__(path, Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy), patience)
 
     @classmethod
-    def open(cls, path: Path) -> Store:
-        """The store at `path`; file and folder are made if need be. Any trouble with the disk is told by `problem`.
+    def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
+        """The store at `path`; file and folder are made if need be. Any trouble with the disk is told by `problem`. Who reads
+        waits up to `patience` seconds for a damaged file to be mended.
 
         Raises:
-            StoreError: the file is of a newer termchat or of another program; it is left as it is.
+            StoreError: the file is of a newer termchat or of another program, or it is none; it is left as it is.
         """
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()
-        return cls(path)
+        return cls(path, patience)
 
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
         """A new chat; returns its id. Its nodes come with `add_node`; until there is one it is not listed."""

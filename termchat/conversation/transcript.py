@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from termchat.conversation import columns
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Record
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Record, Token
 
 VERSION = 1
 """Of the JSON Lines transcript; its records have `format`, the version of the record stream."""
@@ -35,3 +35,16 @@ class Transcript(NamedTuple):
     def records(self, number: int) -> Iterator[Record]:
         """The records of the reply in a node, in order; no such node has none."""
         return (columns.to_record(blob) for blob in self.packed.get(number, ()))
+
+
+def held(node: Node, records: Iterable[Record]) -> Iterator[Record]:
+    """The records of a reply as far as its node holds them: one that is running may have more by now, and of one that lost a
+    piece with a damaged file what came after it is left out.
+    """
+    left = len(node.tokens)
+    for record in records:
+        if isinstance(record, Token):
+            if not left:
+                return
+            left -= 1
+        yield record

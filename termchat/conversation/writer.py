@@ -108,6 +108,21 @@ class Writer:
             self._wake.wait_for(lambda: self._settled_since(seen, tidy), timeout)
             return not self._pending
 
+    @property
+    def mending(self) -> bool:
+        """Whether a damaged file has still to be set aside, or what it gives to be taken along."""
+        return self._damaged or self._file.salvaging
+
+    def mended(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds, or until a try failed, for `mending` to be over; whether it is."""
+        with self._wake:
+            seen = self._attempts
+            if self.mending:
+                self._hurry = True
+                self._wake.notify_all()
+            self._wake.wait_for(lambda: not self.mending or (self._problem and self._attempts > seen), timeout)
+            return not self.mending
+
     def close(self, timeout: float) -> bool:
         """A last try for what is queued, then the end of the thread; whether all is written."""
         end = time.monotonic() + timeout

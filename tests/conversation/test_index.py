@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import time
 from contextlib import closing
@@ -215,8 +214,6 @@ def test_a_broken_index_keeps_nothing_from_being_written(path: Path) -> None:
     assert store.close()
     assert store.problem() is None
     again = Store.open(path)
-    with contextlib.suppress(StoreError):
-        again.sessions(search="fox")  # the first to read what nobody had to write to
     assert (found(again, "crab"), found(again, "walrus"), found(again, "other")) == (["one"], ["one"], [])
     again.close()
 
@@ -227,8 +224,6 @@ def test_a_broken_index_is_made_anew(path: Path) -> None:
     store.close()
     break_index(path)
     store = Store.open(path)
-    with pytest.raises(StoreError):
-        store.sessions(search="walrus")
     assert found(store, "walrus") == ["one"]
     assert store.notices() == []
     store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ import pytest
 from termchat.conversation import database, health
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from tests.conversation.stored import reopened, say
+from tests.conversation.stored import child, output, reopened, say
 
 PAGE = 4096
 
@@ -104,6 +105,34 @@ def test_deleted_chats_are_not_counted(path: Path) -> None:
     found = health.check(path)
     assert found is not None
     assert (found.chats, found.problem) == (3, "")
+
+
+def test_what_cannot_be_set_aside_is_told_with_the_reason_and_mended_once_it_can() -> None:
+    code = """
+if os.geteuid() == 0:
+    os.chown(path.parent, 65534, 65534)
+    os.seteuid(65534)  # root may write anywhere
+store = Store.open(path)
+chat = Conversation()
+session = store.begin(chat)
+say(store, session, chat, "before", [1, 2], [b"a"])
+assert store.close()
+with path.open("r+b") as file:
+    file.write(bytes(100))
+path.parent.chmod(0o500)
+store = Store.open(path)
+try:
+    print(store.sessions())
+except Exception as error:
+    print(error)
+path.parent.chmod(0o700)
+print([len(store.sessions()), len(store.notices()), store.problem()])
+assert store.close()
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        refused, mended = output(child(code, Path(folder) / "chats.db")).splitlines()
+    assert refused.startswith("the file of saved chats is damaged, and not mended yet: Permission denied (")
+    assert mended == "[1, 1, None]"
 
 
 def test_a_new_file_begins_as_an_empty_store_does(path: Path) -> None:

@@ -384,13 +384,9 @@ def test_what_can_be_read_of_a_damaged_file_is_kept_also_while_the_app_runs(path
     for text in ("go on", "and on"):
         say(store, kept_id, loaded, text, [3], [b"c"] * 300)
         store.flush()
-    with pytest.raises(StoreError, match="cannot be read"):
-        list(store.records(lost_id, 2))
-    for _ in range(100):
-        if notices := store.notices():
-            break
-        time.sleep(0.05)
-    assert "damaged" in notices[0].message
+    assert 0 < len(list(store.records(lost_id, 2))) < 400
+    (notice,) = store.notices()
+    assert "damaged" in notice.message
     say(store, kept_id, loaded, "still here", [4], [b"d"])
     assert store.close()
     again = reopened(path, kept_id)

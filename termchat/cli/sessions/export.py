@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from termchat.cli.said import complain
 from termchat.cli.sessions.which import opened
 from termchat.conversation.formats import FORMATS
 from termchat.text import sanitize
+
+if TYPE_CHECKING:
+    from termchat.decoding.records import Record
 
 _USUAL = "jsonl"
 _ENDINGS = ", ".join(f"{form.endings[0]} ({form.what})" for form in FORMATS.values())
@@ -31,14 +35,20 @@ def command(*, session: str, form: str | None, output: str, force: bool) -> None
     again. FILE is there whole or not at all.
     """
     from termchat.conversation import export
-    from termchat.conversation.transcript import TranscriptError
+    from termchat.conversation.transcript import TranscriptError, held
 
     if output == "-" and sys.stdout is None:
         complain("there is no stdout to write the chat to")
         sys.exit(1)
     with opened() as store:
-        stored = store.load(store.find(session))
-        records = partial(store.records, stored.info.id)
+        found = store.find(session)
+        store.read_through(found)  # what was written before damage was found would not fit to what is written after it
+        stored = store.load(found)
+        nodes = stored.conversation.nodes
+
+        def records(number: int) -> Iterator[Record]:
+            return held(nodes[number], store.records(found, number))
+
         if output == "-":
             out = sys.stdout.buffer
             for line in FORMATS[form or _USUAL].writer(stored.conversation, stored.info, records):

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MOST = 1_000_000
 """Chats in a list, at most."""
 
+_PATIENCE_S = 600.0
+"""How long a command waits for a damaged file to be mended, or for its own changes to be written."""
+
 
 @contextmanager
 def opened() -> Iterator[Store]:
@@ -23,11 +26,11 @@ def opened() -> Iterator[Store]:
     from termchat.conversation.store import Store, StoreError
 
     try:
-        store = Store.open(paths.store_file())
+        store = Store.open(paths.store_file(), _PATIENCE_S)
         try:
             yield store
         finally:
-            written = store.close()
+            written = store.close(_PATIENCE_S)
             for notice in store.notices():
                 complain(notice.message, notice.hint)
         if not written:
