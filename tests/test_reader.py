@@ -229,7 +229,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, lines: list[Any], s
         (b"# Chat\n\n- model: smollm2\n", "line 1: it is not one JSON object"),
         (b'\xff\xfe{"record"', "line 1: it is torn, its end is missing"),
         (b"[" * 100_000 + b"\n", "line 1: it is not one JSON object"),
-        (b'{"record":"session","id":"\xff"}\n', "line 1: it is not one JSON object"),
+        (b'{"record":"session","id":"\xff"}\n', "line 1: it is not UTF-8"),
         (b"7\n", "line 1: it is no line of a transcript"),
         (b'{"record":["start"]}\n', "line 1: it is no line of a transcript"),
     ],

@@ -11,6 +11,7 @@ import msgspec
 
 from termchat.conversation.database import StoreError
 from termchat.conversation.node import Node, Omission, TokenColumns
+from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, as_packed
 
 _encode_record = msgspec.msgpack.Encoder(enc_hook=as_packed).encode
@@ -43,7 +44,7 @@ def from_record(record: Record) -> bytes:
 
 def from_text(text: str) -> str:
     """The text with a mark for what is no Unicode."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return well_formed(text)
 
 
 def from_settings(value: object) -> str:

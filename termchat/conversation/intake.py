@@ -6,10 +6,14 @@ own, and the model's file is known by name only.
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -25,6 +29,18 @@ _AT_ONCE = 2000
 
 _PATIENCE = 60.0
 
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+"""How compressed files begin."""
+
+_WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\s?[\[{]\x00|\x00[\[{]")
+"""How a text of two bytes a character begins."""
+
 
 def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
     """The chats in a file, one by one; without a format it is found out from the file's beginning.
@@ -33,31 +49,66 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise TranscriptError(f"{path} is no regular file", "It is read more than once: write it to a file first.")
-    form = form or recognised(path)
-    if form.reader is None:
+        raise TranscriptError(
+            f"{path} is no regular file", "It is read more than once: pipe it in, and give - as the file."
+        )
+    found = recognised(path, form)
+    if found.reader is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.signs)
-        raise TranscriptError(f"{form.name} is not taken in", f"These are: {known}.")
-    return form.reader(path)
+        raise TranscriptError(f"{found.name} is not taken in", f"These are: {known}.")
+    return found.reader(path)
 
 
-def recognised(path: Path) -> Format:
-    """The format of a file, by the first key in it that tells.
+@contextlib.contextmanager
+def piped(stream: BinaryIO) -> Iterator[Path]:
+    """What comes through a pipe, as a file that can be read more than once; it goes with the context.
 
     Raises:
-        TranscriptError: it cannot be read, or none does.
+        TranscriptError: it cannot be read, or there is no room for it.
+    """
+    with tempfile.TemporaryDirectory(prefix="termchat-") as folder:
+        path = Path(folder) / "stdin"
+        try:
+            with path.open("wb") as file:
+                shutil.copyfileobj(stream, file)
+        except OSError as error:
+            raise TranscriptError(
+                f"stdin cannot be kept in {folder}: {error.strerror or error}", "Make room."
+            ) from error
+        yield path
+
+
+def recognised(path: Path, form: Format | None = None) -> Format:
+    """The format of a file, by the first key in it that tells, or the one that a person gave.
+
+    Raises:
+        TranscriptError: it cannot be read, no key tells, or the file is no text in UTF-8.
     """
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
+    _check_text(path, head)
+    if form is not None:
+        return form
     signs = {sign: form for form in FORMATS.values() for sign in form.signs}
     found = re.search(rf'"({"|".join(signs)})"\s*:'.encode(), head)
     if found is None:
         known = ", ".join(dict.fromkeys(form.name for form in signs.values()))
-        raise TranscriptError(f"{path.name} is no transcript that is known here", f"These are taken in: {known}.")
+        hint = f"These are taken in: {known}. --format says which one a file is."
+        raise TranscriptError(f"{path.name} is no transcript that is known here", hint)
     return signs[found[1].decode()]
+
+
+def _check_text(path: Path, head: bytes) -> None:
+    if len(head) < _HEAD and not head.strip():
+        raise TranscriptError(f"{path.name} is empty", "Give a file with a chat in it.")
+    for begins, packed in _PACKED.items():
+        if head.startswith(begins):
+            raise TranscriptError(f"{path.name} is compressed, with {packed}", "Unpack it first.")
+    if _WIDE.match(head):
+        raise TranscriptError(f"{path.name} is UTF-16, and not UTF-8", "Convert it, as with iconv -f UTF-16 -t UTF-8.")
 
 
 def keep(store: Store, transcript: Transcript) -> str:

@@ -96,9 +96,11 @@ def decode(data: bytes) -> Line:
 
 
 def _decode_patiently(data: bytes) -> Any:
-    """The same for what the quick way refuses: null for a number that was none, half characters; or it says what is wrong."""
+    """The same for what the quick way refuses, null for a number that was none; or it says what is wrong."""
     try:
-        found = json.loads(data)
+        found = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise LineError("it is not UTF-8") from None
     except (ValueError, RecursionError):
         raise LineError("it is not one JSON object") from None
     kind = _KINDS.get(str(found.get("record"))) if isinstance(found, dict) else None

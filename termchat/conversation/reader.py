@@ -13,6 +13,7 @@ from typing import Any
 
 from termchat.amounts import size
 from termchat.conversation import columns
+from termchat.conversation.halves import replaced
 from termchat.conversation.lines import LineError, NodeLine, SessionLine, decode
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.transcript import Transcript, TranscriptError
@@ -65,7 +66,7 @@ class _Reader:
         self._wanted: int | None = None
         self._step: int | None = None
         self._packed: dict[int, list[bytes]] = {}
-        self._size = self._records = 0
+        self._size = self._records = self._halves = 0
 
     def take(self, data: bytes) -> None:
         """The next line, with its line break.
@@ -81,6 +82,8 @@ class _Reader:
             raise LineError(f"the file is larger than {size(MOST_BYTES)}")
         if data.isspace():
             return
+        data, halves = replaced(data)
+        self._halves += halves
         try:
             line = decode(data)
         except LineError:
@@ -103,7 +106,7 @@ class _Reader:
             if leaf is not None and leaf not in self._chat.nodes:
                 raise LineError(f"the chat should end in node {leaf}, which is missing")
             self._chat.leaf = leaf
-        return Transcript(self._info, self._chat, self._packed)
+        return Transcript(self._info, self._chat, self._packed, self._halves)
 
     def _take_session(self, line: SessionLine) -> None:
         if self._session is not None or self._chat.nodes:

@@ -26,11 +26,14 @@ class TranscriptError(Exception):
 
 
 class Transcript(NamedTuple):
-    """A chat from a file: what is known of it, its tree, and the records of its replies, packed."""
+    """A chat from a file: what is known of it, its tree, and the records of its replies, packed. `halves` is the number of half
+    characters that became U+FFFD.
+    """
 
     info: SessionInfo
     conversation: Conversation
     packed: dict[int, list[bytes]]
+    halves: int = 0
 
     def records(self, number: int) -> Iterator[Record]:
         """The records of the reply in a node, in order; no such node has none."""

@@ -140,8 +140,8 @@ def test_texts_that_are_no_unicode_are_saved_with_a_mark(store: Store) -> None:
     store.add_record(session, 2, Failed("model", "no such file: \udcff.gguf"))
     assert store.flush()
     loaded = store.load(session).conversation
-    assert loaded.nodes[1].written == "a?b"
-    assert loaded.nodes[2].failed == Failed("model", "no such file: ?.gguf")
+    assert loaded.nodes[1].written == "a\ufffdb"
+    assert loaded.nodes[2].failed == Failed("model", "no such file: \ufffd.gguf")
 
 
 def test_chats_are_listed_newest_first_and_empty_ones_not(store: Store) -> None:
@@ -200,7 +200,7 @@ def test_names_deletions_breakpoints_and_the_view_come_back(store: Store, path: 
     assert [(node.name, node.deleted) for node in nodes.values()] == [
         ("", False),
         ("the first", False),
-        ("other?way", False),
+        ("other\ufffdway", False),
         ("", True),
     ]
     assert stored.conversation.leaf == 3  # it was 4, which nobody sees any more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -90,6 +91,70 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     done = run("import", "pipe.jsonl")
     assert done.exit_code == 1
     assert done.stderr.splitlines()[0] == "termchat: pipe.jsonl is no regular file"
+
+
+def test_what_is_piped_in_is_taken_in(session: str) -> None:
+    data = run("export", session).stdout_bytes
+    done = CliRunner().invoke(main, ["sessions", "import", "-"], input=data)
+    assert done.exit_code == 0
+    assert run("export", done.stdout.strip()).stdout.splitlines()[1:] == data.decode().splitlines()[1:]
+    done = CliRunner().invoke(main, ["sessions", "import", "-"], input=data[:-9])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "termchat: stdin, line " in done.stderr
+
+
+def test_half_characters_are_told(session: str) -> None:
+    lines = [json.loads(line) for line in run("export", session).stdout.splitlines()]
+    lines[0]["title"] = "half \ud800"
+    Path("own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Path("other.json").write_text(json.dumps([{"role": "user", "content": "a\ud800\udbff"}]))
+    done = run("import", "own.jsonl", "other.json")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        "took in half \ufffd",
+        "  1 half character in it is now U+FFFD, since nothing can keep one",
+        "took in a\ufffd\ufffd",
+        "  2 half characters in it are now U+FFFD, since nothing can keep one",
+    ]
+    own, other = done.stdout.split()
+    assert [json.loads(line) for line in run("export", own).stdout.splitlines()][1:] == lines[1:]
+    assert json.loads(run("show", other, "--json").stdout)["turns"][0]["text"] == "a\ufffd\ufffd"
+
+
+CHAT = json.dumps([{"role": "user", "content": "hi"}])
+
+
+@pytest.mark.parametrize(
+    ("data", "told", "hint"),
+    [
+        (b"", "is empty", "with a chat in it"),
+        (b" \r\n\n", "is empty", "with a chat in it"),
+        (gzip.compress(CHAT.encode()), "is compressed, with gzip", "Unpack it"),
+        (b"PK\x03\x04" + bytes(30), "is compressed, with zip", "Unpack it"),
+        (CHAT.encode("utf-16"), "is UTF-16, and not UTF-8", "iconv"),
+        (CHAT.encode("utf-16-le"), "is UTF-16, and not UTF-8", "iconv"),
+        (CHAT.encode("utf-16-be"), "is UTF-16, and not UTF-8", "iconv"),
+        ('[{"role": "user", "content": "café"}]'.encode("latin-1"), ", line 1: it is not UTF-8", "Give {"),
+        ('{"record": "session", "title": "café"}\n'.encode("latin-1"), ", line 1: it is not UTF-8", "Give a chat"),
+        (bytes(range(256)) * 300, "is no transcript that is known here", "--format"),
+    ],
+    ids=range(10),
+)
+def test_a_file_of_another_kind_is_told_by_its_kind(data: bytes, told: str, hint: str) -> None:
+    Path("file").write_bytes(data)
+    done = run("import", "file")
+    assert (done.exit_code, done.stdout) == (1, "")
+    first, second = done.stderr.splitlines()
+    assert first.replace("file ", "file").startswith(f"termchat: file{told}")
+    assert hint in second
+
+
+def test_marks_of_other_systems_do_not_matter(session: str) -> None:
+    data = run("export", session).stdout_bytes
+    Path("windows.jsonl").write_bytes(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
+    done = run("import", "windows.jsonl")
+    assert done.exit_code == 0, done.stderr
+    assert run("export", done.stdout.strip()).stdout.splitlines()[1:] == data.decode().splitlines()[1:]
 
 
 def test_a_chat_that_is_not_there_is_told() -> None:

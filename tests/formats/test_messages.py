@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from termchat.conversation import intake
+from termchat.conversation import halves, intake
 from termchat.conversation.formats import FORMATS, messages, values
 from termchat.conversation.transcript import Transcript, TranscriptError
 from tests.formats import made
@@ -121,6 +123,26 @@ def test_a_message_without_a_reply_says_so(tmp_path: Path) -> None:
     assert "no reply" in last.failed.message
 
 
+@given(st.text(st.sampled_from('ab"\\/u\n\0é🦊\ud83e\udd8a\ud800\udfff'), max_size=12))
+def test_half_characters_become_the_sign_for_none_and_whole_ones_stay(text: str) -> None:
+    for data in (json.dumps(text), json.dumps(text).upper().replace("\\U", "\\u").replace("\\N", "\\n")):
+        wanted = json.loads(data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        found, count = halves.replaced(data.encode())
+        assert json.loads(found) == wanted
+        assert count == wanted.count("\ufffd")
+
+
+@pytest.mark.parametrize("form", ["openai", "sharegpt"])
+def test_a_chat_with_half_characters_is_taken_in_and_they_are_counted(tmp_path: Path, form: str) -> None:
+    turns = [{"role": "user", "content": "a \ud800 b"}, {"role": "assistant", "content": "\udfff 🦊"}]
+    whole = {"openai": {"messages": turns}, "sharegpt": {"conversations": as_sharegpt(turns)}}[form]
+    wanted = [{"role": "user", "content": "a \ufffd b"}, {"role": "assistant", "content": "\ufffd 🦊"}]
+    loose = json.dumps(turns if form == "openai" else as_sharegpt(turns))
+    for data in (json.dumps(whole), loose):
+        (found,) = read(tmp_path / "a.json", data)
+        assert (said(found), found.halves) == (wanted, 2)
+
+
 def message(role: str, content: object) -> str:
     return json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": role, "content": content}]})
 
@@ -144,8 +166,8 @@ def message(role: str, content: object) -> str:
         ("openai", '{"messages": ' + "[" * 50 + "]" * 50 + "}", "line 1: it is more than 32 lists and objects deep"),
         ("openai", json.dumps({"messages": SAID[1:2] * 10_001}), "line 1: Expected `array` of length <= 10000"),
         ("openai", json.dumps(SAID[1:2] * 10_001), "line 1: there are more than 10,000 messages"),
-        ("openai", b'{"messages": [{"role": "user", "content": "\xff"}]}', "line 1: 'utf-8' codec can't decode byte 0xff"),
-        ("openai", "", "holds no chat"),
+        ("openai", b'{"messages": [{"role": "user", "content": "\xff"}]}', "line 1: it is not UTF-8"),
+        ("openai", "[]", "holds no chat"),
         ("sharegpt", '{"conversations": [{"from": "human"}]}', "line 1: Object missing required field `value`"),
         ("sharegpt", '{"conversations": [{"from": "tool", "value": ""}]}', "line 1: a message from 'tool'"),
         ("md", "# Chat", "md is not taken in"),

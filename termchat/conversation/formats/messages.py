@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
 
 from termchat.conversation import columns
 from termchat.conversation.formats.values import ValueProblem, values
+from termchat.conversation.halves import replaced
 from termchat.conversation.lines import LineError
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.transcript import Transcript, TranscriptError
@@ -22,6 +25,8 @@ from termchat.decoding.records import FORMAT, Failed, Finished, ModelIdentity, R
 
 MOST_MESSAGES = 10_000
 MOST_CHATS = 100_000
+
+_T = TypeVar("_T")
 
 Speaker = Literal["system", "user", "assistant"]
 
@@ -38,11 +43,14 @@ class Message(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What one object of a file holds: a whole chat, or with `whole` False messages of the one chat that the file is."""
+    """What one object of a file holds: a whole chat, or with `whole` False messages of the one chat that the file is. `halves`
+    is the number of half characters that became U+FFFD.
+    """
 
     messages: Sequence[Message]
     model: str = ""
     whole: bool = True
+    halves: int = 0
 
 
 def said(conversation: Conversation) -> Iterator[Message]:
@@ -52,6 +60,21 @@ def said(conversation: Conversation) -> Iterator[Message]:
     for role, text in conversation.turns():
         if text or role == "user":
             yield Message(role, well_formed(text))
+
+
+def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
+    """What an object holds, and how many half characters in it became U+FFFD.
+
+    Raises:
+        LineError: it is no JSON, or not what `decode` takes.
+    """
+    data, halves = replaced(data)
+    try:
+        return decode(data), halves
+    except UnicodeDecodeError:
+        raise LineError("it is not UTF-8") from None
+    except msgspec.MsgspecError as error:
+        raise LineError(str(error)) from None
 
 
 def read(path: Path, find: Callable[[bytes], Found], hint: str) -> Iterator[Transcript]:
@@ -73,20 +96,22 @@ def read(path: Path, find: Callable[[bytes], Found], hint: str) -> Iterator[Tran
 def _chats(path: Path, find: Callable[[bytes], Found], hint: str) -> Iterator[Transcript]:
     loose: list[Message] = []
     begun = line = 1
+    halves = 0
     try:
         with path.open("rb") as file:
             for line, data in values(file):
                 found = find(data)
                 if found.whole:
-                    yield _transcript(found.messages, found.model)
+                    yield _transcript(found.messages, found.model, found.halves)
                 else:
                     begun = begun if loose else line
                     loose += found.messages
+                    halves += found.halves
                 if len(loose) > MOST_MESSAGES:
                     raise LineError(f"there are more than {MOST_MESSAGES:,} messages")
         line = begun
         if loose:
-            yield _transcript(loose, "")
+            yield _transcript(loose, "", halves)
     except LineError as error:
         at = error.line if isinstance(error, ValueProblem) else line
         raise TranscriptError(f"{path.name}, line {at}: {error}", hint) from None
@@ -94,8 +119,7 @@ def _chats(path: Path, find: Callable[[bytes], Found], hint: str) -> Iterator[Tr
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
 
 
-def _transcript(messages: Sequence[Message], model: str) -> Transcript:
-    messages = [message._replace(text=well_formed(message.text)) for message in messages]
+def _transcript(messages: Sequence[Message], model: str, halves: int) -> Transcript:
     first = next((at for at, message in enumerate(messages) if message.speaker != "system"), len(messages))
     system, rest = messages[:first], messages[first:]
     if not rest:
@@ -104,7 +128,7 @@ def _transcript(messages: Sequence[Message], model: str) -> Transcript:
         raise LineError("a system message stands in the middle of a chat; here it can only stand before it")
     chat = Conversation("\n\n".join(message.text for message in system))
     chat.title = " ".join(next((m.text for m in rest if m.speaker == "user"), rest[0].text).split())[:_TITLE]
-    made = _Replies(chat, well_formed(model)[:_TITLE] or _UNKNOWN)
+    made = _Replies(chat, model[:_TITLE] or _UNKNOWN)
     for speaker, several in groupby(rest, key=lambda message: message.speaker):
         texts = [message.text for message in several]
         if speaker == "assistant":
@@ -114,7 +138,7 @@ def _transcript(messages: Sequence[Message], model: str) -> Transcript:
                 chat.grow("user", parent=chat.leaf, at=0, text=text)
     if rest[-1].speaker == "user":
         made.reply(_UNANSWERED)
-    return Transcript(SessionInfo(model=ModelRef(made.model)), chat, made.packed)
+    return Transcript(SessionInfo(model=ModelRef(made.model)), chat, made.packed, halves)
 
 
 class _Replies:

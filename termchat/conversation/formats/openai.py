@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from termchat.conversation.formats.messages import MOST_MESSAGES, Found, Message, Speaker, read, said
+from termchat.conversation.formats.messages import MOST_MESSAGES, Found, Message, Speaker, decoded, read, said
 from termchat.conversation.lines import LineError
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcript import Records, Transcript
@@ -61,15 +61,12 @@ def chats(path: Path) -> Iterator[Transcript]:
 
 
 def _find(data: bytes) -> Found:
-    try:
-        found = _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise LineError(str(error)) from None
+    found, halves = decoded(_decode, data)
     if found.messages is not None:
-        return Found([_message(each.role, each.content) for each in found.messages], found.model or "")
+        return Found([_message(each.role, each.content) for each in found.messages], found.model or "", halves=halves)
     if found.role is None:
         raise LineError("it has neither messages nor a role")
-    return Found([_message(found.role, found.content)], whole=False)
+    return Found([_message(found.role, found.content)], whole=False, halves=halves)
 
 
 def _message(role: str, content: str | list[_Part] | None) -> Message:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from termchat.conversation.formats.messages import MOST_MESSAGES, Found, Message, Speaker, read, said
+from termchat.conversation.formats.messages import MOST_MESSAGES, Found, Message, Speaker, decoded, read, said
 from termchat.conversation.lines import LineError
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcript import Records, Transcript
@@ -58,15 +58,14 @@ def chats(path: Path) -> Iterator[Transcript]:
 
 
 def _find(data: bytes) -> Found:
-    try:
-        found = _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise LineError(str(error)) from None
+    found, halves = decoded(_decode, data)
     if found.conversations is not None:
-        return Found([_message(each.speaker, each.value) for each in found.conversations], found.model or "")
+        return Found(
+            [_message(each.speaker, each.value) for each in found.conversations], found.model or "", halves=halves
+        )
     if found.speaker is None or found.value is None:
         raise LineError("it has neither conversations nor somebody who says something")
-    return Found([_message(found.speaker, found.value)], whole=False)
+    return Found([_message(found.speaker, found.value)], whole=False, halves=halves)
 
 
 def _message(speaker: str, text: str) -> Message:
