@@ -3,7 +3,7 @@
 A word of a search stands for all that begin with it, whatever their case and accents; in a script without spaces, and in
 Korean, for that run of characters, wherever it stands. An emoji is a word, too, or a part of the one it stands at. What
 stands between words means nothing. Chats in which one text has all the words come
-first, the best match before the others, then those over whose texts they are spread, the last used first.
+first, the best match before the others (see `weighing`), then those over whose texts they are spread, the last used first.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ import sqlite3
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import dropwhile, groupby
+from itertools import chain, dropwhile, groupby
 from typing import Any
 
 from termchat.conversation import columns
 from termchat.conversation.database import version_of
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
+from termchat.conversation.weighing import around, best, form
 from termchat.conversation.wordless import UNIT, apart, together
 
 RANKED = 1000
-"""How many texts are weighed against each other: the newest of those that match. A word that stands in more says little."""
+"""How many texts that have all the words are put in order: the newest. Words that stand together in more say little."""
 
 MOST_WORDS = 16
 """Of a search; further ones are not looked at."""
+
+NEXT_TERM = "SELECT term FROM temp.terms WHERE term >= ? LIMIT 1"
+LONGEST_KEPT = 3
+"""Of the beginnings of words that the index keeps, see `schema.MADE`."""
 
 LOOKED_THROUGH = 50
 """Texts of a chat that are looked at for a snippet."""
@@ -38,16 +43,12 @@ WANTED = "(deleted IS NOT NULL) = :deleted AND EXISTS (SELECT 1 FROM nodes WHERE
 NEWEST = f"""SELECT {COLUMNS} FROM sessions LEFT JOIN tallies ON session = sessions.id WHERE {WANTED}
     ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
 
-BEST = f"""WITH
-    hits AS MATERIALIZED (
-        SELECT rowid AS text, bm25(found) AS rank FROM found WHERE found MATCH :words ORDER BY rowid DESC LIMIT :ranked),
-    best AS MATERIALIZED (SELECT text >> 32 AS chat, text, min(rank) AS rank FROM hits GROUP BY chat)
-    SELECT {COLUMNS}, chat, best.text, (SELECT count(*) FROM hits)
-    FROM best JOIN tallies ON number = chat JOIN sessions ON sessions.id = session WHERE {WANTED}
-    ORDER BY rank, updated DESC"""
+HITS = "SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid DESC LIMIT ?"
+OF_CHATS = f"""SELECT {COLUMNS}, number FROM json_each(:chats)
+    JOIN tallies ON number = value JOIN sessions ON sessions.id = session WHERE {WANTED}"""
 
 HAVING_A_WORD = "SELECT DISTINCT rowid >> 32 AS chat FROM found WHERE found MATCH "
-SPREAD = f"""SELECT {COLUMNS}, chat, NULL, 0
+SPREAD = f"""SELECT {COLUMNS}, chat, NULL
     FROM ({{having_all}}) JOIN tallies ON number = chat JOIN sessions ON sessions.id = session
     WHERE chat NOT IN (SELECT value FROM json_each(:listed)) AND {WANTED}
     ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
@@ -73,22 +74,45 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
         return []
     if version_of(db) < 3:
         return _from_old(db, words, limit, offset, deleted)
-    queries = [f'"{apart(word)}"*' for word in words]
-    values = {"words": " AND ".join(queries), "ranked": RANKED, "deleted": deleted}
-    rows = db.execute(BEST, values).fetchall()
-    all_ranked = not rows or rows[0][-1] < RANKED
+    queries = _queries(db, words)
+    forms = [form(word) for word in words]
+    hits = [text for (text,) in db.execute(HITS, (" AND ".join(queries), RANKED))]
+    chosen = best(db, hits, forms)
+    rows = db.execute(OF_CHATS, {"chats": json.dumps(list(chosen)), "deleted": deleted}).fetchall()
+    rows = [(*row, chosen[row[-1]].text) for row in rows]
+    rows.sort(key=lambda row: (chosen[row[-2]].weight, row[3]), reverse=True)
+    all_ranked = len(hits) < RANKED
     page = rows[offset : offset + limit]
     if len(page) < limit and not (all_ranked and len(words) == 1):
         having_all = " INTERSECT ".join(f"{HAVING_A_WORD} :word{at}" for at in range(len(words)))
         more = {f"word{at}": query for at, query in enumerate(queries)} | {
-            "listed": json.dumps([row[-3] for row in rows]),
+            "listed": json.dumps([row[-2] for row in rows]),
             "limit": limit - len(page),
             "offset": max(offset - len(rows), 0),
             "deleted": deleted,
         }
         page += db.execute(SPREAD.format(having_all=having_all), more)
     marker = Marker(words)
-    return [_summary(row[:7], _snippet(db, marker, row)) for row in page]
+    return [_summary(row[:7], _snippet(db, marker, forms, row)) for row in page]
+
+
+def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
+    """What the index is asked for each word.
+
+    For the beginning of a word it gathers the places of all words that begin so, anew for each use, unless the beginning is
+    as short as those that it keeps. Where there is only one such word it need not.
+    """
+    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab (main, found, instance)")
+    queries = []
+    for word in words:
+        queries.append(f'"{apart(word)}"*')
+        if len(word) > LONGEST_KEPT and word.isascii():  # of others we do not know how the index folds them
+            begins = word.lower()
+            (term,) = db.execute(NEXT_TERM, (begins,)).fetchone() or ("",)
+            (other,) = db.execute(NEXT_TERM, (term + "\0",)).fetchone() or ("",)
+            if term.startswith(begins) and not other.startswith(begins):
+                queries[-1] = f'"{term}"'
+    return queries
 
 
 def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
@@ -122,14 +146,15 @@ def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
     return SessionSummary(session, title, created, updated, turns, tokens, name, snippet)
 
 
-def _snippet(db: sqlite3.Connection, marker: Marker, row: Sequence[Any]) -> str:
+def _snippet(db: sqlite3.Connection, marker: Marker, forms: Sequence[str], row: Sequence[Any]) -> str:
     """Around the match in the text that was weighed best; rather not the title, which everybody sees anyway."""
     title, chat, text = row[1], row[7], row[8]
     if text is not None and text & 0xFFFFFFFF:
         found = db.execute("SELECT text FROM texts WHERE id = ?", (text,)).fetchall()
     else:
         found = db.execute(TEXTS, (chat, LOOKED_THROUGH)).fetchall()
-    matches = (marked for (one,) in found if (marked := marker.snippet(together(one))))
+    tried = chain((around(one, forms) for (one,) in found), (one for (one,) in found))  # mostly a part will do
+    matches = (marked for text in tried if text and (marked := marker.snippet(together(text))))
     return next(matches, "") or marker.snippet(title)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 _MARK = "\x1f"
 """A separator of units: hardly any text has one."""
@@ -82,6 +83,7 @@ _KEPT = rf"{_MARK}((?:{_PAIR})+)([\ufe00-\ufe04\ufe0e\ufe0f\u200d]*){_MARK}"
 _SHADED = {0xFE00 + shade: 0x1F3FB + shade for shade in range(5)}
 _UNSHADED = {shade: instead for instead, shade in _SHADED.items()}
 """What stands for a shade in the index, which may take it for a letter: a variant that no emoji has."""
+_OF_ONE = f"{_MARK}\ue000-\uefff{_JOINED}{VARIES}"
 _SIGNS_KEPT = "(?:[\ue000\ue001\ue00a][\ue000-\uefff])+"
 
 
@@ -96,8 +98,19 @@ def together(text: str) -> str:
         return text
     if _MARK in text:
         text = re.sub(_KEPT, _emoji, text)
-    text = re.sub(_SIGNS_KEPT, _signs, text)
+    text = re.sub(_SIGNS_KEPT, lambda kept: _signs(kept[0]), text)
     return re.sub(_MARKED, "", text) if _MARK in text else text
+
+
+def part(text: str, begin: int, end: int) -> str:
+    """That part of a text of the index, without what it would have only a part of at its ends."""
+    of_one = re.compile(f"[{_OF_ONE}]")
+    begin, end = max(begin, 0), min(end, len(text))
+    while 0 < begin < end and of_one.match(text[begin]):
+        begin += 1
+    while begin < end < len(text) and of_one.match(text[end - 1]):
+        end -= 1
+    return text[begin:end]
 
 
 def _marked(text: str) -> Iterator[str]:
@@ -110,13 +123,13 @@ def _marked(text: str) -> Iterator[str]:
         cut = re.compile(_APART).match(text, begin) if begin else None  # it sees what stands before
         marked = re.sub(_APART, _MARK, text[begin:end])
         if re.search(_ANY_UNSEEN, marked) is not None:
-            marked = re.sub(_UNSEEN, _replaced, marked)
+            marked = re.sub(_UNSEEN, lambda unseen: _replaced(unseen[0]), marked)
         yield (_MARK if cut is not None else "") + marked
         begin = end
 
 
-def _replaced(unseen: re.Match[str]) -> str:
-    unit = unseen[0]
+@lru_cache(maxsize=4096)
+def _replaced(unit: str) -> str:
     if re.match(f"[{SIGNS}]", unit):
         return _code(unit)
     if re.match(KEYCAP, unit):
@@ -131,9 +144,10 @@ def _emoji(kept: re.Match[str]) -> str:
     return unit[0] + kept[2].translate(_SHADED) + unit[1:]
 
 
-def _signs(kept: re.Match[str]) -> str:
-    signs = _decoded(kept[0])
-    return signs if re.fullmatch(f"[{SIGNS}]+", signs) else kept[0]
+@lru_cache(maxsize=4096)
+def _signs(kept: str) -> str:
+    signs = _decoded(kept)
+    return signs if re.fullmatch(f"[{SIGNS}]+", signs) else kept
 
 
 def _code(text: str) -> str:

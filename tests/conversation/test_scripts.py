@@ -162,3 +162,35 @@ store.close()
         assert db.execute("SELECT count(*) FROM stale").fetchone() == (0,)
         assert db.execute("SELECT turns, tokens FROM tallies").fetchone() == (40, 40)
         db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
+
+
+@pytest.mark.parametrize(
+    ("between", "word"), [(" so it goes ", "walrus"), ("👍🏽1\ufe0f\u20e3", "🦭"), ("ที่นี่", "สวย"), ("漢字", "狐")]
+)
+def test_a_snippet_of_a_long_text_is_whole_at_its_ends(store: Store, between: str, word: str) -> None:
+    text = between * 500 + word + between * 500
+    saved(store, "this", (text, "yes"))
+    shown = snippet(store, word)
+    assert shown[0] == shown[-1] == "…"
+    assert f"[{word}]" in shown
+    around = shown.strip("…").replace("[", "").replace("]", "")
+    assert around in text
+    assert len(around) > 100
+
+
+def test_the_denser_text_stands_first_also_within_a_script_without_spaces(store: Store) -> None:
+    saved(store, "dense", ("สวยมากสวยสวย 👍👍", "yes"))
+    saved(store, "thin", ("สวยมาก" + "ที่นี่" * 50 + "👍", "yes"))
+    assert found(store, "สวย") == ["dense", "thin"]
+    assert found(store, "👍") == ["dense", "thin"]
+    assert found(store, "👍 สวย") == ["dense", "thin"]
+
+
+def test_a_word_that_begins_no_other_is_found_as_one_that_does(store: Store) -> None:
+    saved(store, "one", ("Walrus in the Kitchen", "ÜBERALL"))
+    for search in ("walr", "WALRUS", "kitch", "kitchen walru", "uberall", "über", "uber walrus"):
+        assert found(store, search) == ["one"], search
+    saved(store, "two", ("walruses", "kitchenette"))
+    assert sorted(found(store, "walrus")) == ["one", "two"]
+    assert found(store, "walruses") == found(store, "kitchene") == ["two"]
+    assert found(store, "walrusesque") == found(store, "zzzz") == []
