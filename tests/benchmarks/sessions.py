@@ -14,6 +14,7 @@ import sqlite3
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def vocabulary(count: int = 20_000) -> tuple[list[str], Words]:
     words = list(itertools.islice(dict.fromkeys(itertools.islice(drawn, 4 * count)), count))
     shares = list(itertools.accumulate(1 / (place + 1) for place in range(len(words))))
     return words, lambda length: " ".join(dice.choices(words, cum_weights=shares, k=length))
+
+
+def beginnings(words: list[str], count: int) -> list[str]:
+    """The first four letters that several words have, those of the most common words first."""
+    cut = Counter(word[:4] for word in words if len(word) >= 4)
+    return [begin for begin in dict.fromkeys(word[:4] for word in words) if cut[begin] > 1][:count]
 
 
 def fill(path: Path, chats: int, text: Words) -> None:
@@ -121,6 +128,7 @@ def main() -> None:
             "two common words, one rare": f"{words[0]} {words[1]} {words[3000]}",
             "two less common words": f"{words[300]} {words[400]}",
             "the beginning of a word": words[500][:3],
+            "three beginnings of many": " ".join(beginnings(words, 3)),
             "a rare word": words[15_000],
             "no such word": "zzzzzzzzzz",
         }
