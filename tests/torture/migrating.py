@@ -9,16 +9,19 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 from termchat.conversation.database import VERSION
 from termchat.conversation.store import Store
 from tests.conversation.older import TABLES
 from tests.torture.home import Home
 from tests.torture.known import Loss
-from tests.torture.old import Old, old
+from tests.torture.old import CHATS, Old, old
 from tests.torture.plan import Round
 from tests.torture.traces import Fault, no_lock, no_orphans
+
+FOUND = "👍 สวย"
+"""A search that finds every chat, once its index is today's."""
 
 
 def run(home: Home, what: Round) -> Loss:
@@ -73,6 +76,10 @@ def _same(path: Path, before: Old) -> None:
                 raise Fault("finished turn lost", f"node {number} of {session} is not what it was")
         if len(store.sessions(1000)) != len({session for session, _ in before.records}):
             raise Fault("finished turn lost", "a chat is gone")
+        end = monotonic() + 30
+        while len(store.sessions(1000, search=FOUND)) != CHATS:
+            if monotonic() > end:
+                raise Fault("finished turn lost", f"not all chats are found by {FOUND}")
     finally:
         store.close(30)
 

@@ -17,6 +17,8 @@ from tests.made_records import stream
 
 ROLES = ("assistant", "user")
 CHATS, TURNS, TOKENS = 30, 2, 40
+SAID = "ที่นี่สวย 👍"
+"""What a person says in each turn: only today's index has each part of it."""
 
 
 class Old(NamedTuple):
@@ -47,13 +49,21 @@ def old(version: int, folder: Path) -> Old:
                 parent, at = (number - 1 or None), 0 if number == 1 else TOKENS if asks else 2
                 db.execute(
                     "INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole) VALUES (?,?,?,?,?,?,?,0)",
-                    (session, number, parent, at, ROLES[asks], f"turn {number}" * asks, columns.from_ids(ids)),
+                    (session, number, parent, at, ROLES[asks], SAID * asks, columns.from_ids(ids)),
                 )  # fmt: skip
                 if not asks:
                     records = stream([chat, number], [b"word "] * TOKENS)
                     held[session, number] = records
                     rows = ((session, number, msgspec.msgpack.encode(record)) for record in records)
                     db.executemany("INSERT INTO records (session, node, on_path, record) VALUES (?, ?, 0, ?)", rows)
+        if version == 5:  # what else has to be brought up to date
+            rows = enumerate(dict.fromkeys(session for session, _ in held), start=1)
+            for tally, session in rows:
+                db.execute("INSERT INTO tallies (number, session) VALUES (?, ?)", (tally, session))
+                for number in range(1, 2 * TURNS + 1):
+                    text, turns, tokens = (SAID, 1, 0) if number % 2 else ("word " * TOKENS, 0, TOKENS)
+                    values = (tally << 32 | number, text, turns, tokens, tokens)
+                    db.execute("INSERT INTO texts (id, text, turns, tokens, whole) VALUES (?, ?, ?, ?, ?)", values)
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode=WAL")  # as every version left it
     return Old(path.read_bytes(), held)
