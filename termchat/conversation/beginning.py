@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from termchat.conversation import database
+from termchat.conversation import database, files
 from termchat.conversation.schema import COLUMNS
 
 _HEADER = 100
@@ -40,7 +40,7 @@ def mended(damaged: Path) -> Iterator[sqlite3.Connection]:
         OSError: it cannot be copied.
     """
     copy = damaged.with_name(f".{damaged.name}.part")
-    database.remove_all(copy)  # what a process that was killed here has left
+    files.remove_all(copy)  # what a process that was killed here has left
     try:
         copy.touch(0o600)
         shutil.copyfile(damaged, copy)
@@ -56,7 +56,7 @@ def mended(damaged: Path) -> Iterator[sqlite3.Connection]:
                     yield db
                     return
     finally:
-        database.remove_all(copy)
+        files.remove_all(copy)
 
 
 def _first_page(size: int) -> bytes:

@@ -1,27 +1,17 @@
-"""The store's file: how it is made, opened and brought up to date, its modes, and what to do with one that is damaged."""
+"""The store's file as a database: how it is made, opened and brought up to date, and what its errors mean."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sqlite3
-import stat
-import time
 from pathlib import Path
 
+from termchat.conversation import files
 from termchat.conversation.schema import ADDED, COLUMNS, KEYS, MADE, VERSION
 
 BUSY_S = 2.0
 """How long another process may hold the file before a write counts as failed."""
-
-NEW_S = 10.0
-"""In seconds, the age to which an empty file is taken for one that is being made."""
-
-UNREAD = ".unread"
-"""What is added to the name of a file that was set aside, for an empty one that says it was not looked through yet."""
-
-BESIDE = ("-journal", "-wal", "-shm")
-"""What SQLite adds to a database's name for the files that it keeps beside it."""
 
 REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -32,16 +22,6 @@ REASONS = {
     sqlite3.SQLITE_LOCKED: "another program keeps it locked",
     sqlite3.SQLITE_IOERR: "the disk does not take the data",
 }
-
-
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-"""What may stand where a file should."""
 
 
 class StoreError(Exception):
@@ -76,19 +56,6 @@ def explain(error: Exception, path: Path) -> str:
     return f"{reason} ({path})"
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode: whether the path still is the file that was opened. None when there is no file."""
-    with contextlib.suppress(OSError):
-        found = path.stat()
-        return found.st_dev, found.st_ino
-    return None
-
-
-def real(path: Path) -> Path:
-    """The file itself where the path is a link to it: beside that one SQLite keeps its log."""
-    return Path(os.path.realpath(path))
-
-
 def connect(path: Path) -> sqlite3.Connection:
     """Opens the file for writing; makes it, its folder and its tables where they are not there.
 
@@ -100,8 +67,8 @@ def connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Only a new file is opened here: closing any descriptor of a database drops all locks this process has on it.
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(real(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    _set_modes(path)
+        os.close(os.open(files.real(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    files.set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
         if _version(db, path) == 0:
@@ -154,62 +121,17 @@ def version_of(db: sqlite3.Connection) -> int:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Opens the file for reading, also in a folder that nobody may write. Raises as `connect` does."""
+    """Opens the file for reading, also in a folder that nobody may write, and on a full disk. Raises as `connect` does."""
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
         return _opened(address, path)
-    except sqlite3.OperationalError:
-        if os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+    except sqlite3.OperationalError as error:
+        may_write = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        # For a reader, too, SQLite makes an index of the log; without a log it can do without.
+        if may_write and not (_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and files.has_no_log(path)):
             raise
         return _opened(f"{address}&immutable=1", path)
-
-
-def is_emptied(path: Path) -> bool:
-    """Whether there is a file with nothing in it, and not because another process makes it at this moment."""
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and abs(time.time() - found.st_mtime) > NEW_S
-
-
-def drop_log(path: Path, log: tuple[int, int] | None) -> None:
-    """Removes the write-ahead log at the path if it is the one with this identity, left by a file that is gone.
-
-    SQLite takes it for the log of whatever file is there by then, and would write the old pages over the new ones.
-    """
-    if log is not None and identity(path.with_name(path.name + "-wal")) == log:
-        for suffix in ("-wal", "-shm"):
-            with contextlib.suppress(OSError):
-                path.with_name(path.name + suffix).unlink()
-
-
-def remove_all(path: Path) -> None:
-    """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
-    for suffix in ("", *BESIDE):
-        with contextlib.suppress(OSError):
-            path.with_name(path.name + suffix).unlink()
-
-
-def set_aside(path: Path) -> Path:
-    """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path.
-
-    NAME.damaged-<time>.unread stands beside it until somebody has taken along what it still gives.
-    """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    count = 1
-    while aside.exists():
-        count += 1
-        aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
-    os.close(os.open(aside.with_name(aside.name + UNREAD), os.O_CREAT | os.O_WRONLY, 0o600))
-    for suffix in ("-wal", "-shm", ""):  # the file last: a log that stays behind would be written into the next one
-        with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    with contextlib.suppress(OSError):
-        aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
-    return aside
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -218,20 +140,11 @@ def _code(error: sqlite3.Error) -> int:
 
 def _check_kinds(path: Path) -> None:
     """Refuses what is no regular file: a pipe would be waited for without end, and a device keeps nothing."""
-    file = real(path)
-    beside = [file.with_name(file.name + suffix) for suffix in BESIDE]
+    file = files.real(path)
+    beside = [file.with_name(file.name + suffix) for suffix in files.BESIDE]
     for named, found in ((path, file), *zip(beside, beside, strict=True)):
-        if kind := _odd_kind(found):
+        if kind := files.odd_kind(found):
             raise StoreError(f"{named} is {kind}, and no file for chats", "Move it away; a new file is made there.")
-
-
-def _odd_kind(path: Path) -> str | None:
-    """What is at the path, where that is neither a file nor nothing."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return "a link to nothing" if path.is_symlink() else None
-    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _opened(address: str, path: Path) -> sqlite3.Connection:
@@ -251,7 +164,8 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
             f"{path} was written by a newer termchat (schema {found}; this one knows {VERSION})",
             "Update termchat, or give it another file.",
         )
-    if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables if found == 0 else not tables >= COLUMNS.keys():
         raise StoreError(f"{path} is a database of another program", "Give termchat another file for its chats.")
     return found
 
@@ -262,7 +176,7 @@ def _back_up(path: Path, version: int) -> Path:
     """
     kept = path.with_name(f"{path.name}.schema-{version}")
     part = kept.with_name(f".{kept.name}.part")
-    remove_all(part)
+    files.remove_all(part)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # for nobody else to read
         with (
@@ -273,21 +187,9 @@ def _back_up(path: Path, version: int) -> Path:
             copy.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, without a log beside it
         os.replace(part, kept)
     except BaseException:
-        remove_all(part)
+        files.remove_all(part)
         raise
     return kept
-
-
-def _set_modes(path: Path) -> None:
-    """Keeps others out; makes what SQLite keeps beside a file that was read-only for a time as writable as it is again."""
-    with contextlib.suppress(OSError):
-        mode = path.stat().st_mode
-        if mode & 0o077:
-            path.chmod(0o600)
-        for suffix in ("-wal", "-shm"):
-            beside = path.with_name(path.name + suffix)
-            if mode & stat.S_IWUSR and beside.exists() and not beside.stat().st_mode & stat.S_IWUSR:
-                beside.chmod(0o600)
 
 
 def _make(db: sqlite3.Connection, version: int) -> None:

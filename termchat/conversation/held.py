@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from termchat.conversation import database, rows, salvage, schema
+from termchat.conversation import database, files, rows, salvage, schema
 
 
 class StoreNotice(msgspec.Struct, frozen=True):
@@ -38,35 +38,28 @@ class HeldFile:
 
     def connection(self) -> sqlite3.Connection:
         """The open connection, to the file that is at the path now."""
-        if self.db is not None and database.identity(self._given) != self._file:
+        if self.db is not None and files.identity(self._given) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
             self._rescued = {table: list(rows.read(self.db, table, self._written)) for table in schema.COLUMNS}
             self.close()
-        if self.db is None:
-            self._path = database.real(self._given)
-            if database.is_emptied(self._path):
-                database.set_aside(self._path)
-            self._file = database.identity(self._path)
-            self._upgrade()
-            self.db = database.connect(self._given)
-            self._file = database.identity(self._path)
-            self._salvage(self.db)
-            self._restore(self.db)
-            self.untidy = True
-        return self.db
+        db = self.db or self._opened()
+        if self.salvaging:
+            self._salvage(db)
+        self._restore(db)
+        return db
 
     def committed(self, sessions: Iterable[str]) -> None:
         """Changes of these sessions are in the file now."""
-        self._log = database.identity(self._path.with_name(self._path.name + "-wal"))
+        self._log = files.identity(self._path.with_name(self._path.name + "-wal"))
         self._written.update(sessions)
 
     def start_anew(self) -> None:
         """Sets the damaged file aside, starts a new one and keeps what can be read of the old."""
         self.close()
-        if database.identity(self._path) != self._file:
+        if files.identity(self._path) != self._file:
             return  # another process has done so already
         self.salvaging = True
-        database.set_aside(self._path)
+        files.set_aside(self._path)
         self.connection()
 
     def close(self) -> None:
@@ -75,8 +68,20 @@ class HeldFile:
         if db is not None:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
-            if database.identity(self._path) != self._file:
-                database.drop_log(self._path, self._log)
+            if files.identity(self._path) != self._file:
+                files.drop_log(self._path, self._log)
+
+    def _opened(self) -> sqlite3.Connection:
+        self._path = files.real(self._given)
+        if files.is_emptied(self._path):
+            files.set_aside(self._path)
+        self.salvaging = bool(salvage.unread(self._path))
+        self._file = files.identity(self._path)
+        self._upgrade()
+        self.db = database.connect(self._given)
+        self._file = files.identity(self._path)
+        self.untidy = True
+        return self.db
 
     def _upgrade(self) -> None:
         kept = database.upgrade(self._path)
@@ -100,9 +105,7 @@ class HeldFile:
 
     def _salvage(self, db: sqlite3.Connection) -> None:
         """Takes along what the files that were set aside still give."""
-        found = salvage.unread(self._path)
-        self.salvaging = bool(found)
-        for aside in found:
+        for aside in salvage.unread(self._path):
             count = salvage.rescue(aside, db)
             if count is not None:
                 message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."

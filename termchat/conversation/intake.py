@@ -140,4 +140,6 @@ def keep(store: Store, transcript: Transcript) -> str:
 
 def _written(store: Store) -> None:
     if not store.flush(_PATIENCE):
-        raise StoreError(f"the chat cannot be kept: {store.problem() or 'the disk is too slow'}", "Try again.")
+        raise StoreError(
+            f"the chat cannot be kept: {store.problem() or 'the disk is too slow'}", "See to that, and try again."
+        )

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from termchat.conversation import beginning, columns, rows
-from termchat.conversation.database import UNREAD, StoreError
+from termchat.conversation.database import StoreError
+from termchat.conversation.files import UNREAD
 from termchat.conversation.schema import COLUMNS
 from termchat.conversation.session import ModelRef
 from termchat.conversation.statements import ADD_SESSION
@@ -61,16 +62,16 @@ def _copy(damaged: Path, db: sqlite3.Connection) -> int:
 
 
 def _take(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
-    chats = 0
+    chats = set()
     for table in COLUMNS:
         for row in rows.read(source, table):
             if _makes_sense(table, row):
                 rows.insert(db, table, row)
-                chats += table == "sessions"
-    unnamed = [session for (session,) in db.execute(_UNNAMED)]
-    for session in unnamed:
+                if table == "nodes":  # of a chat without a turn there is nothing to read
+                    chats.add(row[0])
+    for (session,) in db.execute(_UNNAMED).fetchall():
         _name(db, session)
-    return chats + len(unnamed)
+    return len(chats)
 
 
 def _name(db: sqlite3.Connection, session: str) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from termchat.conversation import columns, database, finding, glimpse, index, loading
+from termchat.conversation import columns, database, files, finding, glimpse, index, loading, salvage
 from termchat.conversation.database import DamageError, StoreError
 from termchat.conversation.session import SessionSummary, StoredSession
 from termchat.conversation.statements import ADD_NODE, ADD_RECORD
@@ -139,7 +139,7 @@ class SavedChats:
             tokens = (token for rows in sources if (token := loading.token_of_step(rows, step)) is not None)
             return next(tokens, None)
 
-        if any(op.does is ADD_NODE for op in queue) or not self.path.exists():
+        if any(op.does is ADD_NODE for op in queue) or not self._is_there():
             return find([queued])
         return self._ask(lambda db: find([loading.rows(db, moved, number), queued]))
 
@@ -152,7 +152,25 @@ class SavedChats:
         self._writer.flush(READ_WAIT_S, tidy=True)
         if self._writer.mending:
             self._await_mending()
-        return self._mending(lambda: self._ask(question))
+        return self._mending(lambda: self._ask_for_all(question))
+
+    def _ask_for_all(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """An answer from all chats: not while those of a file that was set aside are missing, or there is no file at all, since
+        another process is mending it.
+        """
+        answer, error = None, None
+        try:
+            answer = self._ask(question)
+        except DamageError:
+            raise
+        except StoreError as found:
+            error = found
+        if salvage.unread(files.real(self.path)):
+            self._writer.salvage()
+            raise DamageError("saved chats are still in a file that was set aside", "Try again in a moment.")
+        if error is not None:
+            raise error
+        return answer
 
     def _mending(self, ask: Callable[[], _T]) -> _T:
         """An answer; where the file is found damaged, from the one that is begun with what can be kept of it."""
@@ -166,17 +184,32 @@ class SavedChats:
         self._writer.flush(self._patience, tidy=True)
         if not self._writer.mended(self._patience):
             reason = self._writer.problem or "it takes long"
-            raise StoreError(f"the file of saved chats is damaged, and not mended yet: {reason}", "Try again.")
+            raise StoreError(
+                f"the file of saved chats is damaged, and not mended yet: {reason}", "See to that, and try again."
+            )
+
+    def _is_there(self) -> bool:
+        """Whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            if self.path.is_symlink():
+                missing = f"{self.path} is a link to {files.real(self.path)}, which is not there"
+                raise StoreError(
+                    f"saved chats cannot be read: {missing}", "Bring it back, or remove the link."
+                ) from None
+            return False
+        except OSError as error:
+            reason = database.explain(error, self.path)
+            raise StoreError(f"saved chats cannot be read: {reason}", "See to the folder that they are in.") from error
+        return True
 
     def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        if not self.path.exists():
-            if self.path.is_symlink():
-                missing = f"{self.path} is a link to {database.real(self.path)}, which is not there"
-                raise StoreError(f"saved chats cannot be read: {missing}", "Bring it back, or remove the link.")
+        if not self._is_there():
             return None
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
-                return question(db)
+                return question(db) if database.version_of(db) else None  # 0: nobody could write to it yet
         except (sqlite3.Error, OSError) as error:
             said = f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
             if isinstance(error, sqlite3.Error) and database.is_damage(error):

@@ -139,6 +139,12 @@ class Writer:
             self._damaged = self._hurry = True
             self._wake.notify_all()
 
+    def salvage(self) -> None:
+        """Says that a file was set aside, perhaps by another process, and its chats not taken along; the next try does."""
+        with self._wake:
+            self._file.salvaging = self._hurry = True
+            self._wake.notify_all()
+
     def queued(self) -> tuple[Operation, ...]:
         """What waits to be written, or is being written, at this moment; what is no longer in it is in the file."""
         with self._wake:

@@ -144,6 +144,16 @@ def test_a_removed_chat_comes_back_unless_it_was_removed_for_good(sessions: Sess
     assert sessions("restore", session).exit_code == 1
 
 
+def test_a_folder_that_is_none_is_told(sessions: Sessions) -> None:
+    folder = paths.store_file().parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("")
+    for words in (["list"], ["search", "fox"], ["show", "last"]):
+        done = sessions(*words)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "Not a directory" in done.stderr
+
+
 def test_every_command_has_its_help(sessions: Sessions) -> None:
     shown = sessions("--help")
     assert shown.exit_code == 0, shown.stderr or shown.exception

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import tempfile
 from contextlib import closing
@@ -11,7 +12,7 @@ from random import Random
 
 import pytest
 
-from termchat.conversation import database, health
+from termchat.conversation import database, files, health
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import child, output, reopened, say
@@ -105,6 +106,27 @@ def test_deleted_chats_are_not_counted(path: Path) -> None:
     found = health.check(path)
     assert found is not None
     assert (found.chats, found.problem) == (3, "")
+
+
+def test_chats_of_which_only_the_titles_are_left_do_not_count(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as db:
+        (first,) = db.execute("SELECT min(pageno) FROM dbstat WHERE name = 'nodes'").fetchone()
+    os.truncate(path, (first - 1) * PAGE)
+    (notice,) = told(path)
+    assert "Nothing of it could be kept" in notice
+
+
+def test_nobody_is_told_that_there_are_no_chats_while_they_are_set_aside(path: Path) -> None:
+    _, said = filled(path)
+    store = Store.open(path)
+    assert len(store.sessions()) == 4
+    files.set_aside(path)  # as another process does, which is ended before it goes on
+    assert {one.id for one in store.sessions()} == said.keys()
+    (notice,) = (found for found in store.notices() if "damaged" in found.message)
+    assert "4 chats could be read from it and were kept" in notice.hint
+    assert len(store.sessions()) == 4
+    assert store.close()
 
 
 def test_what_cannot_be_set_aside_is_told_with_the_reason_and_mended_once_it_can() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.conversation import database, salvage, writer
+from termchat.conversation import database, files, salvage, writer
 from termchat.conversation.schema import COLUMNS, VERSION
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
@@ -144,7 +144,7 @@ def test_an_upgrade_that_fails_leaves_the_old_file_and_is_tried_again(
 @each_older
 def test_a_damaged_older_file_is_rescued(path: Path, version: int) -> None:
     session, chat, _ = old_file(path, version)
-    damaged = database.set_aside(path)
+    damaged = files.set_aside(path)
     db = database.connect(path)
     assert salvage.rescue(damaged, db) == 1
     db.close()

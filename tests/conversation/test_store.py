@@ -348,6 +348,19 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> 
     assert path.read_bytes() == before
 
 
+def test_another_programs_database_is_refused_also_where_it_has_a_version(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE recipes (name)")
+        db.execute("PRAGMA user_version = 3")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        Store.open(path)
+    assert path.read_bytes() == before
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
 def test_a_damaged_file_is_set_aside_and_a_new_one_started(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"this was a database once" * 400)
@@ -481,7 +494,8 @@ def test_a_folder_that_cannot_be_made_is_tried_again(tmp_path: Path, monkeypatch
     assert eventually(store, True)
     assert str(tmp_path / "data") in (store.problem() or "")
     assert list(store.records(session, 2)) == said
-    assert store.latest() is None
+    with pytest.raises(StoreError, match="Not a directory"):
+        store.latest()
     (tmp_path / "data").unlink()
     assert eventually(store, False)
     assert store.latest() == session
@@ -521,6 +535,24 @@ print(session)
     said = [f"turn {i}" for i in range(8)] + ["while full"]
     assert [text for role, text in chat.turns() if role == "user"] == said
     assert all(len(node.ids) == 20 and node.done for node in chat.nodes.values() if node.role == "assistant")
+
+
+def test_what_is_saved_can_be_read_on_a_full_disk(path: Path) -> None:
+    code = """
+store = Store.open(path)
+chat = Conversation()
+session = store.begin(chat)
+say(store, session, chat, "before", [1, 2], [b"a"])
+assert store.close()
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # not even the index of an empty log can be made
+store = Store.open(path)
+print([one.turns for one in store.sessions()], list(store.load(store.latest()).conversation.turns()))
+print(len(list(store.records(session, 2))), store.problem() is not None)
+"""
+    listed, records = output(child(code, path)).splitlines()
+    assert listed == "[1] [('user', 'before'), ('assistant', 'a')]"
+    assert records.endswith(" True")
+    assert int(records.split()[0]) > 3
 
 
 def test_a_read_only_folder_keeps_going_saves_later_and_can_be_read() -> None:

@@ -34,7 +34,7 @@ def opened() -> Iterator[Store]:
             for notice in store.notices():
                 complain(notice.message, notice.hint)
         if not written:
-            raise StoreError(f"not saved: {store.problem() or 'it takes too long'}", "Try again.")
+            raise StoreError(f"not saved: {store.problem() or 'it takes too long'}", "See to that, and try again.")
     except StoreError as error:
         complain(error.message, error.hint)
         sys.exit(1)

@@ -1,0 +1,117 @@
+"""The store's file as a file: what is at its path and beside it, its modes, and where a damaged one goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from pathlib import Path
+
+NEW_S = 10.0
+"""In seconds, the age to which an empty file is taken for one that is being made."""
+
+UNREAD = ".unread"
+"""What is added to the name of a file that was set aside, for an empty one that says it was not looked through yet."""
+
+BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite adds to a database's name for the files that it keeps beside it."""
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+"""What may stand where a file should."""
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode: whether the path still is the file that was opened. None when there is no file."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def real(path: Path) -> Path:
+    """The file itself where the path is a link to it: beside that one SQLite keeps its log."""
+    return Path(os.path.realpath(path))
+
+
+def odd_kind(path: Path) -> str | None:
+    """What is at the path, where that is neither a file nor nothing."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "a link to nothing" if path.is_symlink() else None
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no regular file")
+
+
+def has_no_log(path: Path) -> bool:
+    """Whether nothing is in its write-ahead log."""
+    file = real(path)
+    try:
+        return file.with_name(file.name + "-wal").stat().st_size == 0
+    except FileNotFoundError:
+        return True
+
+
+def set_modes(path: Path) -> None:
+    """Keeps others out; makes what SQLite keeps beside a file that was read-only for a time as writable as it is again."""
+    with contextlib.suppress(OSError):
+        mode = path.stat().st_mode
+        if mode & 0o077:
+            path.chmod(0o600)
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
+            if mode & stat.S_IWUSR and beside.exists() and not beside.stat().st_mode & stat.S_IWUSR:
+                beside.chmod(0o600)
+
+
+def is_emptied(path: Path) -> bool:
+    """Whether there is a file with nothing in it, and not because another process makes it at this moment."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and abs(time.time() - found.st_mtime) > NEW_S
+
+
+def drop_log(path: Path, log: tuple[int, int] | None) -> None:
+    """Removes the write-ahead log at the path if it is the one with this identity, left by a file that is gone.
+
+    SQLite takes it for the log of whatever file is there by then, and would write the old pages over the new ones.
+    """
+    if log is not None and identity(path.with_name(path.name + "-wal")) == log:
+        for suffix in ("-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                path.with_name(path.name + suffix).unlink()
+
+
+def remove_all(path: Path) -> None:
+    """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
+    for suffix in ("", *BESIDE):
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + suffix).unlink()
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path.
+
+    NAME.damaged-<time>.unread stands beside it until somebody has taken along what it still gives.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    count = 1
+    while aside.exists():
+        count += 1
+        aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
+    os.close(os.open(aside.with_name(aside.name + UNREAD), os.O_CREAT | os.O_WRONLY, 0o600))
+    for suffix in ("-wal", "-shm", ""):  # the file last: a log that stays behind would be written into the next one
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    with contextlib.suppress(OSError):
+        aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
+    return aside
