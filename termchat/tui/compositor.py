@@ -52,7 +52,17 @@ class Area(NamedTuple):
     width: int
 
 
-class QuickBar(ScrollBar):
+class Settled(Widget):
+    """A widget that scrolls nothing: once a layout has given it another size, Textual need not lay out everything again.
+
+    It is the last of the bases: style sheets see the first only.
+    """
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
+
+class QuickBar(ScrollBar, Settled):
     """A vertical scroll bar one cell wide that draws itself at once, not row by row through Textual's styles."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -74,11 +84,6 @@ class QuickBar(ScrollBar):
             made.get(cell) or made.setdefault(cell, self._filtered(cell))
             for cell in cells.segments[crop.y : crop.bottom]
         ]
-
-    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
-        return super()._size_updated(
-            size, virtual_size, container_size, layout=False
-        )  # nothing stands where it does for it
 
     def _filtered(self, cell: Segment) -> Strip:
         strip = Strip([cell], 1)

@@ -8,10 +8,11 @@ from typing import Literal
 
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Size
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
-from termchat.tui.compositor import LineCompositor
+from termchat.tui.compositor import LineCompositor, Settled
 from termchat.tui.gathering import Models
 from termchat.tui.history import History
 from termchat.tui.keys import situation_of
@@ -51,7 +52,7 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatLayout(SelectingScreen):
+class ChatLayout(SelectingScreen, Settled):
     """One chat: brings what it says to the widgets. What a person does is brought to it by `ChatScreen`.
 
     `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` makes what writes a
@@ -176,6 +177,10 @@ class ChatLayout(SelectingScreen):
         if small:
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
             self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
+
+    def _screen_resized(self, size: Size) -> None:
+        if size != self._compositor.size:  # else it is told what it was laid out for just now
+            super()._screen_resized(size)
 
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""

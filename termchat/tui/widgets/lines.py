@@ -10,9 +10,8 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
-from termchat.tui.compositor import touch
+from termchat.tui.compositor import Settled, touch
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import BLANK, MARGIN, Ink, Line, Paint, Run
 
@@ -20,19 +19,19 @@ _ANY = Color(0, 0, 0)
 """The background that Textual's filters are told; every cell here has its own."""
 
 
-class Row(Horizontal):
+class Row(Horizontal, Settled):
     """Widgets beside each other that cover it; hidden itself, since Textual would draw all of it below them, every frame."""
 
     DEFAULT_CSS = "Row, Row > Column { visibility: hidden; } Row > * { visibility: visible; }"
 
 
-class Column(Vertical):
+class Column(Vertical, Settled):
     """Widgets below each other, likewise."""
 
     DEFAULT_CSS = "Column, Column > Row { visibility: hidden; } Column > * { visibility: visible; }"
 
 
-class LinesView(Widget):
+class LinesView(Settled):
     """Lines from the top; its size is the style sheet's, never the content's. `GROUND` fills what has no ground of its own.
 
     It may have neither border nor padding. It says when it has another size: what it should show may be other lines then.
