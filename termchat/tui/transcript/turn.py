@@ -48,6 +48,8 @@ class Turn:
         self._settled = 0
         self._kept: tuple[int, ...] = ()
         self._is_read = self._is_long = False
+        self._size = size_of(parts)
+        """Characters, while it is not built: then it does not grow."""
         self._estimate = self._guess()
 
     @property
@@ -115,7 +117,7 @@ class Turn:
             self._drop()
 
     def _drop(self) -> None:
-        self._estimate = self.heights.total
+        self._estimate, self._size = self.heights.total, size_of(self.parts)
         self.built, self.blocks, self.heights, self._settled = False, [], Heights(), 0
         self._places = self._read_by = None
         self._body = PlainBody()
@@ -223,7 +225,7 @@ class Turn:
     def offset_at(self, y: int) -> int:
         """The character that begins a line; a guess where nothing is laid out. -1 is the title."""
         if not self.built:
-            return size_of(self.parts) * y // self._estimate if y > 1 else -1
+            return self._size * y // self._estimate if y > 1 else -1
         block, line = self.find(y)
         return block.offset_at(line, self._width)
 
@@ -241,7 +243,7 @@ class Turn:
         return wanted and not is_long, wanted and is_long
 
     def _guess(self) -> int:
-        return size_of(self.parts) // max(self._width, 1) + 3
+        return self._size // max(self._width, 1) + 3
 
     def _titled(self) -> Title:
         return Title(*self._source.title(), self.parts[-1].node.number, *self.version)
