@@ -98,7 +98,7 @@ class SavedChats:
 
     def records(self, session: str, number: int) -> Iterator[Record]:
         """The records of a reply, in order, those that could not be written yet among them."""
-        for on_path, blob in self._mending(lambda: self._record_rows(session, number)):
+        for on_path, blob in self._answer(lambda: self._record_rows(session, number)):
             record = columns.to_record(blob)
             if on_path and isinstance(record, Start):
                 conversation = self._live.get(session) or self.load(session).conversation
@@ -143,6 +143,10 @@ class SavedChats:
             return find([queued])
         return self._ask(lambda db: find([loading.rows(db, moved, number), queued]))
 
+    def mending(self) -> bool:
+        """Whether a damaged file is being set aside, or what it still gives taken along."""
+        return self._writer.mending
+
     def read_through(self, session: str) -> None:
         """Reads all that is kept of a chat once, so that damage is found, and mended, before any of it is given out."""
         session = self._writer.moved.get(session, session)
@@ -152,7 +156,7 @@ class SavedChats:
         self._writer.flush(READ_WAIT_S, tidy=True)
         if self._writer.mending:
             self._await_mending()
-        return self._mending(lambda: self._ask_for_all(question))
+        return self._answer(lambda: self._ask_for_all(question))
 
     def _ask_for_all(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         """An answer from all chats: not while those of a file that was set aside are missing, or there is no file at all, since
@@ -172,7 +176,7 @@ class SavedChats:
             raise error
         return answer
 
-    def _mending(self, ask: Callable[[], _T]) -> _T:
+    def _answer(self, ask: Callable[[], _T]) -> _T:
         """An answer; where the file is found damaged, from the one that is begun with what can be kept of it."""
         try:
             return ask()
@@ -183,10 +187,11 @@ class SavedChats:
     def _await_mending(self) -> None:
         self._writer.flush(self._patience, tidy=True)
         if not self._writer.mended(self._patience):
-            reason = self._writer.problem or "it takes long"
-            raise StoreError(
-                f"the file of saved chats is damaged, and not mended yet: {reason}", "See to that, and try again."
-            )
+            problem = self._writer.problem
+            if problem is None:
+                raise StoreError("the file of saved chats is damaged, and still being mended", "Try again in a moment.")
+            damaged = f"the file of saved chats is damaged, and not mended yet: {problem}"
+            raise StoreError(damaged, "See to that, and try again.")
 
     def _is_there(self) -> bool:
         """Whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,9 @@ from click.testing import CliRunner, Result
 from termchat import paths
 from termchat.chat.opening import reopen_latest
 from termchat.cli import main
+from termchat.cli.said import complain
+from termchat.cli.sessions import which
+from termchat.conversation import salvage
 from termchat.conversation.store import ModelRef, Store
 from termchat.conversation.tree import Conversation
 from termchat.settings import load
@@ -151,6 +155,28 @@ def test_chats_whose_own_rows_are_lost_are_named_after_their_words(whole: Path) 
             == one["updated"]
             == datetime.strptime(one["id"][:15], "%Y%m%d-%H%M%S").astimezone(UTC).isoformat()
         )
+
+
+def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage(whole, "sessions_by_use")
+    told_so = threading.Event()
+    rescue = salvage.rescue
+
+    def patient(damaged: Path, db: sqlite3.Connection) -> int | None:
+        assert told_so.wait(60)
+        return rescue(damaged, db)
+
+    def tell(message: str, hint: str = "") -> None:
+        complain(message, hint)
+        if "being taken along" in message:
+            told_so.set()
+
+    monkeypatch.setattr(which, "_SILENT_S", 0.05)
+    monkeypatch.setattr(which, "complain", tell)
+    monkeypatch.setattr(salvage, "rescue", patient)
+    done = run("list", "--json")
+    assert told(done) == KEPT
+    assert len(listed(done)) == CHATS
 
 
 def test_the_latest_chat_is_reopened(whole: Path) -> None:

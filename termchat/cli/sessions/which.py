@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ MOST = 1_000_000
 _PATIENCE_S = 600.0
 """How long a command waits for a damaged file to be mended, or for its own changes to be written."""
 
+_SILENT_S = 2.0
+"""How long a file may be mended without a word."""
+
 
 @contextmanager
 def opened() -> Iterator[Store]:
@@ -27,10 +31,16 @@ def opened() -> Iterator[Store]:
 
     try:
         store = Store.open(paths.store_file(), _PATIENCE_S)
+        patience, over = _PATIENCE_S, threading.Event()
+        threading.Thread(target=_tell_of_mending, args=(store, over), daemon=True).start()
         try:
             yield store
+        except KeyboardInterrupt:
+            patience = 0.0  # what is not mended now is mended by the next one who opens the file
+            raise
         finally:
-            written = store.close(_PATIENCE_S)
+            written = store.close(patience)
+            over.set()
             for notice in store.notices():
                 complain(notice.message, notice.hint)
         if not written:
@@ -38,3 +48,12 @@ def opened() -> Iterator[Store]:
     except StoreError as error:
         complain(error.message, error.hint)
         sys.exit(1)
+
+
+def _tell_of_mending(store: Store, over: threading.Event) -> None:
+    while not over.wait(_SILENT_S):
+        if store.mending():
+            complain(
+                "the file of saved chats is damaged; what it still gives is being taken along", "Give it a minute."
+            )
+            return
