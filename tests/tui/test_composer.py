@@ -37,6 +37,27 @@ def sent(desk: Desktop) -> list[str]:
     return [node.written for node in desk.chat.conversation.nodes.values() if node.role == "user"]
 
 
+def drawn_cursor(desk: Desktop) -> str:
+    """The text of the composer that is drawn as the cursor."""
+    style = desk.composer.get_component_rich_style("text-area--cursor")
+    strips = desk.composer.render_lines(desk.composer.size.region)
+    return "".join(text for strip in strips for text, here, _ in strip if here and here.bgcolor == style.bgcolor)
+
+
+@pytest.mark.parametrize("text", ["", "a message"])
+async def test_it_shows_a_cursor_while_it_has_the_keyboard_and_only_then(text: str) -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So ", "it ", "is.")
+        await desk.type(text)
+        for _ in range(2):
+            assert len(drawn_cursor(desk)) == 1
+            await desk.type("", "ctrl+g")
+            assert desk.app.focused is not desk.composer
+            assert drawn_cursor(desk) == ""
+            await desk.type("", "escape")
+            assert desk.app.focused is desk.composer
+
+
 # --- it grows --------------------------------------------------------------------------------------------------------
 
 

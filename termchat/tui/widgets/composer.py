@@ -95,6 +95,7 @@ class Composer(LabelledArea):
 
     def watch_has_focus(self, _has_focus: bool) -> None:
         """With the keyboard it looks as without, but for the cursor: its styles, which take milliseconds, are not made anew."""
+        self._line_cache.clear()  # those were drawn with the cursor, or without
         self.refresh()
 
     def on_key(self, event: events.Key) -> None:
