@@ -143,6 +143,17 @@ def test_jumps_visit_all_there_is_both_ways(kind: str) -> None:
         assert seen == [begin, *(ref for ref in order if ref != begin)]
 
 
+@pytest.mark.parametrize("how", ["entropy_next", "surprise_next", "change_next", "fork_next"])
+def test_jumps_go_past_a_reply_that_has_no_token_yet(how: Move) -> None:
+    chat = chat_of("Go")
+    measured(reply(chat), 30)
+    reply(chat)
+    _, cursor = shown(chat, 50)
+    cursor.put(cursor.track.last())
+    cursor.move(how)
+    assert cursor.ref == TokenRef(2, 29)
+
+
 def test_turns_are_walked_by_their_beginnings() -> None:
     _, cursor = jumpy()
     cursor.put(TokenRef(3, 10))

@@ -35,6 +35,8 @@ def is_surprise(stretch: Stretch, indexes: range) -> int | None:
 def is_uncertain(stretch: Stretch, indexes: range) -> int | None:
     """A peak of entropy: higher than the token before, no lower than the one after, and at least the 90th percentile of
     the node's tokens, but above 0."""
+    if not indexes:
+        return None  # there may be no token of which to take a percentile
     bits, count = stretch.node.tokens.entropies, stretch.reached
     least = _percentile(stretch.node.tokens)
     for index in indexes:
