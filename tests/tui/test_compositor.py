@@ -18,6 +18,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from termchat.tui.compositor import LineCompositor, LinesUpdate
+from termchat.tui.transcript import Transcript
 from tests.tui.test_app import desktop
 
 WORDS = ("One ", "two ", "**three** ", "four.\n\n", "- five\n", "`six` ", "七八 ", "nine, ", "ten\n")
@@ -79,6 +80,33 @@ async def test_updates_of_lines_leave_the_screen_that_a_whole_update_draws(
         at_once.take(update)
         assert found == at_once.cells
     assert kinds.count(LinesUpdate) > len(kinds) // 2
+
+
+async def test_how_many_lines_are_new_below_stays_true_while_the_rest_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paper = Paper(80, 24)
+    async with desktop((120, 24)) as desk:
+        await desk.sent("Hello", *("| a | b |\n|---|---|\n| c | d |\n\n", "word " * 40, "\n\n") * 100)
+        transcript = desk.app.query_one(Transcript)
+        monkeypatch.setattr(transcript, "work", lambda: None)
+        await desk.type("", "ctrl+home")
+        await desk.pilot.resize_terminal(80, 24)
+        desk.engine.say("and on")
+        await desk.settle()
+        compositor = desk.app.screen._compositor
+        paper.take(Compositor.render_full_update(compositor))
+        guessed = paper.screen.display
+        monkeypatch.setattr(App, "_display", lambda _app, _screen, update: update and paper.take(update))
+        while not transcript.is_complete:
+            Transcript.work(transcript)
+            await desk.settle()
+        whole = Paper(80, 24)
+        whole.take(Compositor.render_full_update(compositor))
+        below = [line for line in whole.screen.display if "↓" in line]
+        assert len(below) == 1
+        assert below[0] not in guessed
+        assert below[0].split("↓")[1].split()[0] in next(line for line in paper.screen.display if "↓" in line).split()
 
 
 @pytest.mark.parametrize("key", ["f5", "f6", "ctrl+b"])

@@ -260,6 +260,7 @@ class DocumentView(ScrollView, can_focus=True):
         if self.screen._dirty_widgets or self.app.animator.is_being_animated(self, "scroll_y"):
             return  # the frame that is due comes first
         deadline = perf_counter() + SLICE
+        height = self._document.height
         top = self._document.settle(self._top, self._rows)
         seen = self._document.find(top)
         y, done = self._document.work_on(top, lambda: perf_counter() > deadline)
@@ -272,6 +273,8 @@ class DocumentView(ScrollView, can_focus=True):
             self._working = False
         if self._document.find(self._top) != seen or self.text_selection is not None:
             touch(self, self.size.region)
+        elif self._unseen and self._document.height != height:  # as many lines fewer or more are below
+            touch(self, Region(0, self._rows - 1, self.size.width, 1))
         self.is_complete = done
         if done and self._worker is not None:
             self._worker.pause()
