@@ -64,8 +64,9 @@ def set_modes(path: Path) -> None:
         mode = path.stat().st_mode
         if mode & 0o077:
             path.chmod(0o600)
+        file = real(path)
         for suffix in ("-wal", "-shm"):
-            beside = path.with_name(path.name + suffix)
+            beside = file.with_name(file.name + suffix)
             if mode & stat.S_IWUSR and beside.exists() and not beside.stat().st_mode & stat.S_IWUSR:
                 beside.chmod(0o600)
 
@@ -97,21 +98,37 @@ def remove_all(path: Path) -> None:
             path.with_name(path.name + suffix).unlink()
 
 
+def mark_of(aside: Path) -> Path:
+    """The file that says that one that was set aside was not looked through yet."""
+    return aside.with_name(aside.name + UNREAD)
+
+
 def set_aside(path: Path) -> Path:
     """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path.
 
     NAME.damaged-<time>.unread stands beside it until somebody has taken along what it still gives.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    count = 1
-    while aside.exists():
-        count += 1
-        aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
-    os.close(os.open(aside.with_name(aside.name + UNREAD), os.O_CREAT | os.O_WRONLY, 0o600))
-    for suffix in ("-wal", "-shm", ""):  # the file last: a log that stays behind would be written into the next one
-        with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    aside = _marked_name(path)
+    try:
+        for suffix in ("-wal", "-shm", ""):  # the file last: a log that stays behind would be written into the next one
+            with contextlib.suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    finally:
+        if not aside.exists():  # another process was faster, or it may not be moved
+            with contextlib.suppress(OSError):
+                mark_of(aside).unlink()
     with contextlib.suppress(OSError):
         aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
     return aside
+
+
+def _marked_name(path: Path) -> Path:
+    """Where a damaged file may go. Its mark is made with it, so that no other process takes the same name."""
+    name, count = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", 1
+    while True:
+        aside = path.with_name(name if count == 1 else f"{name}-{count}")
+        if not aside.exists():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(mark_of(aside), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                return aside
+        count += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from termchat.conversation import beginning, columns, rows
 from termchat.conversation.database import StoreError
-from termchat.conversation.files import UNREAD
+from termchat.conversation.files import UNREAD, mark_of
 from termchat.conversation.schema import COLUMNS
 from termchat.conversation.session import ModelRef
 from termchat.conversation.statements import ADD_SESSION
@@ -27,7 +27,8 @@ _FIRST_RECORD = "SELECT record FROM records WHERE session = ? ORDER BY seq LIMIT
 def unread(path: Path) -> list[Path]:
     """Files that were set aside and not yet looked through, perhaps because the process that began to was ended."""
     marks = sorted(path.parent.glob(f"{path.name}.damaged-*{UNREAD}"))
-    return [mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks]
+    found = (mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks)
+    return [aside for aside in found if aside.exists()]  # a mark is there a moment before its file
 
 
 def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
@@ -38,17 +39,18 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
     Raises:
         sqlite3.Error: `db` takes nothing, or the damaged file cannot even be opened.
     """
-    mark = damaged.with_name(damaged.name + UNREAD)
+    mark = mark_of(damaged)
     db.execute("BEGIN IMMEDIATE")
     try:
-        count = _copy(damaged, db) if mark.exists() and damaged.exists() else None
+        count = _copy(damaged, db) if mark.exists() else None
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-    with contextlib.suppress(OSError):
-        mark.unlink()
+    if count is not None:
+        with contextlib.suppress(OSError):
+            mark.unlink()
     return count
 
 

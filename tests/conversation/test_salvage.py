@@ -129,6 +129,30 @@ def test_nobody_is_told_that_there_are_no_chats_while_they_are_set_aside(path: P
     assert store.close()
 
 
+def test_a_file_that_another_process_just_sets_aside_is_not_passed_over(path: Path, tmp_path: Path) -> None:
+    """Its mark is there a moment before it is."""
+    _, said = filled(path)
+    away = path.rename(tmp_path / "away.db")
+    aside = path.with_name(f"{path.name}.damaged-20260102-030405")
+    files.mark_of(aside).touch()
+    store = Store.open(path)
+    assert store.sessions() == []
+    away.rename(aside)
+    assert {one.id for one in store.sessions()} == said.keys()
+    assert store.close()
+    assert not files.mark_of(aside).exists()
+
+
+def test_two_processes_never_set_aside_by_one_name(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.strftime", lambda _form: "20260102-030405")  # both in the same second
+    path.parent.mkdir()
+    path.touch()
+    first = files.set_aside(path)
+    first.rename(tmp_path / "away")  # as before it is moved: there is only its mark
+    path.touch()
+    assert files.set_aside(path) != first
+
+
 def test_what_cannot_be_set_aside_is_told_with_the_reason_and_mended_once_it_can() -> None:
     code = """
 if os.geteuid() == 0:
