@@ -8,11 +8,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from operator import sub
+from operator import gt, sub
 from typing import overload
 
 _AT_ONCE = 256
 """Texts that are decoded together, at most."""
+
+_CONTINUED = re.compile(rb"[\x80-\xbf]")
+"""A byte of UTF-8 that begins no character."""
 
 
 class Texts(Sequence[str]):
@@ -83,7 +86,7 @@ class Texts(Sequence[str]):
         ends = self._ends[begin : min(end, len(self)) + 1]
         found = list(map(sub, ends[1:], ends))
         if ends:
-            for continued in re.finditer(rb"[\x80-\xbf]", self._data[ends[0] : ends[-1]]):
+            for continued in _CONTINUED.finditer(self._data[ends[0] : ends[-1]]):
                 found[bisect_right(ends, ends[0] + continued.start()) - 1] -= 1
         return found
 
@@ -97,8 +100,10 @@ class Texts(Sequence[str]):
         texts = cls()
         texts._data += data
         from_words(texts._ends, ends)
-        if texts._ends[-1] != len(data):
+        if texts._ends[-1] != len(data) or any(map(gt, texts._ends, texts._ends[1:])):
             raise ValueError("the texts end elsewhere")
+        if _CONTINUED.search(bytes(map((data + b"\0").__getitem__, texts._ends))) is not None:
+            raise ValueError("a text ends within a character")
         for begin, end in pairwise(texts._ends[::_AT_ONCE]):
             texts._marks.append(texts._marks[-1] + len(texts._read(begin, end)))
         texts.characters = texts.start(len(texts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from termchat.conversation import columns, loading
 from termchat.conversation.node import Node, Omission
 from termchat.conversation.store import Store
-from termchat.conversation.texts import Texts
+from termchat.conversation.texts import Texts, words
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import same, say
 from tests.made_records import settings, stream, user
@@ -44,6 +45,14 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
             each.at(each.characters)
     with pytest.raises(IndexError):
         texts[len(said)]
+
+
+@pytest.mark.parametrize(
+    ("data", "ends"), [("éa", [1, 3]), ("abc", [2, 1, 3]), ("abc", [9, 3]), ("abc", [1, 2]), ("é", [2, 1, 2])]
+)
+def test_texts_that_end_where_none_can_are_refused(data: str, ends: list[int]) -> None:
+    with pytest.raises(ValueError, match="end"):
+        Texts.unpacked(data.encode(), words(array("I", ends)))
 
 
 def made(path: Path) -> tuple[str, Conversation]:
