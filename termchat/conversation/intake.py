@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,11 +18,13 @@ import msgspec
 
 from termchat.conversation.formats import FORMATS, Format
 from termchat.conversation.formats.facts import file_name
+from termchat.conversation.reader import MOST_BYTES
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.transcript import Transcript, TranscriptError
 
 _HEAD = 1 << 16
+_CHUNK = 1 << 20
 _AT_ONCE = 2000
 """Records that wait in memory to be written."""
 
@@ -70,7 +71,10 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
         path = Path(folder) / "stdin"
         try:
             with path.open("wb") as file:
-                shutil.copyfileobj(stream, file)
+                while (
+                    chunk := stream.read(_CHUNK)
+                ) and file.tell() <= MOST_BYTES:  # who reads it says if it is too large
+                    file.write(chunk)
         except OSError as error:
             raise TranscriptError(
                 f"stdin cannot be kept in {folder}: {error.strerror or error}", "Make room."

@@ -103,6 +103,14 @@ def test_what_is_piped_in_is_taken_in(session: str) -> None:
     assert "termchat: stdin, line " in done.stderr
 
 
+def test_no_more_is_kept_of_what_is_piped_in_than_a_file_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(intake, "_CHUNK", 1 << 12)
+    with Path("/dev/zero").open("rb") as endless, intake.piped(endless) as path:
+        assert 1 << 16 < path.stat().st_size <= (1 << 16) + (1 << 12)
+    assert not path.exists()
+
+
 def test_half_characters_are_told(session: str) -> None:
     lines = [json.loads(line) for line in run("export", session).stdout.splitlines()]
     lines[0]["title"] = "half \ud800"
