@@ -82,6 +82,22 @@ async def test_updates_of_lines_leave_the_screen_that_a_whole_update_draws(
     assert kinds.count(LinesUpdate) > len(kinds) // 2
 
 
+async def test_the_first_frame_has_its_text_on_lines_as_long_as_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = Paper(120, 40)
+    frames: list[str] = []
+
+    def display(_app: App[None], _screen: object, update: CompositorUpdate | None) -> None:
+        if update is not None:
+            paper.take(update)
+            frames.append("\n".join(paper.screen.display))
+
+    monkeypatch.setattr(App, "_display", display)
+    async with desktop((120, 40)):
+        greeting = [frame for frame in frames if "A new chat" in frame]
+        assert greeting
+        assert all("Write a message and press Enter." in frame for frame in greeting)
+
+
 async def test_how_many_lines_are_new_below_stays_true_while_the_rest_is_laid_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -252,7 +252,7 @@ class ChatLayout(SelectingScreen, Settled):
         self.versions.shown()
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         if empty:
-            self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
+            self._welcome.show_lines(welcome_lines(self._chat, self._room))
 
     def _show_soon(self) -> None:
         """Shows the chat's state once all is heard that waits to be heard: much of it changes what is shown."""
@@ -289,7 +289,7 @@ class ChatLayout(SelectingScreen, Settled):
     def _room(self) -> int:
         """Cells of a line in the chat's column; those that are not shown yet do not know it."""
         column = self._transcript if self._transcript.display else self._welcome
-        return (column.size.width or self.size.width) - 2
+        return (column.size.width or self.app.size.width) - 2
 
     def on_lines_view_laid(self) -> None:
         """Fills the room there is."""
