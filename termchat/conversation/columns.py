@@ -27,7 +27,7 @@ def to_record(blob: bytes) -> Record:
     """
     try:
         record: Record = _decode_record(blob)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # of msgspec, or for what is no UTF-8
         raise StoreError(f"a record of the chat cannot be read: {error}", "Its file may be damaged.") from error
     return record
 

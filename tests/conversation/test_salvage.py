@@ -61,6 +61,17 @@ def test_a_file_without_its_beginning_gives_every_chat(path: Path, lost: bytes) 
     assert {stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()} == {0o600}
 
 
+def test_a_record_that_is_no_text_any_more_keeps_nothing_from_being_taken_along(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE records SET record = X'A1FF' WHERE seq = (SELECT max(seq) FROM records)")
+        db.commit()
+    with path.open("r+b") as file:
+        file.write(bytes(100))
+    (notice,) = told(path)
+    assert "4 chats could be read from it and were kept" in notice
+
+
 def test_what_was_only_in_the_log_comes_along(path: Path, tmp_path: Path) -> None:
     store, said = filled(path, closed=False)
     other = tmp_path / "other" / path.name  # as the disk had it when the machine went down
