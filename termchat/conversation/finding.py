@@ -17,18 +17,21 @@ from functools import lru_cache
 from itertools import chain, dropwhile, groupby
 from typing import Any
 
-from termchat.conversation import columns
+from termchat.conversation import columns, index
 from termchat.conversation.database import version_of
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
 from termchat.conversation.weighing import around, best, form
-from termchat.conversation.wordless import UNIT, apart, together
+from termchat.conversation.wordless import UNIT, apart, has_unseen, together
 
 RANKED = 1000
 """How many texts that have all the words are put in order: the newest. Words that stand together in more say little."""
 
 MOST_WORDS = 16
 """Of a search; further ones are not looked at."""
+
+MARKED_ANEW = 6
+"""The schema since which more scripts than Chinese and Japanese have their characters apart."""
 
 NEXT_TERM = "SELECT term FROM temp.terms WHERE term >= ? LIMIT 1"
 LONGEST_KEPT = 3
@@ -100,12 +103,16 @@ def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
     """What the index is asked for each word.
 
     For the beginning of a word it gathers the places of all words that begin so, anew for each use, unless the beginning is
-    as short as those that it keeps. Where there is only one such word it need not.
+    as short as those that it keeps. Where there is only one such word it need not. A word in a script that was not taken
+    apart once is looked for as it is, too, while there are texts from then.
     """
+    older = version_of(db) < MARKED_ANEW or index.waits(db)
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab (main, found, instance)")
     queries = []
     for word in words:
         queries.append(f'"{apart(word)}"*')
+        if older and apart(word) != word and not has_unseen(word):
+            queries[-1] = f'({queries[-1]} OR "{word}"*)'
         if len(word) > LONGEST_KEPT and word.isascii():  # of others we do not know how the index folds them
             begins = word.lower()
             (term,) = db.execute(NEXT_TERM, (begins,)).fetchone() or ("",)

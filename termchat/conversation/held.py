@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,10 +20,20 @@ class StoreNotice(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+class Left(enum.IntEnum):
+    """What is left to do to the file's contents beside writing what is queued."""
+
+    NOTHING = 0
+    OLDER = 1
+    """Something is there in an older way, and is of use so: nobody waits for it."""
+    MISSING = 2
+    """Something that lists and searches read may not be there at all."""
+
+
 class HeldFile:
     """The file at a path and the one connection that writes to it; `tell` is called with what there is to tell.
 
-    `db` is None while it is not open. `untidy` says that since it was opened nobody has made sure that it lacks nothing.
+    `db` is None while it is not open. `left` is what nobody has made sure of since it was opened.
     `salvaging` says that chats are still in a file that was set aside. The other methods raise what `database.connect` does.
     """
 
@@ -30,7 +41,8 @@ class HeldFile:
         self._given, self._tell = path, tell
         self._path = path
         self.db: sqlite3.Connection | None = None
-        self.untidy = self.salvaging = False
+        self.left = Left.NOTHING
+        self.salvaging = False
         self._file: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
         self._written: set[str] = set()
@@ -80,7 +92,7 @@ class HeldFile:
         self._upgrade()
         self.db = database.connect(self._given)
         self._file = files.identity(self._path)
-        self.untidy = True
+        self.left = Left.MISSING
         return self.db
 
     def _upgrade(self) -> None:
@@ -110,6 +122,7 @@ class HeldFile:
             if count is not None:
                 message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
                 self._tell(StoreNotice(message, _kept(count)))
+                self.left = Left.MISSING
         self.salvaging = False
 
 

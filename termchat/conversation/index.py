@@ -1,8 +1,9 @@
 """What is derived from chats so that many can be listed and searched at once: how much is in each, and their texts.
 
 It is kept up to date by the same writes that change a chat: a message at once, a reply when it has ended, none of it while
-tokens stream. What is missing is made from the records (see `catch_up`): for files of an older schema, for chats that were
-saved from a damaged file. Texts that an older termchat marked for the index are marked as they are now. Branches that a
+tokens stream. What is missing is made from the records (see `complete`): for files of an older schema, for chats that were
+saved from a damaged file. Texts that an older termchat marked for the index are marked as they are now (see
+`mark_anew`), and found as they were until then. Branches that a
 person deleted are not in it.
 """
 
@@ -158,9 +159,8 @@ def rebuild(db: sqlite3.Connection, *_: object) -> None:
     db.execute("INSERT INTO found (found) VALUES ('rebuild')")
 
 
-def catch_up(db: sqlite3.Connection, seconds: float) -> bool:
-    """Works for about `seconds` on what is not as it should be: chats that have nothing derived yet, one transaction each,
-    then texts that are marked in an older way, the newest first; whether more are left."""
+def complete(db: sqlite3.Connection, seconds: float) -> bool:
+    """Works for about `seconds` on chats that have nothing derived yet, one transaction each; whether more are left."""
     end = monotonic() + seconds
     while (found := db.execute(MISSING).fetchone()) is not None:
         if monotonic() > end:
@@ -168,14 +168,27 @@ def catch_up(db: sqlite3.Connection, seconds: float) -> bool:
         db.execute("BEGIN IMMEDIATE")
         refresh(db, found[0])
         db.execute("COMMIT")
-    if db.execute("SELECT 1 FROM stale LIMIT 1").fetchone() is None:
+    return False
+
+
+def mark_anew(db: sqlite3.Connection, seconds: float) -> bool:
+    """Works for about `seconds` on texts that are marked in an older way, the newest first, in one transaction, which is
+    not made to be on the disk at once: it can be done again. Whether more are left."""
+    if not waits(db):
         return False
+    end = monotonic() + seconds
+    db.execute("PRAGMA synchronous=NORMAL")
     db.execute("BEGIN IMMEDIATE")
     left = True
     while left and monotonic() < end:
         left = _mark_anew(db)
     db.execute("COMMIT")
     return left
+
+
+def waits(db: sqlite3.Connection) -> bool:
+    """Whether there are texts that are still marked in an older way."""
+    return db.execute("SELECT 1 FROM stale LIMIT 1").fetchone() is not None
 
 
 def _mark_anew(db: sqlite3.Connection) -> bool:

@@ -52,7 +52,7 @@ class SavedChats:
             question = partial(finding.matching, search=search, limit=limit, offset=offset, deleted=deleted)
         else:
             question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted)
-        return self._settled(question) or []
+        return self._settled(question, listed=True) or []
 
     def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
         """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""
@@ -152,8 +152,9 @@ class SavedChats:
         session = self._writer.moved.get(session, session)
         self._settled(lambda db: loading.read_through(db, session))
 
-    def _settled(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        self._writer.flush(READ_WAIT_S, tidy=True)
+    def _settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
+        """An answer from what was queued before; `listed`: from what is derived from it, too."""
+        self._writer.flush(READ_WAIT_S, tidy=listed)
         if self._writer.mending:
             self._await_mending()
         return self._answer(lambda: self._ask_for_all(question))
@@ -214,6 +215,7 @@ class SavedChats:
             return None
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
+                db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
                 return question(db) if database.version_of(db) else None  # 0: nobody could write to it yet
         except (sqlite3.Error, OSError) as error:
             said = f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."

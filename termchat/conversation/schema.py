@@ -84,7 +84,7 @@ MADE = {
         _REMOVED,
     ),
     # Since then more scripts have their characters apart, and emoji are found. Texts that may have any wait to be made anew
-    # from themselves, see `index.catch_up`.
+    # from themselves, see `index.mark_anew`.
     6: (
         "CREATE TABLE stale (text INTEGER PRIMARY KEY)",
         "INSERT INTO stale SELECT id FROM texts WHERE length(text) < length(CAST(text AS BLOB))",

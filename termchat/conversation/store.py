@@ -20,7 +20,7 @@ import msgspec
 
 from termchat.conversation import columns, copying, database, index, removal
 from termchat.conversation.database import StoreError
-from termchat.conversation.held import StoreNotice
+from termchat.conversation.held import Left, StoreNotice
 from termchat.conversation.saved import PATIENCE_S, SavedChats
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
 from termchat.conversation.statements import (
@@ -202,9 +202,11 @@ def _branch(db: sqlite3.Connection, operation: Operation) -> str:
     return copy
 
 
-def _tidy(db: sqlite3.Connection, seconds: float) -> bool:
-    removal.purge_expired(db)
-    return index.catch_up(db, seconds)
+def _tidy(db: sqlite3.Connection, seconds: float, left: Left) -> Left:
+    if left is Left.MISSING:
+        removal.purge_expired(db)
+        return Left.MISSING if index.complete(db, seconds) else Left.OLDER
+    return Left.OLDER if index.mark_anew(db, seconds) else Left.NOTHING
 
 
 def _touch(session: str, leaf: int | None = None) -> Operation:

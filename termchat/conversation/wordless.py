@@ -102,6 +102,11 @@ def together(text: str) -> str:
     return re.sub(_MARKED, "", text) if _MARK in text else text
 
 
+def has_unseen(text: str) -> bool:
+    """Whether there is anything in it that the index does not see by itself: a sign, an emoji."""
+    return re.search(_ANY_UNSEEN, text) is not None
+
+
 def part(text: str, begin: int, end: int) -> str:
     """That part of a text of the index, without what it would have only a part of at its ends."""
     of_one = re.compile(f"[{_OF_ONE}]")
@@ -122,7 +127,7 @@ def _marked(text: str) -> Iterator[str]:
         end = anew.start() if anew is not None else min(end + _SLICE, len(text))
         cut = re.compile(_APART).match(text, begin) if begin else None  # it sees what stands before
         marked = re.sub(_APART, _MARK, text[begin:end])
-        if re.search(_ANY_UNSEEN, marked) is not None:
+        if has_unseen(marked):
             marked = re.sub(_UNSEEN, lambda unseen: _replaced(unseen[0]), marked)
         yield (_MARK if cut is not None else "") + marked
         begin = end

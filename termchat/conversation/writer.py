@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from termchat.conversation import database
 from termchat.conversation.database import StoreError
-from termchat.conversation.held import HeldFile, StoreNotice
+from termchat.conversation.held import HeldFile, Left, StoreNotice
 
 PERIOD_S = 0.25
 """While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""
@@ -40,11 +40,11 @@ class Operation(NamedTuple):
     urgent: bool = False
 
 
-Tidy = Callable[[sqlite3.Connection, float], bool]
-"""Works for about so many seconds on what the file still lacks; whether there is more to do."""
+Tidy = Callable[[sqlite3.Connection, float, Left], Left]
+"""Works for about so many seconds on what is left to do; what is left then."""
 
-TIDY_S = 0.1
-"""At a time; tokens that stream meanwhile are not kept waiting for longer."""
+TIDY_S, REST_S = 0.08, 0.05
+"""At a time, and the pause behind it: so what is to be written, here or by another process, waits for about 0.1 s at most."""
 
 Branch = Callable[[sqlite3.Connection, Operation], str]
 """Copies a session that another process has taken further, up to this operation; returns the copy's id."""
@@ -54,7 +54,7 @@ class Writer:
     """A queue of operations and the thread that writes them, in order, in batches, each in one transaction.
 
     A batch that fails stays in memory and is tried again. `branch` is called when an operation of the kind `branching`
-    meets a row that is there already. `tidy` is called when the file was opened, and again while there is more to do.
+    meets a row that is there already. `tidy` is called when the file was opened, and again while something is left.
     """
 
     def __init__(self, path: Path, *, branching: str, branch: Branch, tidy: Tidy) -> None:
@@ -70,7 +70,7 @@ class Writer:
         self._pending: deque[Operation] = deque()
         self._problem: str | None = None
         self._urgent = self._hurry = self._damaged = self._closing = False
-        self._attempts, self._last = 0, 0.0
+        self._attempts, self._last, self._tidied = 0, 0.0, 0.0
         self._wake = threading.Condition()
         self._commit = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="termchat-store", daemon=True)
@@ -98,7 +98,7 @@ class Writer:
     def flush(self, timeout: float, *, tidy: bool = False) -> bool:
         """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written.
 
-        With `tidy` it waits for what the file lacked, too.
+        With `tidy` it waits for what the file lacked, too; never for what is there in an older way.
         """
         with self._wake:
             seen = self._attempts
@@ -169,7 +169,7 @@ class Writer:
             return False
         if self._problem is not None:
             return not self._pending or self._attempts > seen
-        return not self._pending and not (tidy and self._file.untidy)
+        return not self._pending and not (tidy and self._file.left is Left.MISSING)
 
     def _wait(self) -> bool:
         """Until it is time to write. False when there is nothing more to do, ever."""
@@ -183,8 +183,11 @@ class Writer:
                     due = self._last + pause - time.monotonic()
                     if due <= 0:
                         break
-                if self._file.untidy and self._problem is None:
-                    break
+                if self._file.left and self._problem is None:
+                    rested = self._tidied + REST_S - time.monotonic()
+                    if rested <= 0:
+                        break
+                    due = rested if due is None else min(due, rested)
                 self._wake.wait(due)
             self._hurry = False
             return True
@@ -216,17 +219,18 @@ class Writer:
             listener()
 
     def _go_on_tidying(self) -> None:
-        """Works a moment on what the file lacks; where that fails it is left for the next time that the file is opened."""
-        db = self._file.db
-        if not self._file.untidy or db is None:
+        """Works a moment on what is left; where that fails it is left for the next time that the file is opened."""
+        db, left = self._file.db, self._file.left
+        if not left or db is None or time.monotonic() < self._tidied + REST_S:
             return
         try:
-            untidy = self._tidy(db, TIDY_S)
+            left = self._tidy(db, TIDY_S, left)
         except (sqlite3.Error, StoreError):
             self._file.close()
-            untidy = False
+            left = Left.NOTHING
         with self._wake:
-            self._file.untidy = untidy
+            self._file.left = left
+            self._tidied = time.monotonic()
             self._wake.notify_all()
 
     def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:

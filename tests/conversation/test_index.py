@@ -246,7 +246,7 @@ def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         index.remove(db, session)
         assert db.execute("SELECT count(*) FROM texts").fetchone() == (0,)
-        assert not index.catch_up(db, 60.0)
+        assert not index.complete(db, 60.0)
         after = [db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("tallies", "texts")]
         db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
     assert after == before

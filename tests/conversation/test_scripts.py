@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from termchat.conversation import index
+from termchat.conversation import saved as saved_chats
 from termchat.conversation.store import Store
 from tests.conversation.older import to_version
 from tests.conversation.stored import child, output
@@ -109,9 +112,21 @@ def old_texts(path: Path, count: int) -> None:
             db.execute("INSERT INTO texts VALUES ((7 << 32) + ?, ' yes', 0, 1, 1)", (2 * number + 2,))
 
 
+def marked_anew(path: Path) -> None:
+    """Waits until no text of the file is marked in the older way."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        end = time.monotonic() + 60.0
+        while index.waits(db):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
+
+
 def test_texts_of_an_older_file_are_marked_anew(path: Path) -> None:
     old_texts(path, 3)
     store = Store.open(path)
+    assert store.flush()
+    marked_anew(path)
     for search in ("วย", "👍", "都", "🐘", "行", "plain 1", "yes"):
         assert found(store, search) == ["旅行 🐘"], search
     (listed,) = store.sessions()
@@ -119,33 +134,86 @@ def test_texts_of_an_older_file_are_marked_anew(path: Path) -> None:
     assert store.preview(listed.id)[0] == ("user", "plain 0 สวยมาก 👍 京都")
     store.close()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM stale").fetchone() == (0,)
         assert db.execute("SELECT number FROM tallies").fetchone() == (7,)  # nothing was read from the records
-        db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
 
 
 def test_texts_are_marked_anew_a_part_at_a_time_the_newest_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "catch_up", lambda *_: False)
+    monkeypatch.setattr(index, "mark_anew", lambda *_: False)
     old_texts(path, 5)
     store = Store.open(path)
     assert store.flush()
     assert found(store, "วย") == []
-    assert found(store, "都") == ["旅行 🐘"]  # as before, meanwhile
-    assert store.preview(store.sessions()[0].id)[-2] == ("user", "plain 4 สวยมาก 👍 京都")
-    store.rename(store.sessions()[0].id, "new 🐘")
+    assert found(store, "都") == found(store, "สวย") == found(store, "plain") == ["旅行 🐘"]  # as before, meanwhile
+    (one,) = store.sessions(search="สวยม")
+    assert "\x02สวยม\x03าก 👍 京都" in one.snippet
+    assert store.preview(one.id)[-2] == ("user", "plain 4 สวยมาก 👍 京都")
+    store.rename(one.id, "new 🐘")
     store.close()
     monkeypatch.undo()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         ticks = iter([0.0, 0.0, 0.0, 1.0])
         monkeypatch.setattr(index, "monotonic", lambda: next(ticks, 1.0))
-        assert index.catch_up(db, 0.5)
+        assert index.mark_anew(db, 0.5)
         stale = [number & 0xFFFFFFFF for (number,) in db.execute("SELECT text FROM stale")]
         assert stale == [0, 1, 3, 5]
         monkeypatch.undo()
-        assert not index.catch_up(db, 60.0)
+        assert not index.mark_anew(db, 60.0)
         assert db.execute("SELECT turns, tokens FROM tallies").fetchone() == (5, 5)
     store = Store.open(path)
     assert found(store, "วย 🐘") == ["new 🐘"]
+    store.close()
+
+
+def test_nobody_waits_for_texts_that_are_marked_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is read, and written, while a part of the texts waits; each chat is found once."""
+    old_texts(path, 6)
+    marking, parts, ended = index.mark_anew, threading.Semaphore(0), threading.Semaphore(0)
+
+    def one_text(db: sqlite3.Connection, _seconds: float) -> bool:
+        assert parts.acquire(timeout=60)
+        ticks = iter([0.0, 0.0, 1.0])
+        monkeypatch.setattr(index, "monotonic", lambda: next(ticks))
+        left = marking(db, 0.5)
+        ended.release()
+        return left
+
+    monkeypatch.setattr(index, "mark_anew", one_text)
+    monkeypatch.setattr(saved_chats, "READ_WAIT_S", 3600.0)  # who waits for the marking waits for ever
+    store = Store.open(path)
+    for _ in range(7):  # the title and the messages
+        (listed,) = store.sessions()
+        assert (listed.turns, listed.tokens) == (6, 6)
+        for search in ("สวย", "都", "plain 5", "yes plain"):
+            assert found(store, search) == ["旅行 🐘"], search
+        assert [text for role, text in store.preview(listed.id) if role == "user"][5] == "plain 5 สวยมาก 👍 京都"
+        assert len(store.load(store.find(listed.id)).conversation.nodes) == 12
+        parts.release()
+        assert ended.acquire(timeout=60)
+    marked_anew(path)
+    parts.release()
+    assert found(store, "วย") == found(store, "🐘") == ["旅行 🐘"]
+    store.close()
+
+
+def test_what_is_written_waits_for_one_part_of_the_marking_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two parts the writer writes, and so may other processes."""
+    old_texts(path, 3)
+    parts, begun = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held(_db: sqlite3.Connection, _seconds: float) -> bool:
+        begun.release()
+        assert parts.acquire(timeout=60)
+        return True  # there is always more to do
+
+    monkeypatch.setattr(index, "mark_anew", held)
+    store = Store.open(path)
+    for turn in range(3):
+        assert begun.acquire(timeout=60)
+        session, _ = saved(store, f"written {turn}", ("a message", "a reply"))
+        parts.release()
+        assert store.flush(60.0)
+        assert store.preview(session) == [("user", "a message"), ("assistant", " a reply")]
+    parts.release(1000)
     store.close()
 
 
@@ -153,15 +221,22 @@ def test_processes_that_mark_texts_anew_together_do_it_right(path: Path) -> None
     old_texts(path, 40)
     code = """
 store = Store.open(path)
+print(len(store.sessions(search="สวย")), store.problem())
+end = time.monotonic() + 60
+while not store.sessions(search="👍 วยมา") and time.monotonic() < end:
+    time.sleep(0.01)
 print(len(store.sessions(search="👍 วยมา")), store.problem())
 store.close()
 """
     said = [output(process).split() for process in [child(code, path) for _ in range(3)]]
-    assert said == [["1", "None"]] * 3
+    assert said == [["1", "None"] * 2] * 3
+    Store.open(path).close()
+    store = Store.open(path)
+    assert store.flush()
+    marked_anew(path)
+    store.close()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM stale").fetchone() == (0,)
         assert db.execute("SELECT turns, tokens FROM tallies").fetchone() == (40, 40)
-        db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
 
 
 @pytest.mark.parametrize(
