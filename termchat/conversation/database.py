@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 from termchat.conversation import files
@@ -22,6 +23,10 @@ REASONS = {
     sqlite3.SQLITE_LOCKED: "another program keeps it locked",
     sqlite3.SQLITE_IOERR: "the disk does not take the data",
 }
+
+
+as_text = partial(str, encoding="utf-8", errors="replace")
+"""For `text_factory`: a damaged byte leaves a mark, and does not keep a whole list from being read."""
 
 
 class StoreError(Exception):
@@ -149,6 +154,7 @@ def _check_kinds(path: Path) -> None:
 
 def _opened(address: str, path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
+    db.text_factory = as_text
     try:
         _version(db, path)
     except BaseException:

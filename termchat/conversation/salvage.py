@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from termchat.conversation import beginning, columns, rows
-from termchat.conversation.database import StoreError
+from termchat.conversation.database import StoreError, as_text
 from termchat.conversation.files import UNREAD, mark_of
 from termchat.conversation.schema import COLUMNS
 from termchat.conversation.session import ModelRef
@@ -64,6 +64,7 @@ def _copy(damaged: Path, db: sqlite3.Connection) -> int:
 
 
 def _take(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
+    source.text_factory = as_text
     chats = set()
     for table in COLUMNS:
         for row in rows.read(source, table):

@@ -72,6 +72,27 @@ def test_a_record_that_is_no_text_any_more_keeps_nothing_from_being_taken_along(
     assert "4 chats could be read from it and were kept" in notice
 
 
+def test_a_damaged_character_is_marked_and_keeps_nothing_from_being_read(path: Path) -> None:
+    _, said = filled(path)
+    session = min(said)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE sessions SET title = CAST(X'61FF62' AS TEXT) WHERE id = ?", (session,))
+        db.execute("UPDATE nodes SET text = CAST(X'63FF64' AS TEXT) WHERE session = ? AND number = 1", (session,))
+        db.commit()
+
+    def read() -> tuple[int, str, str]:
+        store = Store.open(path)
+        titles = {one.id: one.title for one in store.sessions()}
+        words = store.load(session).conversation.nodes[1].written
+        assert store.close()
+        return len(titles), titles[session], words
+
+    assert read() == (4, "a\ufffdb", "c\ufffdd")
+    with path.open("r+b") as file:
+        file.write(bytes(100))
+    assert read() == (4, "a\ufffdb", "c\ufffdd")  # what was taken along is the same
+
+
 def test_what_was_only_in_the_log_comes_along(path: Path, tmp_path: Path) -> None:
     store, said = filled(path, closed=False)
     other = tmp_path / "other" / path.name  # as the disk had it when the machine went down
