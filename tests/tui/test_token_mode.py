@@ -525,3 +525,20 @@ async def test_a_reply_that_waits_with_its_very_first_token_can_be_stepped() -> 
         assert "PENDING 0" in desk.text
         await desk.type("", "n")
         assert "PENDING 1" in desk.text
+
+
+@pytest.mark.parametrize(
+    ("keys", "after"), [(["ctrl+g"], "TOKEN MODE"), (["ctrl+g", "t"], "TOKEN MODE"), (["ctrl+t"], "TUNE"), ([], "CHAT")]
+)
+async def test_what_has_the_keyboard_gets_it_back_after_a_moment_in_which_the_terminal_was_too_small(
+    keys: list[str], after: str
+) -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So ", "it ", "is.")
+        await desk.type("", *keys)
+        before = desk.app.focused
+        for size in ((39, 11), (120, 40)):
+            await desk.pilot.resize_terminal(*size)
+            await desk.settle()
+        assert desk.app.focused is before
+        assert desk.app.screen.place == after  # type: ignore[attr-defined]

@@ -85,7 +85,7 @@ class Big:
         panels.can_focus = big
         self._screen.set_class(big, "-big")
         self._show_path()
-        desk.home = self._tokens.ribbon if self._tokens.mode.open else self.home
+        desk.home = self._tokens.home if self._tokens.mode.open else self.home
         desk.take_keyboard()
         self.show()
 

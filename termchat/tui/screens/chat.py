@@ -56,7 +56,7 @@ class ChatScreen(ChatLayout):
         """Shows what token mode did."""
         mode = self.tokens.mode
         if mode.open:
-            self._desk.home = self.tokens.ribbon
+            self._desk.home = self.tokens.home
             if self.size.width >= ALONE:
                 self._drawer.need()
         elif self._desk.home is not None:

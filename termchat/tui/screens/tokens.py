@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.changes import Answered, Change, Notice
@@ -115,6 +116,11 @@ class Tokens(Column):
         look = self._transcript.look
         at = TOKEN_LOOKS.index(look) if look != "reading" else -1
         self._transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
+
+    @property
+    def home(self) -> Widget:
+        """What has the keyboard: the line while one is typed, else the ribbon."""
+        return self._input if self.mode.typing is not None else self.ribbon
 
     @property
     def asked(self) -> list[Label]:
