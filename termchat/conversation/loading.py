@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from termchat.conversation import columns
+from termchat.conversation.database import StoreError
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, StoredSession, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Token
@@ -17,11 +18,7 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
-    """A chat as it was, or None where there is no such.
-
-    Raises:
-        StoreError: one of its records cannot be read.
-    """
+    """A chat as it was, or None where there is no such."""
     row = next(_named(db, "SELECT * FROM sessions WHERE id = ?", session), None)
     if row is None:
         return None
@@ -114,7 +111,10 @@ def _grow(
         return
     next_step: int | None = None
     for _, blob in records(db, session, number):
-        record = columns.to_record(blob)
+        try:
+            record = columns.to_record(blob)
+        except StoreError:
+            continue  # damaged: as if it were lost
         if isinstance(record, Token):
             if next_step is not None and record.step != next_step:
                 return  # tokens before it were lost: it did not follow what is left

@@ -72,6 +72,20 @@ def test_a_record_that_is_no_text_any_more_keeps_nothing_from_being_taken_along(
     assert "4 chats could be read from it and were kept" in notice
 
 
+def test_a_reply_is_opened_up_to_a_damaged_record(path: Path) -> None:
+    _, said = filled(path)
+    session = min(said)
+    with closing(sqlite3.connect(path)) as db:
+        (first,) = db.execute("SELECT min(seq) FROM records WHERE session = ? AND node = 2", (session,)).fetchone()
+        db.execute("UPDATE records SET record = X'A1FF' WHERE seq = ?", (first + 20,))
+        db.execute("DELETE FROM replies")
+        db.commit()
+    chat = reopened(path, session)
+    assert 0 < len(chat.nodes[2].tokens) < 60
+    assert not chat.nodes[2].done
+    assert next(iter(chat.turns())) == said[session][0]
+
+
 def test_a_damaged_character_is_marked_and_keeps_nothing_from_being_read(path: Path) -> None:
     _, said = filled(path)
     session = min(said)
