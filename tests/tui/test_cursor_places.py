@@ -16,8 +16,9 @@ from termchat.tui.transcript.blocks import TextBlock
 from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.ink import MARGIN, Paint
+from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
 from termchat.tui.transcript.places import main_of
-from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.transcript.tokens import TokenRef, TurnTokens
 from tests.tui.transcripts import PROSE, THEMES, ask, chat_of, finished, in_pieces, reply, settings_record, start, token
 
 PAINT = Paint(THEMES["dark"].palette)
@@ -164,6 +165,53 @@ def test_a_token_is_in_the_same_place_whether_what_follows_was_looked_at_or_not(
         _, fresh = shown(chat, width)
         fresh.put(ref)
         assert cells(fresh, own=False) == cells(knowing, own=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.one_of(words, splits, st.just("word " * 300)), max_size=30), min_size=1, max_size=3),
+    st.sampled_from(TOKEN_LOOKS),
+    st.data(),
+)
+def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
+    parts: list[list[str]], look: TokenLook, data: st.DataObject
+) -> None:
+    """The text, its colours and the span of every token, against lists that are just joined and counted."""
+    chat = chat_of("Go")
+    document = Document(40, look)
+    expected: list[tuple[str, int]] = []
+    for pieces in parts:
+        if chat.nodes[chat.leaf or 0].role == "assistant":
+            chat.nodes[chat.leaf or 0].add(finished("user"))
+        before = chat.nodes[chat.leaf or 0]
+        node = chat.grow("assistant", parent=before.number, at=before.kept())
+        node.add(start())
+        node.add(settings_record(0.8))
+        document.show(chat, PAINT, running=True)
+        document.build(len(document.turns) - 1)
+        for piece in pieces:
+            probability = data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+            node.add(token(len(node.tokens), piece, probability))
+            if data.draw(st.booleans()):
+                document.update(node.number, PAINT)
+            if data.draw(st.integers(0, 9)) == 0:
+                for block in document.turns[-1].blocks[1:]:
+                    block.forget()
+        document.update(node.number, PAINT)
+        expected += zip(pieces, heats(node.tokens, look), strict=True)
+    turn = document.turns[-1]
+    blocks = [block for block in turn.blocks if isinstance(block, TextBlock)]
+    found = [(char, ink.heat) for block in blocks for text, ink in block.runs for char in text]
+    assert found == [(char, heat) for text, heat in expected for char in text]
+    numbered = TurnTokens(turn.parts)
+    at = 0
+    for number, (text, _) in enumerate(expected):
+        assert numbered.span(number) == (at, at + len(text))
+        assert {numbered.at(at + place) for place in range(len(text))} <= {number}
+        at += len(text)
+    whole = [number for number, (text, _) in enumerate(expected) for _ in text]
+    for block in blocks:
+        assert list(numbered.among(block.start, block.end)) == sorted(set(whole[block.start : block.end]))
 
 
 def test_long_replies_in_many_blocks() -> None:
