@@ -22,7 +22,7 @@ from termchat.conversation.database import version_of
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
 from termchat.conversation.weighing import around, best, form
-from termchat.conversation.wordless import UNIT, apart, has_unseen, together
+from termchat.conversation.wordless import UNIT, apart, has_unseen, shown
 
 RANKED = 1000
 """How many texts that have all the words are put in order: the newest. Words that stand together in more say little."""
@@ -161,7 +161,7 @@ def _snippet(db: sqlite3.Connection, marker: Marker, forms: Sequence[str], row: 
     else:
         found = db.execute(TEXTS, (chat, LOOKED_THROUGH)).fetchall()
     tried = chain((around(one, forms) for (one,) in found), (one for (one,) in found))  # mostly a part will do
-    matches = (marked for text in tried if text and (marked := marker.snippet(together(text))))
+    matches = (marked for text in tried if text and (marked := marker.snippet(shown(text))))
     return next(matches, "") or marker.snippet(title)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from termchat.conversation import finding, index, removal
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
-from termchat.conversation.wordless import apart, together
+from termchat.conversation.wordless import apart, shown, together
 from tests.conversation.stored import say
 from tests.made_records import reply, stream, user
 
@@ -129,6 +129,7 @@ def test_words_are_found_within_scripts_that_have_no_spaces(store: Store) -> Non
 @given(st.text(st.characters(exclude_characters="\x1f") | st.sampled_from("漢字かなカー々a1 。\u3099\ufe00\u200b")))
 def test_a_text_is_put_together_again_as_it_was(text: str) -> None:
     assert together(apart(text)) == text
+    assert shown(apart(text)) == text
 
 
 def test_the_best_match_stands_first(store: Store) -> None:
