@@ -542,3 +542,15 @@ async def test_what_has_the_keyboard_gets_it_back_after_a_moment_in_which_the_te
             await desk.settle()
         assert desk.app.focused is before
         assert desk.app.screen.place == after  # type: ignore[attr-defined]
+
+
+async def test_what_is_typed_goes_on_after_the_terminal_was_too_small() -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So ", "it ", "is.")
+        desk.engine.end()
+        await desk.type("", "ctrl+g", "t", "a", "b")
+        for size in ((39, 11), (120, 40)):
+            await desk.pilot.resize_terminal(*size)
+            await desk.settle()
+        await desk.type("c")
+        assert "\n abc" in desk.text

@@ -66,7 +66,7 @@ class Tokens(Column):
         self.mode = TokenMode(chat, transcript)
         self.ribbon = Ribbon()
         self._chat, self._transcript = chat, transcript
-        self._input = Field()
+        self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
         self._palette: Palette | None = None
         self._pieces: PiecesDialog | None = None
