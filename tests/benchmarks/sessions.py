@@ -1,7 +1,8 @@
-"""How long it takes to list, search and preview 10,000 saved chats: `python -m tests.benchmarks.sessions [CHATS]`.
+"""How long it takes to list, search and preview 10,000 saved chats: `python -m tests.benchmarks.sessions [CHATS] [--thai]`.
 
 The chats have four turns each, of made-up words that are as rare and as common as words are. Replies' records are left out:
-neither lists nor searches read them. Prints medians, and what the end of a turn costs among so many chats.
+neither lists nor searches read them. With `--thai` the words are of Thai letters and stand without spaces: the index knows
+the letters as words then, all of which are common. Prints medians, and what the end of a turn costs among so many chats.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from termchat.conversation import index
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
+from termchat.conversation.wordless import apart
 from tests.made_records import reply, stream, user
 
 TARGET = 0.050
@@ -39,15 +41,18 @@ ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt
 Words = Callable[[int], str]
 
 
-def vocabulary(count: int = 20_000) -> tuple[list[str], Words]:
-    """Made-up words, the most common first, and a way to draw a text of so many."""
+LATIN = "etaoinshrdlcumwfgypbvkjxqz"
+THAI = ["า", "น่", "ก", "อ", "ร", "เ", "ที่", "ม", "ยั", "ล", "ว", "ดี", "สิ", "ต", "ป", "บ", "ค", "แ", "จ", "ห"]
+
+
+def vocabulary(letters: Sequence[str] = LATIN, space: str = " ", count: int = 20_000) -> tuple[list[str], Words]:
+    """Made-up words of these letters, the most common first, and a way to draw a text of so many."""
     dice = random.Random(1)
-    letters = "etaoinshrdlcumwfgypbvkjxqz"
     falling = [1 / (place + 3) for place in range(len(letters))]
     drawn = ("".join(dice.choices(letters, falling, k=dice.randint(2, 9))) for _ in itertools.count())
     words = list(itertools.islice(dict.fromkeys(itertools.islice(drawn, 4 * count)), count))
     shares = list(itertools.accumulate(1 / (place + 1) for place in range(len(words))))
-    return words, lambda length: " ".join(dice.choices(words, cum_weights=shares, k=length))
+    return words, lambda length: space.join(dice.choices(words, cum_weights=shares, k=length))
 
 
 def beginnings(words: list[str], count: int) -> list[str]:
@@ -73,7 +78,7 @@ def fill(path: Path, chats: int, text: Words) -> None:
                     node = (session, place, place - 1 or None, ANSWERED, role, said)
                     db.execute(ADD_NODE, node)
                 index.add(db, session, 2 * turn + 1)
-                row = (index.text_id(number + 1, 2 * turn + 2), text(ANSWERED), 0, ANSWERED, ANSWERED)
+                row = (index.text_id(number + 1, 2 * turn + 2), apart(text(ANSWERED)), 0, ANSWERED, ANSWERED)
                 db.execute(index.ADD, row)
         db.execute("COMMIT")
 
@@ -114,8 +119,10 @@ def main() -> None:
     """Makes the chats, asks, prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("chats", type=int, nargs="?", default=10_000)
-    chats = parser.parse_args().chats
-    words, text = vocabulary()
+    parser.add_argument("--thai", action="store_true")
+    given = parser.parse_args()
+    chats = given.chats
+    words, text = vocabulary(THAI, "") if given.thai else vocabulary()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sessions.db"
         fill(path, chats, text)
@@ -131,6 +138,7 @@ def main() -> None:
             "three beginnings of many": " ".join(beginnings(words, 3)),
             "a rare word": words[15_000],
             "no such word": "zzzzzzzzzz",
+            "two rare words run together": words[9_000] + words[15_000],
         }
         print(f"{chats} chats, {path.stat().st_size / 1e6:.0f} MB; medians of {RUNS}")
         print(f"  list, newest 100                  {median(store.sessions) * 1e3:7.1f} ms")
