@@ -97,9 +97,12 @@ class SavedChats:
         return stored
 
     def records(self, session: str, number: int) -> Iterator[Record]:
-        """The records of a reply, in order, those that could not be written yet among them."""
+        """The records of a reply, in order, those that could not be written yet among them; up to one that is damaged."""
         for on_path, blob in self._answer(lambda: self._record_rows(session, number)):
-            record = columns.to_record(blob)
+            try:
+                record = columns.to_record(blob)
+            except StoreError:
+                return  # damaged: as if it and what came after it were lost
             if on_path and isinstance(record, Start):
                 conversation = self._live.get(session) or self.load(session).conversation
                 record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
@@ -213,6 +216,7 @@ class SavedChats:
     def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
         if not self._is_there():
             return None
+        asked = files.identity(self.path)
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
                 db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
@@ -220,7 +224,8 @@ class SavedChats:
         except (sqlite3.Error, OSError) as error:
             said = f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
             if isinstance(error, sqlite3.Error) and database.is_damage(error):
-                self._writer.mend()
+                if files.identity(self.path) == asked:  # else it has been set aside already
+                    self._writer.mend()
                 raise DamageError(*said) from error
             if isinstance(error, sqlite3.Error) and database.is_index_damage(error):
                 self._writer.put(Operation(index.rebuild, "", (), urgent=True))

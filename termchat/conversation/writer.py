@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from termchat.conversation import database
-from termchat.conversation.database import StoreError
 from termchat.conversation.held import HeldFile, Left, StoreNotice
 
 PERIOD_S = 0.25
@@ -200,7 +199,7 @@ class Writer:
             problem: str | None = None
             try:
                 self._write(batch, durable)
-            except (sqlite3.Error, OSError, StoreError) as error:
+            except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
                 problem = database.explain(error, self._path)
                 self._file.close()
             with self._wake:
@@ -225,7 +224,7 @@ class Writer:
             return
         try:
             left = self._tidy(db, TIDY_S, left)
-        except (sqlite3.Error, StoreError):
+        except Exception:  # noqa: BLE001 (as above; nothing that a person said hangs on it)
             self._file.close()
             left = Left.NOTHING
         with self._wake:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import tempfile
@@ -13,9 +14,10 @@ from random import Random
 import pytest
 
 from termchat.conversation import database, files, health
+from termchat.conversation.held import HeldFile
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from tests.conversation.stored import child, output, reopened, say
+from tests.conversation.stored import child, eventually, output, reopened, say
 
 PAGE = 4096
 
@@ -84,6 +86,54 @@ def test_a_reply_is_opened_up_to_a_damaged_record(path: Path) -> None:
     assert 0 < len(chat.nodes[2].tokens) < 60
     assert not chat.nodes[2].done
     assert next(iter(chat.turns())) == said[session][0]
+    with closing(Store.open(path)) as store:
+        assert len(list(store.records(session, 2))) == 20
+
+
+def test_a_file_that_was_mended_meanwhile_is_not_set_aside_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, said = filled(path)
+    connect = database.connect_to_read
+    damaged = [True]
+
+    def late(where: Path) -> sqlite3.Connection:
+        """The first reader opened the damaged file, and hears of it when there is another one."""
+        if damaged.pop() if damaged else False:
+            copy = where.with_name("copy")
+            shutil.copyfile(where, copy)
+            copy.replace(where)
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+        return connect(where)
+
+    store = Store.open(path)
+    assert store.flush()
+    monkeypatch.setattr(database, "connect_to_read", late)
+    assert {summary.id for summary in store.sessions()} == set(said)
+    assert store.close()
+    assert not damaged
+    assert not list(path.parent.glob("*.damaged-*"))
+
+
+def test_saving_goes_on_after_a_fault_of_our_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.open(path)
+    assert store.flush()
+    connection, faults = HeldFile.connection, [ZeroDivisionError("a fault of ours")]
+
+    def fails_once(self: HeldFile) -> sqlite3.Connection:
+        if faults:
+            raise faults.pop()
+        return connection(self)
+
+    monkeypatch.setattr(HeldFile, "connection", fails_once)
+    chat = Conversation()
+    session = store.begin(chat)
+    say(store, session, chat, "are you there?", [1], [b"yes"])
+    assert eventually(store, wanted=True) or not faults  # told, unless it is over already
+    assert eventually(store, wanted=False)
+    assert store.close()
+    assert not faults
+    assert list(reopened(path, session).turns()) == list(chat.turns())
 
 
 def test_a_damaged_character_is_marked_and_keeps_nothing_from_being_read(path: Path) -> None:
