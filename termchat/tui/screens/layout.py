@@ -9,6 +9,8 @@ from typing import Literal
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
+from textual.reactive import Reactive
+from textual.widget import Widget
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
@@ -75,6 +77,8 @@ class ChatLayout(SelectingScreen, Settled):
     ChatLayout.-small { & #small { display: block; } & #header, & #main, & Desk { display: none; } }
     """
     BLANK = True
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """Who has the keyboard: those who get and lose it draw themselves, and nobody else has to."""
 
     def __init__(
         self,
