@@ -170,9 +170,8 @@ class ChatLayout(SelectingScreen, Settled):
         width, height = event.size
         small = width < _SMALLEST[0] or height < _SMALLEST[1]
         self.set_class(small, "-small")
-        if (
-            not small and self.focused is None
-        ):  # what had the keyboard was hidden, and is shown again before this is done
+        if not small and self.focused is None:
+            # What had the keyboard was hidden, and is shown again before this is done.
             self.app.call_later(self._desk.take_keyboard)
         self.set_class(width >= _WIDE, "-wide")
         self.set_class(width < ALONE, "-alone")
