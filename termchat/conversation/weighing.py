@@ -1,7 +1,8 @@
 """Which of the texts that a search found is the better match: the one in which the words stand more often for its length.
 
-That is the weight of BM25 with all words taken for equally rare. How rare each of them is only the whole index could tell,
-at each key; and every text that is weighed has all of them.
+That is the weight of BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) with all words taken for
+equally rare. How rare each of them is only the whole index could tell, at each key; and every text that is weighed has all
+of them.
 """
 
 from __future__ import annotations
