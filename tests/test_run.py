@@ -218,14 +218,14 @@ def test_failures_are_records_too(environment: dict[str, str]) -> None:
 def test_signals_end_the_reply_in_good_order(environment: dict[str, str], number: int, code: int) -> None:
     process = subprocess.Popen(
         [*TERMCHAT, "run", "--raw", "Once upon a time", "--json", "--threads", "1"],
-        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
     )  # fmt: skip
     assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(10)]
+    lines = [process.stdout.readline() for _ in range(10)]  # without a buffer, which would keep the begin of the rest
     process.send_signal(number)
     rest, errors = process.communicate(timeout=30)
     assert process.returncode == code
-    assert errors == ""
+    assert errors == b""
     records = [json.loads(line) for line in [*lines, *rest.splitlines()]]
     assert (records[-1]["record"], records[-1]["reason"]) == ("finished", "user")
 
