@@ -38,13 +38,8 @@ def from_record(record: Record) -> bytes:
         return _encode_record(record)
     except UnicodeEncodeError:  # a file name that is no UTF-8, in a message
         names = record.__struct_fields__
-        texts = {name: from_text(value) for name in names if isinstance(value := getattr(record, name), str)}
+        texts = {name: well_formed(value) for name in names if isinstance(value := getattr(record, name), str)}
         return _encode_record(msgspec.structs.replace(record, **texts))
-
-
-def from_text(text: str) -> str:
-    """The text with a mark for what is no Unicode."""
-    return well_formed(text)
 
 
 def from_settings(value: object) -> str:

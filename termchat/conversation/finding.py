@@ -2,8 +2,8 @@
 
 A word of a search stands for all that begin with it, whatever their case and accents; in a script without spaces, and in
 Korean, for that run of characters, wherever it stands. An emoji is a word, too, or a part of the one it stands at. What
-stands between words means nothing. Chats in which one text has all the words come
-first, the best match before the others (see `weighing`), then those over whose texts they are spread, the last used first.
+stands between words means nothing. Chats in which one text has all the words come first, the best match before the others (see
+`weighing`), then those over whose texts they are spread, the last used first.
 """
 
 from __future__ import annotations

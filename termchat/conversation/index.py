@@ -2,9 +2,8 @@
 
 It is kept up to date by the same writes that change a chat: a message at once, a reply when it has ended, none of it while
 tokens stream. What is missing is made from the records (see `complete`): for files of an older schema, for chats that were
-saved from a damaged file. Texts that an older termchat marked for the index are marked as they are now (see
-`mark_anew`), and found as they were until then. Branches that a
-person deleted are not in it.
+saved from a damaged file. Texts that an older termchat marked for the index are marked as they are now (see `mark_anew`), and
+found as they were until then. Branches that a person deleted are not in it.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from termchat.conversation import columns
 from termchat.conversation.database import StoreError, is_index_damage
 from termchat.conversation.node import Node
 from termchat.conversation.wordless import apart, together
+from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Failed, Finished
 
 TITLE = 0
@@ -97,7 +97,7 @@ def said(db: sqlite3.Connection, session: str, number: int, count: int | None = 
         return _said_before_stop(db, session, number, count, continued)
     held = end.held if isinstance(end, Finished) and (count is None or count >= len(texts)) else ""
     text = "".join(texts if count is None else texts[:count]) + held
-    return Said(columns.from_text(text), len(texts), len(texts), end is not None)
+    return Said(well_formed(text), len(texts), len(texts), end is not None)
 
 
 def begin(db: sqlite3.Connection, session: str) -> None:
@@ -254,4 +254,4 @@ def _said_before_stop(db: sqlite3.Connection, session: str, number: int, count: 
             node.add(columns.to_record(blob))
         except StoreError:
             break
-    return Said(columns.from_text(node.text(count)), len(node.ids), node.kept(), True)
+    return Said(well_formed(node.text(count)), len(node.ids), node.kept(), True)

@@ -36,6 +36,7 @@ from termchat.conversation.statements import (
 )
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.writer import Operation, Writer
+from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Failed, Finished, Record, Start
 from termchat.decoding.samplers import Tuning
 
@@ -67,7 +68,7 @@ class Store(SavedChats):
         now = time.time()
         session = _new_id(now)
         self._live[session] = conversation
-        title, system = columns.from_text(conversation.title), columns.from_text(conversation.system)
+        title, system = well_formed(conversation.title), well_formed(conversation.system)
         settings = columns.from_settings(model or ModelRef()), columns.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
         self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(index.begin, session, ()))
@@ -85,7 +86,7 @@ class Store(SavedChats):
         view: View | None = None,
     ) -> None:
         """Changes of a chat beside its nodes; None leaves a thing as it is."""
-        text = None if title is None else columns.from_text(title)
+        text = None if title is None else well_formed(title)
         settings = (None if s is None else columns.from_settings(s) for s in (tuning, model, breakpoints, view))
         values = (time.time(), text, leaf, *settings)
         self._writer.put(Operation(UPDATE_SESSION, session, values, urgent=True))
@@ -97,9 +98,9 @@ class Store(SavedChats):
 
         A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
         """
-        text, ids = columns.from_text(node.written), columns.from_ids(node.prompt_ids)
+        text, ids = well_formed(node.written), columns.from_ids(node.prompt_ids)
         place = (node.number, node.parent, node.at, node.role)
-        named = columns.from_text(node.name), int(node.deleted), columns.from_omission(node.omitted)
+        named = well_formed(node.name), int(node.deleted), columns.from_omission(node.omitted)
         values = (*place, text, ids, int(node.whole), *named)
         operations = [Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number)]
         if node.parent is not None:
@@ -110,7 +111,7 @@ class Store(SavedChats):
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
         """Another name of a branch, or whether it is deleted; None leaves a thing as it is."""
-        text = None if name is None else columns.from_text(name)
+        text = None if name is None else well_formed(name)
         values = (number, text, None if deleted is None else int(deleted))
         self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
         if deleted is not None:
@@ -146,7 +147,7 @@ class Store(SavedChats):
 
     def rename(self, session: str, title: str) -> None:
         """Another title, given by a person. It does not count as use of the chat."""
-        title = columns.from_text(" ".join(title.split()))
+        title = well_formed(" ".join(title.split()))
         self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(index.retitle, session, ()))
 
     def duplicate(self, session: str) -> str:

@@ -29,6 +29,12 @@ class Part(NamedTuple):
     taken: int | None
     reach: int | None = None
 
+    @property
+    def shown(self) -> int:
+        """How many of the node's tokens are shown as yet."""
+        there = len(self.node.tokens)
+        return there if self.taken is None else min(self.taken, there)
+
 
 class Told(NamedTuple):
     """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
@@ -94,7 +100,7 @@ class Source:
                 self.length += len(node.written)
                 yield Told(node.written)
             tokens = node.tokens
-            stop = len(tokens) if taken is None else min(taken, len(tokens))
+            stop = self.parts[self._part].shown
             self._read_settings(node, self._taken)
             while (begin := self._taken) < stop:  # as far as the settings are the same
                 self._drawn_with = self._newest
@@ -159,15 +165,10 @@ class Source:
 
 def size_of(parts: Sequence[Part]) -> int:
     """Characters of a whole turn."""
-    return sum(len(node.written) + _shown(node, taken) for node, taken, _ in parts) + _rest(parts[-1])
+    shown = sum(len(part.node.written) + part.node.tokens.texts.start(part.shown) for part in parts)
+    return shown + _rest(parts[-1])
 
 
 def _rest(part: Part) -> int:
     """Characters behind the last token."""
     return len(part.node.pending) if part.taken is None else 0
-
-
-def _shown(node: Node, taken: int | None) -> int:
-    """Characters of a node's first `taken` tokens."""
-    texts = node.tokens.texts
-    return texts.characters if taken is None or taken >= len(texts) else len(texts.joined(taken))

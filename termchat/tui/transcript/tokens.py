@@ -128,7 +128,7 @@ class TurnTokens:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts  # only the last one may still grow
         self._texts = [part.node.tokens.texts for part in parts]
-        counts = [_count(part) for part in parts[:-1]]
+        counts = [part.shown for part in parts[:-1]]
         self._firsts = list(accumulate(counts, initial=0))
         ends = [texts.start(count) for texts, count in zip(self._texts, counts, strict=False)]
         self._begins = list(accumulate(ends, initial=0))
@@ -143,13 +143,13 @@ class TurnTokens:
         """The number of the token that a character belongs to; -1 behind the last one's text."""
         part = bisect_right(self._begins, offset) - 1
         texts, place = self._texts[part], offset - self._begins[part]
-        last = _count(self._parts[part])
+        last = self._parts[part].shown
         return self._firsts[part] + texts.at(place) if place < texts.start(last) else -1
 
     def among(self, begin: int, end: int) -> Iterator[int]:
         """The numbers of the tokens that have some of these characters, in order."""
         for first, before, texts, part in zip(self._firsts, self._begins, self._texts, self._parts, strict=True):
-            at, stop = max(begin - before, 0), min(end - before, texts.start(_count(part)))
+            at, stop = max(begin - before, 0), min(end - before, texts.start(part.shown))
             if at < stop:
                 index, last = texts.at(at), texts.at(stop - 1)
                 yield from (first + at for at, size in enumerate(texts.lengths(index, last + 1), index) if size)
@@ -162,9 +162,3 @@ class TurnTokens:
         """The token of a number."""
         part = bisect_right(self._firsts, number) - 1
         return TokenRef(self._parts[part].node.number, number - self._firsts[part])
-
-
-def _count(part: Part) -> int:
-    """How many of its node's tokens are shown."""
-    there = len(part.node.tokens)
-    return there if part.taken is None else min(part.taken, there)
