@@ -62,6 +62,23 @@ def eventually(store: Store, wanted: bool, seconds: float = 8.0) -> bool:
     return (store.problem() is not None) == wanted
 
 
+NOT_ROOT = """
+if os.geteuid() == 0:
+    os.chown(path.parent, 65534, 65534)
+    os.seteuid(65534)
+"""
+"""For a `child`: from here on it is nobody in particular. Root may write anywhere."""
+
+ONE_CHAT = """
+store = Store.open(path)
+chat = Conversation()
+session = store.begin(chat)
+say(store, session, chat, "before", [1, 2], [b"a"])
+assert store.close()
+"""
+"""For a `child`: a store with one chat, saved and closed."""
+
+
 def child(code: str, path: Path, **kind: object) -> subprocess.Popen[str]:
     root = Path(__file__).parents[2]
     return subprocess.Popen(

@@ -17,7 +17,7 @@ from termchat.conversation import database, files, health
 from termchat.conversation.held import HeldFile
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from tests.conversation.stored import child, eventually, output, reopened, say
+from tests.conversation.stored import NOT_ROOT, ONE_CHAT, child, eventually, output, reopened, say
 
 PAGE = 4096
 
@@ -251,14 +251,6 @@ def test_two_processes_never_set_aside_by_one_name(path: Path, tmp_path: Path, m
 
 def test_what_cannot_be_set_aside_is_told_with_the_reason_and_mended_once_it_can() -> None:
     code = """
-if os.geteuid() == 0:
-    os.chown(path.parent, 65534, 65534)
-    os.seteuid(65534)  # root may write anywhere
-store = Store.open(path)
-chat = Conversation()
-session = store.begin(chat)
-say(store, session, chat, "before", [1, 2], [b"a"])
-assert store.close()
 with path.open("r+b") as file:
     file.write(bytes(100))
 path.parent.chmod(0o500)
@@ -272,7 +264,7 @@ print([len(store.sessions()), len(store.notices()), store.problem()])
 assert store.close()
 """
     with tempfile.TemporaryDirectory() as folder:
-        refused, mended = output(child(code, Path(folder) / "chats.db")).splitlines()
+        refused, mended = output(child(NOT_ROOT + ONE_CHAT + code, Path(folder) / "chats.db")).splitlines()
     assert refused.startswith("the file of saved chats is damaged, and not mended yet: Permission denied (")
     assert mended == "[1, 1, None]"
 
