@@ -28,6 +28,7 @@ from tests.tui import fake_engine
 
 GREEDY = Tuning(temperature=0, max_tokens=12)
 RAN = {"temperature": "flag", "max_tokens": "flag"}
+"""A switch keeps these: without an origin they would follow the model, and a reply would be drawn, as long as it likes."""
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +98,7 @@ def test_the_chat_goes_on_with_the_new_models_ids_both_ways(make: Make, q4: Choi
 
 
 def test_a_switch_frees_the_old_process_and_so_does_unloading(make: Make, q8: Choice) -> None:
-    driven = make(GREEDY)
+    driven = make(GREEDY, origin=dict(RAN))
     driven.idle()
     engine = driven.chat.engine
     assert isinstance(engine, LocalEngine)
@@ -148,7 +149,7 @@ def test_knobs_that_nobody_turned_follow_the_model(make: Make, q4: Choice, q8: C
 
 
 def test_a_model_that_does_not_load_leaves_the_way_back(make: Make, q4: Choice, q8: Choice, tmp_path: Path) -> None:
-    driven = make(GREEDY)
+    driven = make(GREEDY, origin=dict(RAN))
     driven.idle()
     switched(driven, q8)
     reply = driven.say("Name an animal.")
@@ -169,7 +170,7 @@ def test_a_model_that_does_not_load_leaves_the_way_back(make: Make, q4: Choice, 
 def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     recorder = StoreRecorder(store, SessionInfo())
-    driven = make(GREEDY, recorder=recorder)
+    driven = make(GREEDY, origin=dict(RAN), recorder=recorder)
     switched(driven, q4)
     first = driven.say("Name an animal.")
     switched(driven, q8)
