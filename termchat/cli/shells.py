@@ -1,7 +1,8 @@
 """The shells that can complete: click's ways to do it, a better one for fish, and our own for bash.
 
 Bash takes `:` and `=` for the ends of words, and models have names such as llama3.2:1b. So it hands over the whole line, and
-what it has of the word already is taken off what it gets.
+what it has of the word already is taken off what it gets. It writes a name into the line as it is: those that mean something
+to a shell are quoted before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _BASH = """\
     [[ $COMP_WORDBREAKS == *:* ]] && had="${word%%"${word##*:}"}"
     COMPREPLY=()
     for item in $(env COMP_WORDS="$line" %(complete_var)s=bash_complete "$1" 2>/dev/null); do
-        type="${item%%%%,*}" value="${item#*,}"
+        type="${item%%%%,*}"
+        printf -v value %%q "${item#*,}"
         case $type in
             dir) compopt -o dirnames ;;
             file) compopt -o default ;;

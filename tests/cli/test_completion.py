@@ -161,6 +161,26 @@ def test_bash_completes_behind_a_colon(bin: Path, tmp_path: Path) -> None:
     assert done.stdout == "1b\n"
 
 
+def test_bash_gets_no_name_that_would_be_a_command(bin: Path, tmp_path: Path) -> None:
+    """A theme from elsewhere may have any name."""
+    script = tmp_path / "script"
+    script.write_text(CliRunner().invoke(main, ["completion", "bash"]).stdout)
+    names = ["two words", "$(touch owned)", "a;b", "`b`", "plain-1.5:x/y"]
+    (bin / PROGRAM).write_text("#!/bin/sh\ncat <<'END'\n" + "".join(f"plain,{name}\n" for name in names) + "END\n")
+    code = f'source {script}; COMP_LINE="termchat --theme " COMP_POINT=17 _termchat_completion termchat'
+    typed = f"{code}; eval \"printf '%s\\n' ${{COMPREPLY[*]}}\""  # what a person gets who presses Enter
+    done = subprocess.run(
+        ["bash", "-c", typed],
+        env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == names
+    assert not (tmp_path / "owned").exists()
+
+
 class Typed:
     """A shell in a terminal of its own, which is typed to."""
 
