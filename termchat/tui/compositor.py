@@ -45,11 +45,10 @@ def _unsure_words() -> re.Pattern[str]:
 
 
 class Area(NamedTuple):
-    """A widget that can be drawn alone: its place on the screen, and how many of its columns nothing covers."""
+    """A widget that can be drawn alone: where on the screen its first columns are, which nothing covers."""
 
     widget: Widget
     region: Region
-    width: int
 
 
 class Settled(Widget):
@@ -153,37 +152,37 @@ class LineCompositor(Compositor):
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
         """Everything: widget by widget, where those that stand alone cover the screen."""
         areas = self._all_areas()
-        if simplify or sum(area.width * area.region.height for area in areas) != self.size.area:
+        if simplify or sum(area.region.area for area in areas) != self.size.area:
             return super().render_full_update(simplify)
         self._dirty_regions.clear()
         lines = [
             (area.region.x, area.region.y + row, strip)
             for area in areas
-            for row, strip in enumerate(area.widget.render_lines(Region(0, 0, area.width, area.region.height)))
+            for row, strip in enumerate(area.widget.render_lines(area.region.size.region))
         ]
         return LinesUpdate(lines, super().render_full_update)  # type: ignore[return-value]
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """What changed since the last time."""
-        rows: dict[Widget, set[int]] = {}
-        found: dict[Widget, Area] = {}
+        rows: dict[Area, set[int]] = {}
         for dirty in self._dirty_regions:
-            area = self._area_of(dirty)
-            if area is None:
+            missing = (dirty := dirty.intersection(self.size.region)).area
+            for area in self._all_areas() if missing else ():
+                part = area.region.intersection(dirty)
+                if part:
+                    missing -= part.area
+                    rows.setdefault(area, set()).update(part.line_range)
+                    if not missing:
+                        break
+            if missing:
                 return super().render_partial_update()
-            found[area.widget] = area
-            rows.setdefault(area.widget, set()).update(dirty.line_range)
         self._dirty_regions.clear()
         lines: list[tuple[int, int, Strip]] = []
-        for widget, wanted in rows.items():
-            region, width = found[widget].region, found[widget].width
+        for (widget, region), wanted in rows.items():
             for first, count in _runs(wanted):
-                strips = widget.render_lines(Region(0, first - region.y, width, count))
+                strips = widget.render_lines(Region(0, first - region.y, region.width, count))
                 lines += [(region.x, first + i, strip) for i, strip in enumerate(strips)]
         return LinesUpdate(lines) if lines else None  # type: ignore[return-value]
-
-    def _area_of(self, dirty: Region) -> Area | None:
-        return next((area for area in self._all_areas() if area.region.contains_region(dirty)), None)
 
     def _all_areas(self) -> list[Area]:
         visible = self.visible_widgets
@@ -217,7 +216,7 @@ def _areas(visible: dict[Widget, tuple[Region, Region]]) -> list[Area]:
                 beside = other.y <= region.y and other.bottom >= region.bottom and other.right >= region.right
                 width = min(width, max(other.x - region.x, 0)) if beside else 0
             if width > 0:
-                areas.append(Area(widget, region, width))
+                areas.append(Area(widget, Region(region.x, region.y, width, region.height)))
         front.append(region.intersection(clip))
     return areas
 

@@ -25,6 +25,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.transcript import Transcript
+from termchat.tui.widgets import told
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.panels import Panels
 from tests.tui.fake_engine import FakeEngine
@@ -82,12 +83,18 @@ class Desktop:
         widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
         return self.engine.unread or any(pump.message_queue_size for pump in (self.app, *widgets))
 
-    async def shows(self, wanted: str) -> None:
-        """Waits for a text, which a thread brings."""
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Waits until something is true, which a thread or a timer brings."""
+        await self.settle()
         end = monotonic() + PATIENCE
-        while wanted not in self.text:
+        while not condition():
             assert monotonic() < end, self.text
+            await asyncio.sleep(FRAME)
             await self.settle()
+
+    async def shows(self, *texts: str) -> None:
+        """Waits for texts."""
+        await self.until(lambda: all(text in self.text for text in texts))
 
     async def sent(self, text: str, *pieces: str) -> None:
         """A message is sent and the reply has begun."""
@@ -119,7 +126,7 @@ async def desktop(
 ) -> AsyncIterator[Desktop]:
     engine = FakeEngine(loads=loads)
     app = TermchatApp(chat(engine), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
-    with without_naps():
+    with without_naps(), patch.object(told, "_QUIT_WITHIN", PATIENCE), patch.object(told, "_GLANCE", PATIENCE):
         async with app.run_test(size=size) as pilot:
             desk = Desktop(app, engine, pilot)
             await desk.settle()
@@ -168,7 +175,7 @@ async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn(model
     engine = Watched()
     app = TermchatApp(Chat(engine), **model, theme="dark")
     async with app.run_test() as pilot:
-        await pilot.pause()
+        await Desktop(app, engine, pilot).until(lambda: drawn)
     assert drawn == [True]
 
 
@@ -404,7 +411,8 @@ async def test_a_click_into_the_chat_or_tab_does_not_take_the_keyboard_from_what
         await desk.type("k")
         await desk.pilot.click(transcript, offset=(3, 4))
         await desk.type("7", "enter")
-        assert desk.engine.commands[-1].samplers.top_k == 7  # type: ignore[union-attr]
+        adjusted = [command for command in desk.engine.commands if isinstance(command, Adjust)]
+        assert adjusted[-1].samplers.top_k == 7
         assert desk.composer.text == "a draft"
 
 
@@ -591,8 +599,7 @@ async def test_the_palette_lists_everything_and_does_it() -> None:
             assert title in commands
         await desk.type("", "ctrl+p")
         await desk.type("save")
-        await desk.pilot.pause(0.2)
-        assert "Save transcript" in desk.text
+        await desk.until(lambda: "Save transcript" in desk.text and "Quit" not in desk.text)
         await desk.type("", "escape")
         callback: Callable[[], object] = commands["Theme light"].callback
         callback()
@@ -656,9 +663,10 @@ async def test_every_line_fits_at_every_size(size: tuple[int, int]) -> None:
 async def test_a_dead_engine_is_noticed_while_idle_and_one_key_starts_it_again() -> None:
     async with desktop() as desk:
         desk.engine.die()
-        await asyncio.sleep(0.2)  # nobody calls tick: the descriptor wakes the screen
-        await desk.pilot.pause()
-        assert "ended by SIGKILL" in desk.text
+        end = monotonic() + PATIENCE
+        while "ended by SIGKILL" not in desk.text:  # nobody calls tick: the descriptor wakes the screen
+            assert monotonic() < end, desk.text
+            await desk.pilot.pause(FRAME)
         assert "Ctrl+O starts the engine again" in desk.text
         await desk.type("", "ctrl+o")
         assert "SIGKILL" not in desk.text
@@ -687,7 +695,9 @@ async def test_a_signal_ends_the_engine_then_closes_the_store_and_names_itself_i
 
         await desk.sent("go", "on")
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.sleep(0.1)
+        end = monotonic() + PATIENCE
+        while not order and monotonic() < end:
+            await asyncio.sleep(FRAME)
     assert order == [True]
     assert desk.app.return_code == 128 + signal.SIGTERM
 

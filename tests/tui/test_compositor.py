@@ -16,6 +16,7 @@ from textual._compositor import Compositor, CompositorUpdate
 from textual.app import App
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.widgets import Label
 
 from termchat.tui.compositor import LineCompositor, LinesUpdate
 from termchat.tui.transcript import Transcript
@@ -139,8 +140,27 @@ async def test_a_screenshot_shows_every_line_of_the_screen(key: str) -> None:
         assert not [word for word in words if word not in picture]
 
 
+async def test_a_region_of_many_widgets_is_drawn_by_each_of_them() -> None:
+    async with desktop((120, 40)) as desk:
+        await desk.sent("Hello", *WORDS)
+        compositor = desk.app.screen._compositor
+        assert isinstance(compositor, LineCompositor)
+        paper, whole = Paper(120, 40), Paper(120, 40)
+        compositor._dirty_regions = {Region(0, 0, 130, 50)}  # as of a screen that was larger
+        update = compositor.render_partial_update()
+        assert isinstance(update, LinesUpdate)
+        paper.take(update)
+        whole.take(Compositor.render_full_update(compositor))
+        assert paper.cells == whole.cells
+
+
 async def test_what_is_covered_goes_textuals_way() -> None:
     async with desktop((120, 40)) as desk:
+        over = Label("over the chat")
+        over.styles.position = "absolute"
+        over.styles.offset = (10, 10)
+        await desk.app.screen.mount(over)
+        await desk.settle()
         compositor = desk.app.screen._compositor
         assert isinstance(compositor, LineCompositor)
         compositor._dirty_regions = {Region(0, 0, 120, 40)}

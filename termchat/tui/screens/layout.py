@@ -260,14 +260,16 @@ class ChatLayout(SelectingScreen, Settled):
             self._welcome.show_lines(welcome_lines(self._chat, self._room))
 
     def _show_soon(self) -> None:
-        """Shows the chat's state once all is heard that waits to be heard: much of it changes what is shown."""
-        if not self._stale:
-            self._stale = True
-            self.call_later(self._show_stale)
+        """Shows the chat's state in the next frame, once, however much of what is shown has changed by then."""
+        self._stale = True
+        self._update_timer.resume()
 
-    def _show_stale(self) -> None:
-        if self._stale:
+    def _on_timer_update(self) -> None:
+        if self._stale and not self._layout_required:  # else it would be shown in the sizes of before
             self._show_state()
+        super()._on_timer_update()
+        if self._stale:
+            self._update_timer.resume()
 
     def _show_state(self) -> None:
         self._stale = False
