@@ -51,6 +51,23 @@ class Driven:
         """What a person was told."""
         return [change.message for change in self.told if isinstance(change, Notice)]
 
+    def stepped(self, text: str, tokens: int) -> Node:
+        """Sends, and stops for a while behind so many tokens: however late this process is, the reply waits for it."""
+        self.idle()
+        self.chat.send(text)
+        self.chat.pause()
+        self.until(lambda: self.chat.phase == "paused")
+        return self.step(tokens)
+
+    def step(self, tokens: int) -> Node:
+        """So many tokens more of the reply that waits."""
+        end = len(self.reply.tokens) + tokens
+        while len(self.reply.tokens) < end:
+            pending = self.chat.paused
+            self.chat.step("token")
+            self.until(lambda: self.chat.paused not in (None, pending))  # noqa: B023
+        return self.reply
+
     def streaming(self, tokens: int) -> Node:
         """Pumps until the running reply has so many tokens."""
         self.until(lambda: len(self.chat.conversation.reply() and self.reply.tokens) >= tokens)

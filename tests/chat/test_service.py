@@ -54,8 +54,8 @@ def test_stop_keeps_the_reply_and_continue_goes_on_as_if_never_stopped(make: Mak
     whole = make(tuning)
     text = whole.say("Tell me a story about a dog.").text()
     driven = make(tuning)
-    driven.chat.send("Tell me a story about a dog.")
-    driven.until(lambda: len(driven.chat.conversation.reply() and driven.reply.tokens) >= 15)
+    driven.stepped("Tell me a story about a dog.", 15)
+    driven.chat.resume()
     driven.chat.stop()
     driven.idle()
     first = driven.reply
@@ -97,8 +97,11 @@ def test_regenerate_grows_beside_the_reply(make: Make) -> None:
 
 
 def test_a_reply_that_ended_itself_is_not_continued(make: Make) -> None:
-    driven = make(Tuning(temperature=0))
-    reply = driven.say("Say hi.")
+    driven = make(Tuning(max_tokens=20))
+    reply = driven.stepped("Say hi.", 2)
+    assert driven.chat.model is not None
+    driven.chat.force(driven.chat.model.end_ids[:1])
+    driven.idle()
     assert reply.finished is not None
     assert reply.finished.reason == "end"
     driven.chat.continue_reply()
@@ -129,8 +132,8 @@ def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_
 
 def test_knobs_in_mid_reply_and_while_idle(make: Make) -> None:
     driven = make(Tuning(max_tokens=60, seed=3))
-    driven.chat.send("Describe the sea.")
-    driven.until(lambda: len(driven.chat.conversation.reply() and driven.reply.tokens) >= 10)
+    driven.stepped("Describe the sea.", 10)
+    driven.chat.resume()
     driven.chat.adjust("temperature", 0)
     driven.idle()
     reply = driven.reply
@@ -163,9 +166,8 @@ def test_killed_in_mid_reply_one_call_goes_on_from_the_same_token(make: Make) ->
     whole = unharmed.say("Tell me about the desert.")
     driven = make(tuning)
     driven.say("Hello")
-    driven.chat.send("Tell me about the desert.")
-    driven.until(lambda: len(driven.chat.conversation.reply() and driven.reply.tokens) >= 12)
-    cut = driven.reply
+    cut = driven.stepped("Tell me about the desert.", 12)
+    driven.chat.resume()
     assert isinstance(driven.chat.engine, LocalEngine)
     assert driven.chat.engine.pid is not None
     os.kill(driven.chat.engine.pid, signal.SIGKILL)
@@ -260,7 +262,9 @@ def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_pat
     for wait_for_tokens in (0, 1, 6):
         driven.chat.send("Tell me about the first thing.")
         old = driven.chat.conversation
-        driven.until(lambda: len(old.reply() and old.reply()[-1].node.tokens) >= wait_for_tokens)  # noqa: B023
+        driven.until(
+            lambda: driven.chat.phase == "idle" or len(old.reply() and old.reply()[-1].node.tokens) >= wait_for_tokens  # noqa: B023
+        )
         driven.chat.new()
         assert driven.chat.conversation is not old
         driven.chat.send("Name a fish.")
@@ -274,7 +278,7 @@ def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_pat
         assert driven.chat.live.finished == reply.finished
         for span in old.reply():
             assert span.node.finished is not None
-            assert span.node.finished.reason in ("user", "length")
+            assert span.node.finished.reason in ("user", "length", "end")
     driven.chat.close()
     assert store.close()
     assert not any(Store.open(tmp_path / "sessions.db").load(s.id).interrupted for s in store.sessions())

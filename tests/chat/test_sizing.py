@@ -65,6 +65,7 @@ def test_while_a_reply_runs_it_is_counted_behind_that(make: Make) -> None:
     before = driven.chat.conversation.length()
     stopped = size_of(driven, "And then?").tokens  # behind a reply that was stopped its end is added, too
     assert stopped - 1 == size.tokens
+    driven.chat.adjust("max_tokens", 4)
     driven.say("And then?")
     turn = driven.chat.conversation.length() - len(driven.reply.ids) - before
     assert turn == stopped

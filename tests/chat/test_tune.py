@@ -154,7 +154,7 @@ def test_a_real_model_is_measured_with_every_thread_count(
     results = {result["setting"]: result for result in report["results"]}
     assert [s["value"] for s in results["threads"]["series"]] == [1, 2]
     assert [s["value"] for s in results["prefill_batch"]["series"]] == [32, 63, 512]
-    assert all(s["median"] > 1 for result in results.values() for s in result["series"])
+    assert all(s["median"] > 0 for result in results.values() for s in result["series"])
     assert report["kept"]
     assert "round 1" in err
     found = tuned.find(find_model(config)[1].sha256)
