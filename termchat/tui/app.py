@@ -106,6 +106,8 @@ class TermchatApp(App[None]):
         self.chat = chat
         self.asks_background = abilities.depth != "none"
         self._spec, self._at_end, self._ended = spec, close, False
+        self._begun = False
+        self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._filters = [*(kept for kept in self._filters if isinstance(kept, DimFilter)), *abilities.filters]
         self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
@@ -156,13 +158,16 @@ class TermchatApp(App[None]):
         if changed and (problem := self._keep_theme(wanted)):
             self._chat_screen.tell(Notice(problem, "the theme stays until you leave", "warning"))
 
-    def on_mount(self) -> None:
-        """Listens to signals, and goes on once the first frame is there."""
+    def on_load(self) -> None:
+        """Listens to signals, before the terminal is taken: whenever they come, it is given back."""
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT"):
             if sys.platform != "win32":
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self.leave, 128 + number)
+
+    def on_mount(self) -> None:
+        """Goes on once the first frame is there."""
         self.theme_changed_signal.subscribe(self, lambda _: self._chat_screen.paint_with(self.palette))
         # The terminal shows nothing of ours when it is taken over again, and Textual would only draw what changes.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
@@ -190,9 +195,14 @@ class TermchatApp(App[None]):
         self._chat_screen.habits.copy(text)
 
     def leave(self, code: int = 0) -> None:
-        """Ends the reply and the engine, saves, restores the terminal and ends the app."""
+        """Ends the reply and the engine, saves, restores the terminal and ends the app; not before its first frame, since what
+        is half made cannot be taken away.
+        """
         self.close()
-        self.exit(return_code=code)
+        if self._begun:
+            self.exit(return_code=code)
+        else:
+            self._left = code
 
     def close(self) -> None:
         """Ends the engine, then calls what was given to be called last; a second call does nothing."""
@@ -262,6 +272,10 @@ class TermchatApp(App[None]):
         await self.run_action(key.action, owner)
 
     def _begin(self) -> None:
+        self._begun = True
+        if self._left is not None:
+            self.leave(self._left)
+            return
         gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
         gc.enable()
         for notice in self._notices:

@@ -133,10 +133,11 @@ def _deaf_to_keys(app: TermchatApp) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGQUIT):
+    numbers = signal.SIGINT, signal.SIGQUIT
+    for number in numbers:
         loop.add_signal_handler(number, lambda: None)  # not SIG_IGN, which the editor would inherit
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGQUIT)
-        loop.add_signal_handler(signal.SIGINT, app.leave, 128 + signal.SIGINT)
+        for number in numbers:
+            loop.add_signal_handler(number, app.leave, 128 + number)
