@@ -13,7 +13,7 @@ import click
 from termchat.amounts import home, size
 from termchat.cli import completers
 from termchat.cli.page import Page
-from termchat.cli.said import complain, table, tell_json
+from termchat.cli.said import complain, table, tell_json, tell_path
 from termchat.settings import guess_of
 
 _TITLES = ("NAME", "SIZE", "WHERE", "WHAT")
@@ -50,7 +50,7 @@ def command(*, name: str | None, as_json: bool) -> None:
     if as_json:
         tell_json({"files": [one._asdict() for one in found]})
     elif name is not None:
-        click.echo(str(found[0].path).encode("utf-8", "surrogateescape"))
+        tell_path(found[0].path)
     else:
         rows = [(one.name, "-" if one.size is None else size(one.size), home(one.path), one.what) for one in found]
         table(_TITLES, rows, _RIGHT)

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -35,6 +36,13 @@ def fail(error: ModelError) -> NoReturn:
 def tell_json(value: Any) -> None:
     """One object on stdout, ASCII only; paths as texts."""
     click.echo(json.dumps(value, indent=2, default=str))
+
+
+def tell_path(path: Path) -> None:
+    """A path alone on stdout: its own bytes for a script, on a terminal with marks for what would steer that."""
+    said = str(path)
+    seen = sys.stdout is not None and sys.stdout.isatty()
+    click.echo(sanitize(said, keep="") if seen else said.encode("utf-8", "surrogateescape"))
 
 
 def width() -> int:

@@ -22,6 +22,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine
 from termchat.settings import Config
+from termchat.text import sanitize
 from termchat.tui.abilities import EVERYTHING, Abilities, abilities_of
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
@@ -37,7 +38,7 @@ def start(config: Config, *, resume: str | None = None, raw: bool = False) -> in
     problem = app.chat.unsaved
     if problem is not None:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(f"termchat: the chat was not saved: {problem}", file=sys.stderr)
+            print(sanitize(f"termchat: the chat was not saved: {problem}"), file=sys.stderr)
     return app.return_code or 0
 
 

@@ -6,9 +6,10 @@ import click
 
 from termchat import paths
 from termchat.cli.page import Page
+from termchat.cli.said import tell_path
 
 
 @click.command("path", cls=Page)
 def command() -> None:
     """Print where config.toml is, or would be."""
-    click.echo(str(paths.config_file()).encode("utf-8", "surrogateescape"))
+    tell_path(paths.config_file())

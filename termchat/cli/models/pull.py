@@ -12,7 +12,7 @@ import click
 from termchat.amounts import duration, size
 from termchat.cli import completers
 from termchat.cli.page import Page
-from termchat.cli.said import Line, complain, fail, tell_json
+from termchat.cli.said import Line, complain, fail, tell_json, tell_path
 from termchat.models.errors import ModelError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def command(*, source: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         tell_json(_told(path))
     else:
-        click.echo(str(path).encode("utf-8", "surrogateescape"))
+        tell_path(path)
 
 
 def _progress(now: Pulling) -> str:

@@ -1,0 +1,45 @@
+"""How the program leaves a terminal, and what it says there on its way: at the worst moments, and of the worst names."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.attacks import CONTROLS, outside_the_grammar
+from tests.whole.test_chat import FLAGS, Open
+
+HOSTILE = CONTROLS["title"] + CONTROLS["C1 CSI"] + CONTROLS["bidi override"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_as_soon_as_the_terminal_is_ours_gives_it_back(open_terminal: Open, number: int) -> None:
+    terminal = open_terminal(*FLAGS)
+    terminal.wait(lambda: b"\x1b[?1049h" in terminal.output)
+    terminal.process.send_signal(number)
+    assert terminal.ended() == 128 + number
+    assert terminal.restored()
+    assert not outside_the_grammar(bytes(terminal.output))
+
+
+def test_why_a_chat_could_not_be_saved_is_told_with_marks(open_terminal: Open, tmp_path: Path) -> None:
+    taken = tmp_path / HOSTILE
+    taken.write_text("no folder can be made here")
+    terminal = open_terminal(*FLAGS, "--max-tokens", "1", XDG_DATA_HOME=str(taken))
+    terminal.wait(lambda: terminal.is_ready)
+    terminal.keys("Hello", "enter")
+    terminal.wait(lambda: "not saved" in terminal.text and "· seed 1" in terminal.text)
+    terminal.keys("ctrl+q", "ctrl+q")
+    assert terminal.ended() == 0
+    assert b"termchat: the chat was not saved: " in terminal.output
+    assert not outside_the_grammar(bytes(terminal.output))
+
+
+@pytest.mark.parametrize("args", [("locate", "store"), ("config", "path")], ids=" ".join)
+def test_a_path_alone_on_a_terminal_has_marks(open_terminal: Open, args: tuple[str, ...]) -> None:
+    place = "/nowhere/" + HOSTILE
+    terminal = open_terminal(*args, XDG_DATA_HOME=place, XDG_CONFIG_HOME=place)
+    assert terminal.ended() == 0
+    assert "/nowhere/␛]0;owned␇".encode() in terminal.output
+    assert not outside_the_grammar(bytes(terminal.output))
