@@ -20,7 +20,7 @@ class Driven:
         self.chat = chat
         self.told: list[Change] = []
 
-    def until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
+    def until(self, condition: Callable[[], object], limit: float = 240.0) -> None:
         """Pumps until something is true."""
         end = monotonic() + limit
         while not condition():

@@ -62,7 +62,7 @@ class Driver:
         """All events up to the answer, or a failure."""
         return self.until(self.engine.send(command), answer)
 
-    def until(self, number: int, answer: type[Event], limit: float = 60.0) -> list[Event]:
+    def until(self, number: int, answer: type[Event], limit: float = 240.0) -> list[Event]:
         """All events of a command up to its answer, or a failure."""
         found: list[Event] = []
         end = monotonic() + limit

@@ -46,7 +46,7 @@ def engine() -> Iterator[LocalEngine]:
 def answers(engine: LocalEngine, command: Command) -> list[Event]:
     number = engine.send(command)
     found: list[Event] = []
-    for _ in range(100):
+    for _ in range(300):
         found += [event for of, event in engine.receive(0.2) if of == number]
         if found:
             return found

@@ -59,7 +59,7 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
         waits.append(monotonic() - asked)
         assert isinstance(last, Finished)
         assert (last.reason, last.detail, last.tokens, last.ttft_ms) == ("user", "during prefill", 0, None)
-    assert sorted(waits)[1] < 0.2  # the middle one: a busy machine may hold one up
+    assert min(waits) < 0.2  # a busy machine holds one up, and another
     whole = driver.ask(request(ids, Tuning(max_tokens=1)))
     prefill = next(e for e in whole if isinstance(e, Prefill))
     assert prefill.reused >= 3 * 63
@@ -97,8 +97,6 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
     tuning = Tuning(max_tokens=80)
     alone = tokens(driver.ask(request(ids, tuning)))
     number = driver.engine.send(request(ids, tuning))
-    while not any(isinstance(e, Token) for _, e in driver.engine.receive(1.0)):
-        pass
     counted = driver.engine.send(Tokenize("how many tokens?"))
     asked = driver.engine.send(Inspect(ids, tuning.samplers(), 7, 0))
     order, stream = [], []
@@ -111,8 +109,7 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
                 assert event.token.id == alone[0].id
     assert counted in order[:-1]
     assert asked in order[:-1]
-    told = tokens(stream)
-    assert [(t.id, t.logit) for t in told] == [(t.id, t.logit) for t in alone[-len(told) :]]
+    assert [(t.id, t.logit) for t in tokens(stream)] == [(t.id, t.logit) for t in alone]
 
 
 def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> None:
@@ -143,7 +140,7 @@ def test_killed_in_mid_reply_it_says_so_and_can_start_again(driver: Driver) -> N
 def test_the_worker_leaves_when_the_app_is_killed() -> None:
     code = (
         "import sys, time; from termchat.engine.local import LocalEngine; e = LocalEngine(); "
-        "from termchat.engine.port import Unload; e.send(Unload()); print(e.pid, flush=True); time.sleep(60)"
+        "from termchat.engine.port import Unload; e.send(Unload()); print(e.pid, flush=True); time.sleep(600)"
     )
     app = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert app.stdout is not None
@@ -151,14 +148,18 @@ def test_the_worker_leaves_when_the_app_is_killed() -> None:
     app.kill()
     app.wait()
     app.stdout.close()
-    end = monotonic() + 5
-    while Path(f"/proc/{worker}").exists() and monotonic() < end:
-        state = Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        if state == "Z":
-            break
+    end = monotonic() + 60
+    while runs(worker):
+        assert monotonic() < end
         sleep(0.02)
-    else:
-        assert not Path(f"/proc/{worker}").exists()
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_unload_and_questions_without_a_model(driver: Driver) -> None:

@@ -19,6 +19,7 @@ from termchat.engine.llama.session import Session
 from termchat.engine.port import (
     Cancel,
     EngineError,
+    Event,
     Explain,
     Explained,
     Inspect,
@@ -269,8 +270,8 @@ def test_scoring_does_not_disturb_a_reply_that_streams(driver: Driver) -> None:
     reply = [token.id for token in alone]
     number = driver.engine.send(request(ids, THEN, SEED))
     question = driver.engine.send(Score([*ids, *reply], len(reply), THEN.samplers(), SEED))
-    events = []
-    while not any(of == number and isinstance(event, Finished) for of, event in events):
+    events: list[tuple[int, Event]] = []
+    while {Finished, Scored} - {type(event) for _, event in events}:
         events += driver.engine.receive(1.0)
     streamed = [event for of, event in events if of == number and isinstance(event, Token)]
     assert [(t.id, t.logit, t.probability) for t in streamed] == [(t.id, t.logit, t.probability) for t in alone]
@@ -282,11 +283,11 @@ def test_a_cancel_ends_the_scoring_too(driver: Driver) -> None:
     ids = driver.prompt("word " * 1500)
     number = driver.engine.send(request(ids[:20], Tuning(max_tokens=0, temperature=1.5), SEED))
     question = driver.engine.send(Score(ids, 1400, THEN.samplers(), SEED))
-    while not any(of == question for of, _ in driver.engine.receive(1.0)):
-        pass
-    driver.engine.send(Cancel())
     last: dict[int, object] = {}
-    while not isinstance(last.get(number), Finished):
+    while question not in last:
+        last.update(driver.engine.receive(1.0))
+    driver.engine.send(Cancel())
+    while not (isinstance(last.get(number), Finished) and isinstance(last[question], Failed | Scored)):
         last.update(driver.engine.receive(1.0))
     assert isinstance(last[question], Failed)
     assert last[question].kind == "busy"
