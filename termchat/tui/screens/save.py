@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import os
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,8 +25,13 @@ _LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS
 
 def default_path(title: str) -> Path:
     """A file name made from a chat's title, in the folder where the app was started."""
-    words = re.findall(r"\w+", title.lower())[:8]
+    words = "".join(char if _is_of_a_word(char) else " " for char in title.lower()).split()[:8]
     return Path(("-".join(words)[:60] or "chat") + ".md")
+
+
+def _is_of_a_word(char: str) -> bool:
+    """Marks are too: without its vowels and accents a word of Thai or Hindi falls apart."""
+    return char.isalnum() or char == "_" or unicodedata.category(char).startswith("M")
 
 
 def _hint() -> Content:
@@ -65,15 +71,17 @@ class SaveDialog(Dialog[None]):
         if not self.is_current or self._saving:  # a second Enter in the same burst
             return
         try:
-            self._save_as(Path(event.value.strip()).expanduser())
+            self._save_as(Path(os.path.expanduser(event.value.strip())))  # an unknown ~user stays as it is
         except TranscriptError as error:
             self._say(f"{error.message}: {error.hint}")
-        except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
-            self._say(str(error))
+        except (OSError, ValueError) as error:  # such as a name that is too long, or has a NUL in it
+            self._say(f"it cannot be written there: {getattr(error, 'strerror', None) or error}")
 
     def _save_as(self, path: Path) -> None:
-        of_file(path)
-        if path.exists() and path != self._confirmed:
+        folder = path.is_dir()  # whoever writes says so better than the list of endings
+        if not folder:
+            of_file(path)
+        if path.exists() and not folder and path != self._confirmed:
             self._confirmed = path
             self._say(f"{path.name} exists: Enter again overwrites it")
         else:
