@@ -80,6 +80,18 @@ def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert path.read_text().startswith("node,step,")
 
 
+def test_a_transcript_that_nobody_could_take_in_again_is_not_written(tmp_path: Path) -> None:
+    """As when another termchat removed the chat for good, and what is known of its tokens with it."""
+    page, path = made.whole(), tmp_path / "chat.jsonl"
+    with pytest.raises(TranscriptError, match="records of a reply are gone, 8 of 8 tokens") as caught:
+        export.write(path, page.chat, page.info, lambda _: ())
+    assert list(tmp_path.iterdir()) == []
+    assert ".md or .openai.json" in caught.value.hint
+    for name in ("chat.md", "chat.openai.json"):
+        export.write(tmp_path / name, page.chat, page.info, lambda _: ())
+        assert "Once upon a" in (tmp_path / name).read_text()
+
+
 KILLED = """
 import os, sys
 from pathlib import Path

@@ -13,22 +13,33 @@ import msgspec
 import termchat
 from termchat.conversation.formats.facts import file_name
 from termchat.conversation.session import ModelRef, SessionInfo
-from termchat.conversation.transcript import VERSION, Records, Transcript
+from termchat.conversation.transcript import VERSION, Records, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import FORMAT, to_dict, to_json
+from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 
 
 def lines(conversation: Conversation, info: SessionInfo, records: Records) -> Iterator[str]:
     """A session line, then each node's line followed by the records of its reply.
 
     A node's `ids` are its own (see `Node`); `text` is what is shown of it.
+
+    Raises:
+        TranscriptError: records are gone, so that nobody could take the file in again.
     """
     yield _json(_session(conversation, info))
     for number in sorted(conversation.nodes):
         node = conversation.nodes[number]
         yield _json(_node(node))
         if node.role == "assistant":
-            yield from (to_json(record) for record in records(number))
+            missing = len(node.ids)
+            for record in records(number):
+                missing -= isinstance(record, Token)
+                yield to_json(record)
+            if missing > 0:
+                raise TranscriptError(
+                    f"the records of a reply are gone, {missing:,} of {len(node.ids):,} tokens",
+                    "Save it as .md or .openai.json.",
+                )
 
 
 def chats(path: Path) -> Iterator[Transcript]:
