@@ -72,7 +72,8 @@ class SavedChats:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise StoreError(f"there is no saved chat {word}", "termchat sessions list says which there are.")
+            problem = f"there is no saved chat {word}" if word.strip() else "no saved chat was named"
+            raise StoreError(problem, "termchat sessions list says which there are, and search finds one by its words.")
         raise StoreError(f"more than one saved chat begins with {word}", "Give more of: " + ", ".join(found[:5]))
 
     def latest(self) -> str | None:

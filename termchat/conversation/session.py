@@ -64,6 +64,11 @@ class SessionSummary(msgspec.Struct, frozen=True):
     model: str
     snippet: str = ""
 
+    @property
+    def called(self) -> str:
+        """What a person is told the chat is called."""
+        return self.title or "untitled"
+
 
 class StoredSession(msgspec.Struct, frozen=True):
     """A chat as it was. `interrupted` are the replies whose end was never written: the process went away in the middle."""

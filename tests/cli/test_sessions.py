@@ -107,6 +107,12 @@ def test_a_chat_is_shown_as_text_and_as_facts(sessions: Sessions) -> None:
     ]
 
 
+def test_a_chat_without_a_title_is_told_to_have_none(sessions: Sessions) -> None:
+    saved("", "tell me", "it slept")
+    assert sessions("list").stdout.splitlines()[1].endswith("  untitled")
+    assert titles(sessions("list", "--json")) == [""]
+
+
 def test_a_chat_is_named_by_a_beginning_of_its_id(sessions: Sessions) -> None:
     session, other = saved("a fox", "a", "b"), saved("a bear", "c", "d")
     assert sessions("rename", session, "the fox").exit_code == 0
@@ -124,6 +130,7 @@ def test_an_id_that_is_no_text_names_no_chat(sessions: Sessions) -> None:
     result = sessions("show", "\udcff")  # how Python gives a byte of the command line that is not UTF-8
     assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
     assert "there is no saved chat" in result.stderr
+    assert "no saved chat was named" in sessions("show", "").stderr  # as where a script's variable is empty
 
 
 def test_a_removed_chat_comes_back_unless_it_was_removed_for_good(sessions: Sessions) -> None:

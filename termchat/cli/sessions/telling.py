@@ -20,7 +20,7 @@ _TITLE = 80
 def rows(found: Sequence[SessionSummary]) -> tuple[tuple[str, ...], list[tuple[str, ...]], frozenset[str]]:
     """Titles, rows and the columns that stand to the right, for `said.table`."""
     made: list[tuple[str, ...]] = [
-        (one.id, moment(one.updated), f"{one.turns:,}", f"{one.tokens:,}", one.model, one_line(one.title, _TITLE))
+        (one.id, moment(one.updated), f"{one.turns:,}", f"{one.tokens:,}", one.model, one_line(one.called, _TITLE))
         for one in found
     ]
     return _TITLES, made, _RIGHT

@@ -70,7 +70,7 @@ def session_line(
     """A chat on one line; `opened`: it is the one on the screen. `now` is in seconds since the epoch."""
     columns = _Columns.of(width, searching=searching)
     runs: list[Run] = [_OPEN if opened else ("  ", TEXT)]
-    title = column(one_line(row.title or "untitled", max(columns.title - 2, 1)), columns.title)
+    title = column(one_line(row.called, max(columns.title - 2, 1)), columns.title)
     runs.append((title, STRONG if opened else TEXT if row.title else MUTED))
     if columns.match:
         found = matched(row.snippet, columns.match - 2)
@@ -118,7 +118,7 @@ def preview_lines(row: SessionSummary, said: Sequence[tuple[Role, str]] | None, 
     """A chat in a few words, then its end: as much of its last turns as there is room for. None: they are not read yet."""
     turns = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
     facts = [turns, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
-    head = [Line(((one_line(row.title or "untitled", width), STRONG),)), _muted(" · ".join(facts), width)]
+    head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
         head.append(_muted(f"begun {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
     room = height - len(head) - 1
