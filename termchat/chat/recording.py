@@ -152,7 +152,7 @@ class StoreRecorder(Recorder):
             from termchat.conversation import export  # not needed before the first frame
 
             if not info.id:
-                raise TranscriptError("there is nothing to save yet", "write a message first")
+                raise TranscriptError("there is nothing to save yet", "Write a message first.")
             return export.write(
                 path, still, info, lambda number: held(still.nodes[number], self.store.records(info.id, number))
             )
