@@ -9,7 +9,8 @@ from typing import IO
 
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from tests.torture.known import Known, Loss, sound
+from tests.stalls import Stalls
+from tests.torture.known import LIMIT_S, Known, Loss, sound
 from tests.torture.traces import MARK, no_orphans
 from tests.whole.terminal import environment
 
@@ -19,11 +20,12 @@ ROOT = Path(__file__).parents[2]
 class Home:
     """A folder with all that termchat keeps, and what has to be in its store.
 
-    `mark` tells its processes from others'; `turns` are the finished ones that its store had when it was looked at last.
+    `mark` tells its processes from others'; `turns` are the finished ones that its store had when it was looked at last;
+    `stalls` watches the machine.
     """
 
-    def __init__(self, folder: Path, mark: str) -> None:
-        self.folder, self.mark = folder, mark
+    def __init__(self, folder: Path, mark: str, stalls: Stalls) -> None:
+        self.folder, self.mark, self.stalls = folder, mark, stalls
         self.known = Known()
         self.turns = 0
         self.store = folder / "data/termchat/sessions.db"
@@ -51,7 +53,11 @@ class Home:
         no_orphans(self.mark)
         found = sound(self.store)
         self.turns = sum(kept.finished for kept in found.values())
-        return self.known.check(found, ended)
+        return self.known.check(found, ended, self.limit(ended))
+
+    def limit(self, ended: float | None) -> float:
+        """Seconds before the end from which things may be gone."""
+        return LIMIT_S + (self.stalls.longest(ended - 2 * LIMIT_S) if ended is not None else 0.0)
 
     def latest(self) -> Conversation | None:
         """The chat used last."""

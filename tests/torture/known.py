@@ -18,7 +18,7 @@ from termchat.decoding.records import Finished, Record
 from tests.torture.traces import Fault, no_lock
 
 LIMIT_S = 1.0
-"""Of a reply that streams, no more than this may be gone."""
+"""Of a reply that streams, no more than this may be gone, but for what the machine stood still meanwhile."""
 
 Place = tuple[str, int]
 """A session and the number of a node in it."""
@@ -100,8 +100,8 @@ class Known:
         self.nodes: dict[Place, float] = {}
         self.told: dict[Place, list[tuple[int, float]]] = {}
 
-    def check(self, found: dict[Place, Kept], ended: float | None) -> Loss:
-        """What is gone; `ended` is when the process was killed, None where nothing killed it.
+    def check(self, found: dict[Place, Kept], ended: float | None, limit: float = LIMIT_S) -> Loss:
+        """What is gone; `ended` is when the process was killed, None where nothing killed it; `limit` in seconds.
 
         Raises:
             Fault: a finished turn is not what it was, a record is another one, or more is gone than may be.
@@ -118,7 +118,7 @@ class Known:
         if lost and ended is None:
             raise Fault("tokens lost", f"{len(lost)} things are gone of an app that ended in order")
         loss = Loss(ended - min(lost), len(lost)) if lost and ended is not None else Loss()
-        if loss.seconds > LIMIT_S:
+        if loss.seconds > limit:
             raise Fault("tokens lost", f"{loss.things} things, the oldest {loss.seconds:.2f} s before the end")
         self._settle(found)
         return loss

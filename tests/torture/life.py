@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+from tests.stalls import Stalls
 from tests.torture import migrating, plan, pulling, screen, talking
 from tests.torture.home import Home
 from tests.torture.known import Loss
@@ -76,15 +77,16 @@ NAMES = {
 def live(seed: int, number: int, folder: Path, tally: Tally, rounds: int = plan.ROUNDS) -> None:
     """Runs a life in a folder that is to be made; it stays where there was a fault."""
     folder.mkdir(mode=0o700)
-    home = Home(folder, f"{seed}-{number}-{folder.parent.name}")
-    for what in plan.life(seed, number)[:rounds]:
-        try:
-            loss = RUNNERS.get(what.kind, talking.run)(home, what)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other lives go on, and this one says how to live it again
-            kind = error.kind if isinstance(error, Fault) else "start"
-            again = f"python -m tests.torture --seed {seed} --life {number}"
-            tally.fault(kind, f"{what}: {error!r}\n  again: {again}\n  kept: {folder}\n{home.said()}")
-            return
-        tally.add(what.kind, loss)
+    with Stalls(folder) as stalls:
+        home = Home(folder, f"{seed}-{number}-{folder.parent.name}", stalls)
+        for what in plan.life(seed, number)[:rounds]:
+            try:
+                loss = RUNNERS.get(what.kind, talking.run)(home, what)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other lives go on, and this one says how to live it again
+                kind = error.kind if isinstance(error, Fault) else "start"
+                again = f"python -m tests.torture --seed {seed} --life {number}"
+                tally.fault(kind, f"{what}: {error!r}\n  again: {again}\n  kept: {folder}\n{home.said()}")
+                return
+            tally.add(what.kind, loss)
     tally.keep(home.turns)
     shutil.rmtree(folder)

@@ -18,7 +18,7 @@ from tests.torture.home import Home
 from tests.torture.known import Loss
 from tests.torture.old import CHATS, Old, old
 from tests.torture.plan import Round
-from tests.torture.traces import Fault, no_lock, no_orphans
+from tests.torture.traces import PATIENCE_S, Fault, no_lock, no_orphans
 
 FOUND = "👍 สวย"
 """A search that finds every chat, once its index is today's."""
@@ -69,14 +69,14 @@ def _same(path: Path, before: Old) -> None:
     """Starts on it and compares every record."""
     store = Store.open(path)
     try:
-        if not store.flush(30):
+        if not store.flush(PATIENCE_S):
             raise Fault("start", f"the next start fails: {store.problem()}")
         for (session, number), records in before.records.items():
             if list(store.records(session, number)) != records:
                 raise Fault("finished turn lost", f"node {number} of {session} is not what it was")
         if len(store.sessions(1000)) != len({session for session, _ in before.records}):
             raise Fault("finished turn lost", "a chat is gone")
-        end = monotonic() + 30
+        end = monotonic() + PATIENCE_S
         while len(store.sessions(1000, search=FOUND)) != CHATS:
             if monotonic() > end:
                 raise Fault("finished turn lost", f"not all chats are found by {FOUND}")

@@ -21,6 +21,13 @@ SAID = "ที่นี่สวย 👍"
 """What a person says in each turn: only today's index has each part of it."""
 
 
+MARKED = {
+    5: SAID,
+    6: "ท\ue000\uee35\ue000\uee48\x1fน\ue000\uee35\ue000\uee48\x1fส\x1fว\x1fย \x1f\ue01f\ue44d\x1f",
+}
+"""The same as versions have it in their index that did so in another way than today's."""
+
+
 class Old(NamedTuple):
     """The bytes of a file, and the records of each reply in it by session and node."""
 
@@ -56,12 +63,12 @@ def old(version: int, folder: Path) -> Old:
                     held[session, number] = records
                     rows = ((session, number, msgspec.msgpack.encode(record)) for record in records)
                     db.executemany("INSERT INTO records (session, node, on_path, record) VALUES (?, ?, 0, ?)", rows)
-        if version == 5:  # what else has to be brought up to date
+        if version in MARKED:  # what else has to be brought up to date
             rows = enumerate(dict.fromkeys(session for session, _ in held), start=1)
             for tally, session in rows:
                 db.execute("INSERT INTO tallies (number, session) VALUES (?, ?)", (tally, session))
                 for number in range(1, 2 * TURNS + 1):
-                    text, turns, tokens = (SAID, 1, 0) if number % 2 else ("word " * TOKENS, 0, TOKENS)
+                    text, turns, tokens = (MARKED[version], 1, 0) if number % 2 else ("word " * TOKENS, 0, TOKENS)
                     values = (tally << 32 | number, text, turns, tokens, tokens)
                     db.execute("INSERT INTO texts (id, text, turns, tokens, whole) VALUES (?, ?, ?, ?, ?)", values)
         db.execute("COMMIT")

@@ -6,10 +6,9 @@ import re
 import signal
 from time import monotonic, sleep
 
-from termchat.conversation.tree import Conversation
 from termchat.tui.views.status import context_used
 from tests.torture.home import Home
-from tests.torture.known import LIMIT_S, Loss
+from tests.torture.known import Loss
 from tests.torture.plan import SIGNALS, Round
 from tests.torture.talking import kill
 from tests.torture.traces import MARK, Fault
@@ -51,23 +50,19 @@ def run(home: Home, what: Round) -> Loss:
     home.check(None if in_order else ended)
     if what.moment == "starting":
         return Loss()
-    return _compare(home.latest(), terminal, None if in_order else ended)
+    return _compare(home, terminal, None if in_order else ended)
 
 
 def _converse(terminal: Watched, what: Round) -> None:
     """A message, up to the moment that the round is about."""
-    terminal.wait("ready")
+    terminal.wait(lambda: terminal.is_ready)
     before = terminal.counts[-1][1] if terminal.counts else 0
     terminal.keys("Tell me a very long story.", "enter")
     terminal.wait(lambda: terminal.counts[-1:] and terminal.counts[-1][1] > before)
     if what.moment == "streaming":
-        terminal.wait(lambda: "writing" in terminal.screen.display[0] or _is_ready(terminal))
+        terminal.wait(lambda: "writing" in terminal.screen.display[0] or terminal.is_ready)
     else:
-        terminal.wait(lambda: _is_ready(terminal))
-
-
-def _is_ready(terminal: Watched) -> bool:
-    return terminal.screen.display[0].rstrip().endswith("ready")
+        terminal.wait(lambda: terminal.is_ready)
 
 
 def _end(terminal: Watched, end: str) -> float:
@@ -97,9 +92,9 @@ def _recover(terminal: Watched) -> None:
     """One key has the engine again, and it answers."""
     terminal.wait("Ctrl+O restart")
     terminal.keys("ctrl+o")
-    terminal.wait(lambda: "writing" in terminal.text or "ready" in terminal.text)
+    terminal.wait(lambda: "writing" in terminal.text or terminal.is_ready)
     end = monotonic() + 60
-    while "ready" not in terminal.text:
+    while not terminal.is_ready:
         assert monotonic() < end, terminal.text
         terminal.keys("esc")
         terminal.settle(0.5)
@@ -118,13 +113,14 @@ def _look_at_terminal(terminal: Watched, what: Round) -> None:
             raise Fault("terminal", f"{what.end}: the exit code is {code}, not {wanted}")
 
 
-def _compare(chat: Conversation | None, terminal: Watched, ended: float | None) -> Loss:
+def _compare(home: Home, terminal: Watched, ended: float | None) -> Loss:
     """What the screen showed is in the store; with `ended` up to what a kill may cost, else all of it."""
+    chat = home.latest()
     stored = context_used(chat) if chat is not None else 0
     unseen = [at for at, count in terminal.counts if count > stored]
     if not unseen:
         return Loss()
     shown = max(count for _, count in terminal.counts)
-    if ended is None or ended - unseen[0] > LIMIT_S:
+    if ended is None or ended - unseen[0] > home.limit(ended):
         raise Fault("tokens lost", f"the screen showed {shown} ids, the store has {stored}")
     return Loss(ended - unseen[0], shown - stored)

@@ -71,7 +71,7 @@ def no_orphans(mark: str) -> None:
     Raises:
         Fault: something stays.
     """
-    until(lambda: not marked(mark), "orphan", "a process of the round lives on", 30)
+    until(lambda: not marked(mark), "orphan", "a process of the round lives on")
 
 
 def no_lock(path: Path) -> None:
