@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
+from termchat.engine.llama.deadline import deadline
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.session import Session
 from termchat.engine.llama.template import ChatTemplate
@@ -164,6 +166,21 @@ def test_threads_that_spin_beside_it_do_not_count(session: Session, monkeypatch:
         over.set()
         for thread in threads:
             thread.join()
+
+
+def test_nothing_that_catches_exceptions_outlives_the_deadline() -> None:
+    """Jinja's own look-up of `i['a']` does: one template of four that looped over it went on for good."""
+    began = process_time()
+
+    def run() -> None:
+        while process_time() - began < 30:
+            with contextlib.suppress(Exception):
+                while process_time() - began < 30:
+                    pass
+
+    with pytest.raises(TimeoutError), deadline(0.05):
+        run()
+    assert process_time() - began < 20
 
 
 def test_what_never_comes_back_to_python_ends_the_worker_and_not_the_app() -> None:

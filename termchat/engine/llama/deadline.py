@@ -20,6 +20,10 @@ _LOOKS = 8
 """Looks at the clock in the time that there is."""
 
 
+class _Over(BaseException):
+    """The time is over. No exception like others: those a template engine may catch on their way."""
+
+
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
     """Interrupts Python code and regular expressions after so much processor time; main thread only.
@@ -28,16 +32,23 @@ def deadline(seconds: float) -> Iterator[None]:
         TimeoutError: it took longer.
     """
     began = thread_time()
+    watching = True
 
     def look(_number: int, _frame: FrameType | None) -> None:
-        if thread_time() - began >= seconds:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # once: on the way out nothing must be interrupted
-            raise TimeoutError
+        nonlocal watching
+        if watching and thread_time() - began >= seconds:
+            watching = False  # once: on the way out nothing must be interrupted
+            raise _Over
 
     before = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, seconds / _LOOKS, seconds / _LOOKS)
     try:
-        yield
+        try:
+            yield
+        finally:
+            watching = False
+    except _Over:
+        raise TimeoutError from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
