@@ -5,16 +5,26 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import sys
+from html import unescape as unescape_html
+from itertools import chain
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from termchat.conversation import export, intake
 from termchat.conversation.formats import FORMATS
+from termchat.conversation.formats.inert import inert
 from termchat.conversation.store import Store
 from termchat.decoding.escapes import unescape
+from termchat.decoding.records import Token
 from termchat.text import sanitize
 from tests.attacks import BYTES, CONTROLS, FLOODS, MARKDOWN, MARKUP, forbidden
+from tests.formats import made
 from tests.formats.made import Made
 from tests.made_records import stream
 
@@ -51,6 +61,24 @@ def test_no_byte_of_a_file_steers_or_hides(attacked: Made, tmp_path: Path, form:
         assert data.isascii()
 
 
+def test_numbers_at_the_ends_of_their_range_are_written(tmp_path: Path) -> None:
+    """Rounded for the page, the largest of all is no number any more."""
+    page = Made()
+    page.say("hi")
+    tokens = stream([1, 2, 3], [b"a"])
+    wild = {
+        "logprob": -sys.float_info.max,
+        "entropy": sys.float_info.max,
+        "probability": 5e-324,
+        "decode_us": 2**63 - 1,
+    }
+    page.reply([msgspec.structs.replace(each, **wild) if isinstance(each, Token) else each for each in tokens])
+    for form in FORMATS:
+        written(page, tmp_path, form)
+    (found,) = intake.chats(written(page, tmp_path, "jsonl"))
+    assert list(FORMATS["jsonl"].writer(found.conversation, page.info, found.records)) == page.lines("jsonl")
+
+
 def test_our_own_lines_come_back_whole(attacked: Made, tmp_path: Path) -> None:
     (found,) = intake.chats(written(attacked, tmp_path, "jsonl"))
     assert found.conversation.title == ALL
@@ -81,8 +109,54 @@ def test_the_table_gives_every_byte_and_every_text_back(attacked: Made, tmp_path
 def test_a_person_reads_marks(attacked: Made, tmp_path: Path) -> None:
     text = written(attacked, tmp_path, "md").read_text("utf-8")
     for attack in CONTROLS.values():
-        for line in sanitize(attack.replace("\r\n", "\n")).split("\n"):
+        for line in inert(sanitize(attack.replace("\r\n", "\n"))).split("\n"):
             assert text.count(line) >= 3, line  # the system message, the user's and the reply
+
+
+VIEWERS = (
+    MarkdownIt("commonmark"), MarkdownIt("js-default", {"html": True}), MarkdownIt("gfm-like", {"html": True, "linkify": False})
+)  # fmt: skip
+
+
+def has_html(text: str) -> bool:
+    """Whether a viewer that takes HTML for HTML finds any."""
+    tokens = chain.from_iterable(viewer.parse(text) for viewer in VIEWERS)
+    return any(each.type.startswith("html_") for token in tokens for each in (token, *(token.children or ())))
+
+
+def test_a_viewer_of_markdown_finds_nothing_to_run(attacked: Made) -> None:
+    for page in (attacked, made.hostile()):
+        assert not has_html("\n".join(page.lines("md")))
+    page.chat.leaf = 2
+    shown = unescape_html(VIEWERS[0].render("\n".join(page.lines("md"))))
+    for attack in ("<script>window.harmed = 'tag'</script>", "<!--<script>", "<svg onload=", "<meta http-equiv="):
+        assert attack in shown  # as words
+
+
+PIECES = (
+    "`", "``", "```", "~~~", "\n", "\n\n", "<b>", "</script>", "<!--", "<?a", "<https://a`b>", "https://a`", "| ", "|\n|-|-|\n",
+    "- ", "1. ", "> ", "    ", "\\", "a", "[a](", "[x]: ", ")", '"', "# ", "===",
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join))
+def test_no_mix_of_markdown_hides_html(text: str) -> None:
+    assert not has_html(inert(text))
+    assert inert(inert(text)) == inert(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```html\n<b>x</b>\n```\n",
+        "1. a\n\n   ~~~~\n   #include <stdio.h>\n   ~~~~\n2. b",
+        "Use `Vec<u8>` and ``a ` <b>``, as in\n`List<String>`.",
+        "see <https://example.org/?a=1>, where 1 < 2 and a<3",
+    ],
+)
+def test_code_and_addresses_stay_as_they_are(text: str) -> None:
+    assert inert(text) == text
 
 
 def test_what_is_no_transcript_is_refused_in_words_that_can_be_shown(tmp_path: Path) -> None:

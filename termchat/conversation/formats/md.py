@@ -8,6 +8,7 @@ from itertools import groupby
 
 from termchat.conversation import stamps
 from termchat.conversation.formats.facts import fact_line, facts, line, name_of
+from termchat.conversation.formats.inert import inert, on_a_line
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcript import Records
 from termchat.conversation.tree import Conversation, Place
@@ -15,7 +16,7 @@ from termchat.text import sanitize
 
 
 def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
-    """The chat from root to leaf as people read it, free of control characters.
+    """The chat from root to leaf as people read it, free of control characters and of HTML.
 
     What changed stands in the text as ⟦temperature 0.8 → 1.2 at token 143⟧, where it was made.
     """
@@ -26,8 +27,10 @@ def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator
 
 
 def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
-    yield f"# {line(conversation.title) or 'Chat'}"
-    yield "\n".join(f"- {name}: {value}" if name else f"- {value}" for name, value in facts(conversation, info))
+    yield f"# {on_a_line(line(conversation.title)) or 'Chat'}"
+    yield "\n".join(
+        on_a_line(f"- {name}: {value}" if name else f"- {value}") for name, value in facts(conversation, info)
+    )
     if conversation.system:
         yield from ("## System", _block(conversation.system))
     forks = stamps.forks(conversation)
@@ -37,23 +40,25 @@ def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
             marks = [f"⟦{forks[place]}⟧\n" for span, _ in pieces if (place := Place(span.node.number, 0)) in forks]
             marks += [f"⟦{span.node.omitted}⟧\n" for span, _ in pieces if span.node.omitted is not None]
             yield "## You"
-            yield from filter(None, ["".join(marks) + _block("".join(text for _, text in pieces))])
+            yield from filter(None, [on_a_line("".join(marks)) + _block("".join(text for _, text in pieces))])
         else:
             marked = list(stamps.marked(pieces, forks))
-            yield f"## {name_of(marked[0].span.node, info)}"
+            yield f"## {on_a_line(name_of(marked[0].span.node, info))}"
             yield from filter(None, [_block("".join(map(_with_marks, marked)))])
-            told = (sanitize(fact_line(piece.span.node)) for piece in marked)
+            told = (on_a_line(sanitize(fact_line(piece.span.node))) for piece in marked)
             yield from filter(None, ["\n".join(f"*{fact}*  " for fact in told if fact).rstrip()])
 
 
 def _with_marks(piece: stamps.Piece) -> str:
     """The shown text with marks after so many tokens."""
-    text, done = "", 0
+    texts = piece.span.node.tokens.texts
+    parts: list[str] = []
+    done = 0
     for at, mark in piece.marks:
-        length = min(len("".join(piece.span.node.tokens.texts[:at])), len(piece.text))
-        text += f"{piece.text[done:length]}⟦{mark}⟧"
+        length = min(texts.start(min(at, len(texts))), len(piece.text))
+        parts += [piece.text[done:length], f"⟦{mark}⟧"]
         done = length
-    return text + piece.text[done:]
+    return "".join([*parts, piece.text[done:]])
 
 
 def _block(text: str) -> str:
@@ -66,4 +71,4 @@ def _block(text: str) -> str:
             fence = "" if run[0] == "`" and "`" in rest else run
         elif run[0] == fence[0] and len(run) >= len(fence) and not rest.strip():
             fence = ""
-    return f"{text}\n{fence}" if fence else text
+    return inert(f"{text}\n{fence}" if fence else text)

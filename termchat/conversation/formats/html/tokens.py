@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from html import escape
 from itertools import groupby
-from math import exp, isfinite
 
 from termchat.conversation.formats.html.heat import MEASURES
 from termchat.conversation.stamps import Piece
@@ -79,14 +79,15 @@ def _token(token: Token) -> list[object]:
 
 
 def _candidate(candidate: Candidate) -> list[object]:
-    share = exp(min(candidate.logprob, 0.0)) if isfinite(candidate.logprob) else None
+    share = math.exp(min(candidate.logprob, 0.0)) if math.isfinite(candidate.logprob) else None
     removed = sanitize(candidate.removed_by, keep="") if candidate.removed_by else 0
     return [candidate.id, show_piece(candidate.text), _short(share), _short(candidate.probability), removed]
 
 
 def _short(number: float | None) -> float | None:
     """Four digits are more than a page shows. JSON has no word for what is no number."""
-    return float(f"{number:.4g}") if number is not None and isfinite(number) else None
+    short = float(f"{number:.4g}") if number is not None else math.nan
+    return short if math.isfinite(short) else None  # the largest of all round up to what is none
 
 
 def _block(value: object) -> str:
