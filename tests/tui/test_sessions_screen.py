@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from rich.cells import cell_len
-from textual.widgets import Input
+from textual.color import Color
+from textual.widgets import Input, Label
 
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
@@ -376,6 +377,27 @@ async def test_delete_and_bring_back() -> None:
         assert desk.list.row.id == "s1"
         await desk.type("", "ctrl+y")
         assert "nothing was deleted" in desk.text
+
+
+async def test_a_title_longer_than_the_screen_leaves_room_for_what_can_be_done() -> None:
+    store = FakeStore()
+    store.kept[0] = summary(0, "a long title\n" * 400)
+    async with library(store, size=(80, 24)) as desk:
+        for key, told in (("delete", "is deleted: Ctrl+Y brings it back"), ("ctrl+y", "is back")):
+            await desk.type("", key)
+            await desk.until(lambda told=told: told in desk.text)
+            assert "Plan a week in Lisbon" in desk.text
+            assert "Ctrl+R renames" in desk.text
+
+
+async def test_only_faults_are_told_in_their_colour() -> None:
+    async with library(FakeStore()) as desk:
+        told = desk.app.screen.query_one(".problem", Label)
+        fault = Color.parse(desk.app.palette.error)
+        for key, text, wrong in (("delete", "is deleted", False), ("ctrl+y", "is back", False), ("ctrl+y", "nothing", True)):
+            await desk.type("", key)
+            await desk.until(lambda text=text: text in desk.text)
+            assert (told.styles.color == fault) is wrong
 
 
 async def test_a_title_from_elsewhere_is_typed_over_without_its_controls() -> None:

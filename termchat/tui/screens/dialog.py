@@ -32,6 +32,7 @@ class Dialog(ModalScreen[Result | None]):
         link-style-hover: underline; link-color-hover: $text; link-background-hover: transparent;
     }
     Dialog .problem { color: $error; height: auto; }
+    Dialog .problem.-news { color: $text; }
     Dialog Label { width: 1fr; }
     Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin-top: 1; }
     """

@@ -85,7 +85,16 @@ class Listing(Dialog[Result]):
 
     def say(self, problem: str) -> None:
         """Says what went wrong, or "" that nothing is."""
-        self.query_one(".problem", Label).update(sanitize(problem, keep=""))
+        self._say(problem, wrong=True)
+
+    def tell(self, news: str) -> None:
+        """Says in the same place what was done."""
+        self._say(news, wrong=False)
+
+    def _say(self, text: str, *, wrong: bool) -> None:
+        label = self.query_one(".problem", Label)
+        label.set_class(not wrong, "-news")
+        label.update(sanitize(text, keep=""))
 
     def retitle(self, title: str) -> None:
         """Another title."""

@@ -81,7 +81,7 @@ class ModelsDialog(ModelsShown):
         loaded = self.list.loaded
         if loaded is not None and self._free():
             self._do(self.chat.unload)
-            self.say(f"{loaded.name} is let go, its memory is free; the next message loads it again")
+            self.tell(f"{loaded.name} is let go, its memory is free; the next message loads it again")
             self._again()
 
     def action_reload(self) -> None:
@@ -150,7 +150,7 @@ class ModelsDialog(ModelsShown):
         """A download ended; `wanted` is what the model is asked for with from now on."""
         if pull.path is not None:
             self.list.follow(pull.wanted, wanted)
-            self.say(f"{pull.wanted} is here: Enter chats with it")
+            self.tell(f"{pull.wanted} is here: Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
             self.say(f"{pull.problem.message}. {pull.problem.hint}".strip())
         self._again()

@@ -14,7 +14,8 @@ from textual.widgets import Input, Label
 
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
-from termchat.text import sanitize
+from termchat.conversation.session import SessionSummary
+from termchat.text import one_line, sanitize
 from termchat.tui.dialogkeys import SESSIONS, hint, name_of
 from termchat.tui.screens.detailed import DetailedListing
 from termchat.tui.screens.listing import ARROWS
@@ -28,6 +29,8 @@ from termchat.tui.widgets.sheet import Sheet
 
 _INDENT = 3
 """Cells before a title."""
+_TOLD = 40
+"""Cells of a title that is spoken of: it may be longer than the screen."""
 _DOES = {
     "session-enter": "opens",
     "close": "closes",
@@ -238,12 +241,15 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self._new()
         self._list.delete(row)
         new = "; an empty chat is open in its place" if opened else ""
-        self.say(f'"{row.title}" is deleted: {name_of("session-undelete")} brings it back{new}')
+        self.tell(f'"{_short(row)}" is deleted: {name_of("session-undelete")} brings it back{new}')
 
     def action_undo(self) -> None:
         """Brings back what was deleted last."""
         row = self._list.undelete()
-        self.say(f'"{row.title}" is back' if row is not None else "nothing was deleted")
+        if row is not None:
+            self.tell(f'"{_short(row)}" is back')
+        else:
+            self.say("nothing was deleted")
 
     def action_new(self) -> None:
         """An empty chat."""
@@ -287,3 +293,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self._titled.cursor_position = len(self._titled.value)
         self.set_focus(self._titled if typing else self._search)
         self.put(".hint", self._hint())
+
+
+def _short(row: SessionSummary) -> str:
+    return one_line(row.called, _TOLD)

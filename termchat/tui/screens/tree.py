@@ -91,7 +91,7 @@ class TreeDialog(Listing[int]):
         """Deletes the branch, and all that grew from it."""
         if (node := self._node) is not None:
             self._chat.delete(node.number)
-            self.say(f'"{label_of(node)}" is deleted; z brings it back')
+            self.tell(f'"{label_of(node)}" is deleted; z brings it back')
             self._show()
 
     def action_undo(self) -> None:
