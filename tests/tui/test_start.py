@@ -54,7 +54,7 @@ def test_mistakes_in_themes_push_no_other_off_the_screen(tmp_path: Path, monkeyp
     assert said == [
         ("config.toml, line 2", ""),
         ("3 more mistakes in the configuration", "termchat config check lists them all"),
-        ("the chat cannot be opened", "this is a new one"),
+        ("the chat cannot be opened", "this is a new one; F4 finds the others"),
     ]
 
 
