@@ -110,7 +110,8 @@ def _reopen(
     try:
         found = reopen_latest(store, config) if wanted == "last" else reopen(store, store.find(wanted), config)
     except (StoreError, OSError) as error:
-        notices.append(Notice(f"the chat cannot be opened: {error}", f"this is a new one; {name_of('sessions')} finds the others", "error"))
+        others = f"this is a new one; {name_of('sessions')} finds the others"
+        notices.append(Notice(f"the chat cannot be opened: {error}", others, "error"))
         return config, None, fresh, None
     if found is None:
         notices.append(Notice("there is no earlier chat to resume", "this is a new one"))
