@@ -394,7 +394,8 @@ async def test_only_faults_are_told_in_their_colour() -> None:
     async with library(FakeStore()) as desk:
         told = desk.app.screen.query_one(".problem", Label)
         fault = Color.parse(desk.app.palette.error)
-        for key, text, wrong in (("delete", "is deleted", False), ("ctrl+y", "is back", False), ("ctrl+y", "nothing", True)):
+        steps = (("delete", "is deleted", False), ("ctrl+y", "is back", False), ("ctrl+y", "nothing", True))
+        for key, text, wrong in steps:
             await desk.type("", key)
             await desk.until(lambda text=text: text in desk.text)
             assert (told.styles.color == fault) is wrong
