@@ -1,4 +1,8 @@
-"""A terminal in a test: the whole program in a pty, its bytes kept, its screen read by pyte."""
+"""A terminal in a test: the whole program in a pty, its bytes kept, its screen read by pyte.
+
+Nothing here depends on how fast the program is. It is told, as by most terminals today, that a frame may be sent as one: a
+test never sees half of one. And whether an Esc is a key or the begin of a sequence is said by what follows it at once.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,17 @@ from time import monotonic
 import pyte
 
 KEYS = {
-    "enter": "\r", "esc": "\x1b", "left": "\x1b[D", "right": "\x1b[C", "up": "\x1b[A", "down": "\x1b[B",
+    "enter": "\r", "esc": "\x1b" + "\x1b[?9999;0$y", "left": "\x1b[D", "right": "\x1b[C", "up": "\x1b[A", "down": "\x1b[B",
     "shift+right": "\x1b[1;2C", "pageup": "\x1b[5~", "ctrl+end": "\x1b[1;5F", "tab": "\t", "backspace": "\x7f",
 } | {f"ctrl+{letter}": chr(ord(letter) - 96) for letter in "abcdefghijklmnopqrstuvwxyz"}  # fmt: skip
+
+
+MODERN = "xterm-256color"
+"""The TERM of a terminal that takes frames as one."""
+ASKED, TAKES_FRAMES = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
+CUT = re.compile(rb"\x1b(?:\[[0-9;:?<>=$]*|[\]P_^][^\x07\x1b]*\x1b?)?\Z")
+"""A sequence whose end has not come yet."""
 
 
 class Terminal:
@@ -34,6 +46,8 @@ class Terminal:
         self.output = bytearray()
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
+        self._coming = b""
+        self._takes_frames = variables.get("TERM", MODERN) == MODERN
         self._main, side = os.openpty()
         self._set_size(side, columns, rows)
 
@@ -88,11 +102,18 @@ class Terminal:
         except OSError:
             return False
         self.output += data
+        if self._takes_frames and ASKED in self.output[-len(data) - len(ASKED) + 1 :]:
+            os.write(self._main, TAKES_FRAMES)
         self.take(data)
         return bool(data)
 
     def take(self, data: bytes) -> None:
-        """What is done with bytes that came: they go to the screen."""
+        """What is done with bytes that came: they go to the screen, a frame when all of it is there."""
+        came = self._coming + data
+        end = begun if (begun := came.rfind(BEGIN)) > came.rfind(END) else len(came)
+        if cut := CUT.search(came, 0, end):
+            end = cut.start()
+        data, self._coming = came[:end], came[end:]
         # pyte does not know every private sequence that Textual asks a terminal; what it cannot read it would print.
         self._stream.feed(re.sub(rb"\x1b\[[?>=<][0-9;:$]*[a-zA-Z]|\x1b[P_^].*?\x1b\\", self._known, data, flags=re.S))
 
@@ -113,15 +134,22 @@ class Terminal:
                 return
 
     def settle(self, seconds: float = 0.4) -> None:
-        """Until nothing has come for some time."""
-        while self.read(seconds):
+        """Until what was typed has been read, and nothing has come for some time since."""
+        while self.read(seconds) or (self._is_unread and self.process.poll() is None):
             pass
 
+    @property
+    def _is_unread(self) -> bool:
+        """Whether something that was typed has not been read."""
+        waiting = struct.unpack("i", fcntl.ioctl(self._side, termios.FIONREAD, bytes(4)))
+        return bool(waiting[0])
+
     def keys(self, *names: str) -> None:
-        """Presses keys by name; other texts are typed. What follows an Esc at once would be taken for Alt with that key."""
+        """Presses keys by name; other texts are typed. After an Esc comes an answer that nobody asked for: another key at once
+        would be taken for Alt with that key."""
         for name in names:
             os.write(self._main, KEYS.get(name, name).encode())
-            end = monotonic() + (0.2 if name == "esc" else 0.02)
+            end = monotonic() + 0.02
             while (left := end - monotonic()) > 0:
                 self.read(left)
 
@@ -151,7 +179,7 @@ class Terminal:
                 return int(child)
         raise AssertionError("there is no worker")
 
-    def ended(self, limit: float = 15.0) -> int:
+    def ended(self, limit: float = 60.0) -> int:
         """Waits for the end and returns the exit code."""
         end = monotonic() + limit
         while self.process.poll() is None and monotonic() < end:

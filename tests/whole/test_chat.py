@@ -14,16 +14,22 @@ from time import monotonic, sleep
 import msgspec
 import pytest
 
-from termchat.decoding.records import Record, Token
+from termchat.conversation.store import Store
+from termchat.decoding.records import Finished, Record, Token
+from termchat.tui.views.status import context_used
+from tests.stalls import Stalls
 from tests.whole.terminal import Terminal
 
 Open = Callable[..., Terminal]
-FLAGS = ("--context", "2048", "--threads", "1", "--seed", "1")  # with which these stories are long
+FLAGS = ("--context", "2048", "--threads", "1", "--seed", "1")
+ENDLESS, COUNT = ("--context", "8192", "--threads", "1", "--seed", "1", "--raw"), "1, 2, 3, 4, 5, 6,"
+"""How a reply does not end by itself: it counts on. The end has less than a millionth of the probability, and min_p cuts it; a
+story is as long as the model likes, which differs from processor to processor."""
 
 
 def stop(terminal: Terminal) -> None:
-    """Esc, once more if need be: the first may close something, or the model may end its story itself just before."""
-    end = monotonic() + 20
+    """Esc, once more if need be: the first may close something."""
+    end = monotonic() + 60
     while not terminal.is_ready:
         assert monotonic() < end, terminal.text
         terminal.keys("esc")
@@ -36,6 +42,19 @@ def ready(terminal: Terminal) -> None:
     terminal.wait(lambda: terminal.is_ready)
 
 
+def counting(terminal: Terminal) -> None:
+    """Has a reply begin that does not end by itself, and waits for some of it."""
+    ready(terminal)
+    terminal.keys(COUNT, "enter")
+    terminal.wait(lambda: used(terminal) > 30 and re.search(r"entropy \d", terminal.text))
+
+
+def used(terminal: Terminal) -> int:
+    """Tokens of the chat, as the header says; 0 where it does not."""
+    found = re.search(r"context \S+ (\d+)/", terminal.screen.display[0])
+    return int(found[1]) if found else 0
+
+
 def stored(home: Path) -> list[Record]:
     """Every record in the store, in order."""
     db = sqlite3.connect(f"file:{home / 'data/termchat/sessions.db'}?mode=ro", uri=True)
@@ -43,6 +62,13 @@ def stored(home: Path) -> list[Record]:
     db.close()
     decoder = msgspec.msgpack.Decoder(Record)  # type: ignore[var-annotated]
     return [decoder.decode(row[0]) for row in rows]
+
+
+def over(home: Path) -> int:
+    """How many replies have ended, as the store says; a header that says ready may be from before the last was asked for."""
+    if not (home / "data/termchat/sessions.db").exists():
+        return 0
+    return sum(isinstance(record, Finished) for record in stored(home))
 
 
 def told(terminal: Terminal) -> list[str]:
@@ -59,21 +85,18 @@ def gone(pid: int) -> bool:
 
 
 def test_the_main_job(open_terminal: Open, tmp_path: Path) -> None:
-    terminal = open_terminal(*FLAGS, "--seed", "42")
-    ready(terminal)
-    terminal.keys("Tell me a very long story about a fox and a bear.", "enter")
-    terminal.wait("writing")
-    terminal.wait(lambda: re.search(r"entropy \d", terminal.text))
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     # A knob in mid-reply, with a half-written message in the composer.
     terminal.keys("half a message")
     terminal.keys("ctrl+t", "t", "1.5", "enter")
     terminal.wait("temperature 0.8 → 1.5 at token")
     terminal.keys("esc")
+    terminal.wait(lambda: "TUNE" not in terminal.text)
     assert "half a message" in terminal.text
     assert "writing" in terminal.text
     terminal.keys("ctrl+l")
     stop(terminal)
-    terminal.wait(lambda: terminal.is_ready)
     assert "half a message" in terminal.text
     # Idle: a knob reshapes the distribution on the screen.
     terminal.keys("ctrl+t", "t", "0", "enter", "esc")
@@ -96,51 +119,55 @@ def test_the_main_job(open_terminal: Open, tmp_path: Path) -> None:
 
 
 def test_resume_opens_the_chat_as_it_was(open_terminal: Open) -> None:
-    first = open_terminal(*FLAGS, "--max-tokens", "30")
+    first = open_terminal(*ENDLESS, "--max-tokens", "30")
     ready(first)
-    first.keys("Tell me a very long story about Paris.", "enter")
+    first.keys(COUNT, "enter")
     first.wait("max_tokens 30")
     first.keys("ctrl+t", "k", "7", "enter", "esc")
+    first.wait(lambda: re.search(r"top_k\s+7\b", first.text) and "TUNE" not in first.text)
     first.settle()
     shown = told(first)
     first.keys("ctrl+q")
     assert first.ended() == 0
     again = open_terminal("--resume", *FLAGS)
     ready(again)
-    assert "Tell me a very long story about Paris." in again.text
-    assert told(again) == shown
+    again.wait(lambda: told(again) == shown)
+    assert COUNT in again.text
     assert re.search(r"top_k\s+7\b", again.text)
-    again.keys("Tell me a very long story about Rome.", "enter")
+    again.keys("100, 200, 300, 400,", "enter")
     again.wait(lambda: again.text.count("max_tokens 30") == 2)
     again.keys("ctrl+q")
     assert again.ended() == 0
 
 
 def test_killed_app_loses_at_most_the_last_second(open_terminal: Open, tmp_path: Path) -> None:
-    terminal = open_terminal(*FLAGS)
-    ready(terminal)
-    terminal.keys("Tell me a very long story about the sea.", "enter")
-    terminal.wait("writing")
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     begun = monotonic()
-    while monotonic() < begun + 3:
-        terminal.read()
-    shown = terminal.text
-    worker = terminal.worker()
-    terminal.process.kill()
+    shown = [(begun, used(terminal))]
+    with Stalls(tmp_path) as stalls:
+        while monotonic() < begun + 3:
+            terminal.read()
+            shown.append((monotonic(), used(terminal)))
+        worker = terminal.worker()
+        terminal.process.kill()
+        killed = monotonic()
     terminal.process.wait()
-    end = monotonic() + 5
+    end = monotonic() + 60
     while not gone(worker):
         assert monotonic() < end
         sleep(0.02)
-    tokens = [record for record in stored(tmp_path) if isinstance(record, Token)]
-    spent = sum(t.decode_us + t.sample_us for t in tokens[1:]) / 1e6
-    assert spent > 3 - 1 - 0.5, (len(tokens), spent)
+    # What the screen showed a second before, less what the machine stood still meanwhile.
+    had = max(count for at, count in shown if at <= max(killed - 1 - stalls.longest(killed - 2), begun))
+    store = Store.open(tmp_path / "data/termchat/sessions.db")
+    session = store.latest()
+    assert session is not None
+    kept = context_used(store.load(session).conversation)
+    assert store.close()
+    assert kept >= had > 0
     again = open_terminal("--resume", *FLAGS)
     ready(again)
     again.wait("termchat ended before the reply did")
-    told = "".join(t.text for t in tokens)
-    words = list(re.findall(r"[a-z]{4,}", told))[5:15]
-    assert all(word in shown for word in words)
     again.keys("ctrl+o")
     again.wait("writing")
     stop(again)
@@ -149,11 +176,8 @@ def test_killed_app_loses_at_most_the_last_second(open_terminal: Open, tmp_path:
 
 
 def test_killed_worker_is_told_and_one_key_goes_on(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS)
-    ready(terminal)
-    terminal.keys("Tell me a very long story about a river.", "enter")
-    terminal.wait("writing")
-    terminal.wait(lambda: len(terminal.text) > 2500)
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     os.kill(terminal.worker(), signal.SIGKILL)
     terminal.wait("SIGKILL")
     terminal.wait("Ctrl+O restart")
@@ -166,11 +190,8 @@ def test_killed_worker_is_told_and_one_key_goes_on(open_terminal: Open) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_restore_the_terminal_and_keep_the_chat(open_terminal: Open, tmp_path: Path, number: int) -> None:
-    terminal = open_terminal(*FLAGS)
-    ready(terminal)
-    terminal.keys("Tell me a very long story about a river.", "enter")
-    terminal.wait("writing")
-    terminal.wait(lambda: terminal.read(0.5) and re.search(r"decode \d+", terminal.text))
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     worker = terminal.worker()
     terminal.process.send_signal(number)
     assert terminal.ended() == 128 + number
@@ -181,13 +202,11 @@ def test_signals_restore_the_terminal_and_keep_the_chat(open_terminal: Open, tmp
 
 
 def test_a_terminal_that_goes_away_ends_the_app(open_terminal: Open, tmp_path: Path) -> None:
-    terminal = open_terminal(*FLAGS)
-    ready(terminal)
-    terminal.keys("Tell me a very long story about a tower.", "enter")
-    terminal.wait("writing")
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     worker = terminal.worker()
     terminal.hang_up()
-    end = monotonic() + 15
+    end = monotonic() + 60
     while terminal.process.poll() is None:
         assert monotonic() < end, "the app runs on without a terminal"
         sleep(0.05)
@@ -197,19 +216,16 @@ def test_a_terminal_that_goes_away_ends_the_app(open_terminal: Open, tmp_path: P
 
 
 def test_sizes_while_streaming(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS, "--seed", "1", columns=80, rows=24)  # a story that is long enough
+    terminal = open_terminal(*ENDLESS, columns=80, rows=24)
     ready(terminal)
-    terminal.keys("Tell me a very long story about a wolf.", "enter")
+    terminal.keys(COUNT, "enter")
     terminal.wait("writing")
     for columns, rows in [(200, 60), (40, 12), (30, 8), (120, 40), (79, 23), (80, 24)]:
         terminal.resize(columns, rows)
-        begun = monotonic()
-        while monotonic() < begun + 0.7:
-            terminal.read()
         if columns < 40:
-            assert "too small" in terminal.text
+            terminal.wait("too small")
         else:
-            assert "too small" not in terminal.text
+            terminal.wait(lambda: "writing" in terminal.text and "too small" not in terminal.text)
     assert "writing" in terminal.text
     terminal.keys("ctrl+t", "t")
     terminal.wait("temp")
@@ -220,15 +236,12 @@ def test_sizes_while_streaming(open_terminal: Open) -> None:
 
 
 def test_ctrl_c_stops_then_asks_then_leaves(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS)
-    ready(terminal)
-    terminal.keys("Tell me a very long story about a wolf.", "enter")
-    terminal.wait("writing")
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     terminal.keys("ctrl+c")
     terminal.wait(lambda: terminal.is_ready)
-    terminal.wait(lambda: terminal.is_ready)
     terminal.keys("ctrl+c")
-    terminal.settle()
+    terminal.wait("press Ctrl+C again to quit")
     assert terminal.process.poll() is None
     terminal.keys("ctrl+c")
     assert terminal.ended() == 0
@@ -236,11 +249,11 @@ def test_ctrl_c_stops_then_asks_then_leaves(open_terminal: Open) -> None:
 
 
 def test_text_typed_before_the_model_is_there(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS, "--max-tokens", "12")
-    terminal.wait("write a message", limit=10)
-    terminal.keys("Say something short.", "enter")
+    terminal = open_terminal(*ENDLESS, "--max-tokens", "12")
+    terminal.wait("write a message")
+    terminal.keys(COUNT, "enter")
     terminal.wait("max_tokens 12")
-    assert "Say something short." in terminal.text
+    assert COUNT in terminal.text
 
 
 @pytest.mark.parametrize(

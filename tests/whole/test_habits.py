@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import FLAGS, Open, ready
+from tests.whole.test_chat import FLAGS, Open, over, ready
 
 CODE = "```python\nfor fox in den:\n\n    print(fox)  # 狐狸\n```"
 
@@ -57,8 +57,9 @@ def said(terminal: Terminal, text: str) -> None:
     terminal.wait("its first words")
     terminal.keys(text.replace("\n", "\\n"), "enter")
     terminal.wait("/prefill changes it")
+    before = over(terminal.home)
     terminal.keys("go", "enter")
-    terminal.wait(lambda: "reached max_tokens" in terminal.text or ("seed" in terminal.text and terminal.is_ready))
+    terminal.wait(lambda: over(terminal.home) > before and terminal.is_ready)
     terminal.settle()
 
 

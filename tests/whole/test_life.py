@@ -15,18 +15,10 @@ import pytest
 
 from tests.attacks import outside_the_grammar
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import FLAGS, Open, gone, ready, stop
+from tests.whole.test_chat import COUNT, ENDLESS, FLAGS, Open, counting, gone, ready, stop, used
 
 SHELL = ("-c", "import os; os.execvp('bash', ['bash', '--norc', '--noprofile', '-i'])")
-COMMAND = f"{sys.executable} -m termchat {' '.join(FLAGS)}"
-
-
-def writing(terminal: Terminal) -> None:
-    """Has a long reply begin."""
-    ready(terminal)
-    terminal.keys("Tell me a very long story about a fox and a bear.", "enter")
-    terminal.wait("writing")
-    terminal.wait(lambda: re.search(r"entropy \d", terminal.text))
+COMMAND = f"{sys.executable} -m termchat {' '.join(ENDLESS)}"
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(open_terminal: Open) -> None:
@@ -34,7 +26,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(open_terminal: Ope
     terminal.wait("shell>")
     shells = terminal.modes
     terminal.keys(COMMAND + "\r")
-    writing(terminal)
+    counting(terminal)
     ours = terminal.modes
     assert ours != shells
     terminal.keys("half a message")
@@ -91,8 +83,8 @@ SIZES = [(1, 1), (500, 200), (80, 24), (2, 50), (120, 1), (39, 11), (40, 12), (2
 
 
 def test_a_storm_of_sizes_while_a_reply_streams(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS)
-    writing(terminal)
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     for columns, rows in islice(cycle(SIZES), 100):
         terminal.resize(columns, rows)
         terminal.read(0.02)
@@ -117,7 +109,7 @@ def held(terminal: Terminal) -> int:
 
 
 def while_a_reply_hangs(terminal: Terminal) -> int:
-    writing(terminal)
+    counting(terminal)
     return held(terminal)
 
 
@@ -159,7 +151,7 @@ STATES = [
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__.replace(" ", "_"))
 def test_a_second_ctrl_c_always_gets_out(open_terminal: Open, state: Callable[[Terminal], int]) -> None:
-    terminal = open_terminal(*FLAGS)
+    terminal = open_terminal(*ENDLESS)
     worker = state(terminal)
     terminal.keys("ctrl+c", "ctrl+c")
     assert terminal.ended() == 0
@@ -184,10 +176,10 @@ main()
 
 
 def test_a_clock_that_jumps_changes_no_duration_and_loses_no_chat(open_terminal: Open) -> None:
-    terminal = open_terminal(*FLAGS, "--max-tokens", "40", program=("-c", CLOCK))
+    terminal = open_terminal(*ENDLESS, "--max-tokens", "40", program=("-c", CLOCK))
     for count in (1, 2):
         ready(terminal)
-        terminal.keys("Tell me a very long story about the sea.", "enter")
+        terminal.keys(COUNT, "enter")
         terminal.wait(partial(said, terminal, count))
     rate = re.search(r"decode (\d+) t/s", terminal.text)
     assert rate is not None
@@ -195,25 +187,25 @@ def test_a_clock_that_jumps_changes_no_duration_and_loses_no_chat(open_terminal:
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
     again = open_terminal("--resume", *FLAGS)
-    again.wait("Tell me a very long story about the sea.")
+    again.wait(COUNT)
     again.keys("ctrl+q")
     assert again.ended() == 0
 
 
 def test_after_a_long_sleep_the_reply_goes_on(open_terminal: Open) -> None:
     """Sleep: app and worker stand still together, while the clocks go on."""
-    terminal = open_terminal(*FLAGS)
-    writing(terminal)
+    terminal = open_terminal(*ENDLESS)
+    counting(terminal)
     worker = terminal.worker()
     for process in (terminal.process.pid, worker):
         os.kill(process, signal.SIGSTOP)
     began = monotonic()
     while monotonic() - began < 3.5:
         terminal.read()
+    before = used(terminal)
     for process in (worker, terminal.process.pid):
         os.kill(process, signal.SIGCONT)
-    since = len(terminal.output)
-    terminal.wait(lambda: len(terminal.output) > since + 5000)
+    terminal.wait(lambda: used(terminal) > before + 20)
     assert "writing" in terminal.text
     stop(terminal)
     terminal.keys("ctrl+q")

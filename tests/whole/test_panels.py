@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from statistics import median
 
-from termchat.decoding.records import Token
+from termchat.decoding.records import Finished, Token
 from termchat.tui.views.plots.drawing import number
 from tests.whole.test_chat import FLAGS, Open, ready, stored
 
@@ -16,17 +16,16 @@ def test_the_plots_of_a_reply_are_those_of_its_records(open_terminal: Open) -> N
     terminal = open_terminal(*FLAGS, "--seed", "42", "--max-tokens", "60")
     ready(terminal)
     terminal.keys(NEXT_PAGE, "Tell me a very long story about a fox and a bear.", "enter")
-    terminal.wait("writing")
     terminal.wait(lambda: re.search(r"ENTROPY bit.* [0-9]\.[0-9][0-9]", terminal.text))
     terminal.keys(BIG)  # while it streams
     terminal.wait("back")
     terminal.wait(lambda: "a fox and a bear" not in terminal.text and "ENTROPY" in terminal.text)
     ready(terminal)
-    terminal.settle(0.3)
+    terminal.wait(lambda: any(isinstance(record, Finished) for record in stored(terminal.home)))
     tokens = [record for record in stored(terminal.home) if isinstance(record, Token)]
     times = [token.decode_us / 1e3 for token in tokens]
     last = tokens[-1]
-    assert re.search(rf"ENTROPY bit +{last.step} {last.entropy:.2f}\s*$", terminal.text, re.MULTILINE)
+    terminal.wait(lambda: re.search(rf"ENTROPY bit +{last.step} {last.entropy:.2f}\s*$", terminal.text, re.MULTILINE))
     assert f"median {number(median(times))} " in terminal.text
     assert f"worst {number(max(times))} at {times.index(max(times))} " in terminal.text
     terminal.keys("esc")

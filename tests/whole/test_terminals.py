@@ -24,7 +24,6 @@ def played(terminal: Terminal) -> Terminal:
     """A reply streams, its tokens are coloured, a knob is turned, a token and the themes are looked at; it ends."""
     ready(terminal)
     terminal.keys("Tell me a very long story about a fox and a bear.", "enter")
-    terminal.wait("writing")
     terminal.wait(lambda: re.search(r"entropy \d", terminal.text))
     terminal.keys("ctrl+l")
     terminal.wait("probability 0%")
@@ -33,8 +32,10 @@ def played(terminal: Terminal) -> Terminal:
     terminal.keys("esc")
     terminal.wait(lambda: terminal.is_ready)
     terminal.keys("ctrl+g")
-    terminal.wait("TOKEN")
-    terminal.keys("esc", "\x1b[20~")
+    terminal.wait("hjkl move")
+    terminal.keys("\x1b")  # alone, as a person presses it
+    terminal.wait("Enter send")
+    terminal.keys("\x1b[20~")
     terminal.wait("Themes")
     terminal.keys("down")
     terminal.settle(0.2)
