@@ -19,10 +19,11 @@ from typing import Any
 
 from termchat.conversation import columns, index
 from termchat.conversation.database import version_of
+from termchat.conversation.gathering import Gathered
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
 from termchat.conversation.weighing import around, best, form
-from termchat.conversation.wordless import UNIT, apart, has_unseen, shown
+from termchat.conversation.wordless import UNIT, apart, has_unseen, shown, singly, sought
 
 RANKED = 1000
 """How many texts that have all the words are put in order: the newest. Words that stand together in more say little."""
@@ -30,8 +31,12 @@ RANKED = 1000
 MOST_WORDS = 16
 """Of a search; further ones are not looked at."""
 
-MARKED_ANEW = 6
-"""The schema since which more scripts than Chinese and Japanese have their characters apart."""
+MOST_SOUGHT = 20
+"""Of what the index knows as words, for all words of a search: pairs of characters where a script has no spaces. Of a long
+run only the beginning is sought, of each of many words less, but at least two of its pairs."""
+
+MARKED_ANEW = 7
+"""The schema since which characters stand in pairs where a script has no spaces."""
 
 NEXT_TERM = "SELECT term FROM temp.terms WHERE term >= ? LIMIT 1"
 LONGEST_KEPT = 3
@@ -46,14 +51,11 @@ WANTED = "(deleted IS NOT NULL) = :deleted AND EXISTS (SELECT 1 FROM nodes WHERE
 NEWEST = f"""SELECT {COLUMNS} FROM sessions LEFT JOIN tallies ON session = sessions.id WHERE {WANTED}
     ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
 
-HITS = "SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid DESC LIMIT ?"
 OF_CHATS = f"""SELECT {COLUMNS}, number FROM json_each(:chats)
     JOIN tallies ON number = value JOIN sessions ON sessions.id = session WHERE {WANTED}"""
 
-HAVING_A_WORD = "SELECT DISTINCT rowid >> 32 AS chat FROM found WHERE found MATCH "
-SPREAD = f"""SELECT {COLUMNS}, chat, NULL
-    FROM ({{having_all}}) JOIN tallies ON number = chat JOIN sessions ON sessions.id = session
-    WHERE chat NOT IN (SELECT value FROM json_each(:listed)) AND {WANTED}
+SPREAD = f"""SELECT {COLUMNS}, number, NULL FROM json_each(:chats)
+    JOIN tallies ON number = value JOIN sessions ON sessions.id = session WHERE {WANTED}
     ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
 
 OLD = """SELECT id, title, created, updated, (SELECT count(*) FROM nodes WHERE session = id AND role = 'user'), 0, model
@@ -79,7 +81,8 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
         return _from_old(db, words, limit, offset, deleted)
     queries = _queries(db, words)
     forms = [form(word) for word in words]
-    hits = [text for (text,) in db.execute(HITS, (" AND ".join(queries), RANKED))]
+    gathered = Gathered(db, queries, RANKED)
+    hits = gathered.texts
     chosen = best(db, hits, forms)
     rows = db.execute(OF_CHATS, {"chats": json.dumps(list(chosen)), "deleted": deleted}).fetchall()
     rows = [(*row, chosen[row[-1]].text) for row in rows]
@@ -87,14 +90,14 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
     all_ranked = len(hits) < RANKED
     page = rows[offset : offset + limit]
     if len(page) < limit and not (all_ranked and len(words) == 1):
-        having_all = " INTERSECT ".join(f"{HAVING_A_WORD} :word{at}" for at in range(len(words)))
-        more = {f"word{at}": query for at, query in enumerate(queries)} | {
-            "listed": json.dumps([row[-2] for row in rows]),
+        others = gathered.chats() - chosen.keys()
+        more = {
+            "chats": json.dumps(list(others)),
             "limit": limit - len(page),
             "offset": max(offset - len(rows), 0),
             "deleted": deleted,
         }
-        page += db.execute(SPREAD.format(having_all=having_all), more)
+        page += db.execute(SPREAD, more)
     marker = Marker(words)
     return [_summary(row[:7], _snippet(db, marker, forms, row)) for row in page]
 
@@ -103,16 +106,19 @@ def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
     """What the index is asked for each word.
 
     For the beginning of a word it gathers the places of all words that begin so, anew for each use, unless the beginning is
-    as short as those that it keeps. Where there is only one such word it need not. A word in a script that was not taken
-    apart once is looked for as it is, too, while there are texts from then.
+    as short as those that it keeps. Where there is only one such word it need not. A word in a script without spaces is
+    looked for as it once stood in a text, too, while there are texts from then: each character by itself (schema 6), or, in
+    a script that was not taken apart at all, as it is (schema 5).
     """
     older = version_of(db) < MARKED_ANEW or index.waits(db)
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab (main, found, instance)")
-    queries = []
+    queries, most = [], max(MOST_SOUGHT // len(words), 2)
     for word in words:
-        queries.append(f'"{apart(word)}"*')
-        if older and apart(word) != word and not has_unseen(word):
-            queries[-1] = f'({queries[-1]} OR "{word}"*)'
+        phrase = sought(word)
+        ways = [_phrase(phrase, most, begins=phrase == apart(word))]
+        if older:
+            ways += [_phrase(singly(word), most)] + ([] if has_unseen(word) else [_phrase(word, most)])
+        queries.append(f"({' OR '.join(ways)})")
         if len(word) > LONGEST_KEPT and word.isascii():  # of others we do not know how the index folds them
             begins = word.lower()
             (term,) = db.execute(NEXT_TERM, (begins,)).fetchone() or ("",)
@@ -120,6 +126,12 @@ def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
             if term.startswith(begins) and not other.startswith(begins):
                 queries[-1] = f'"{term}"'
     return queries
+
+
+def _phrase(text: str, most: int, begins: bool = True) -> str:
+    """Asks the index for these words of it, one after the other, `most` of them; `begins`: the last may begin another."""
+    words = text.split()
+    return f'"{" ".join(words[:most])}"' + ("*" if begins and len(words) <= most else "")
 
 
 def ids(db: sqlite3.Connection, beginning: str) -> list[str]:

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from termchat.conversation.wordless import CHARACTERS, UNIT, apart, part
+from termchat.conversation.wordless import CHARACTERS, UNIT, part, sought
 
 WEIGHED = 200
 """Texts that are weighed against each other: the newest of those found. The others count as lighter than any."""
@@ -24,7 +24,7 @@ BEGINNING = 4000
 SATURATION, BY_LENGTH = 1.2, 0.75
 """How soon more of the same word says no more, how much a text's length counts."""
 
-BEFORE, BEHIND = 150, 500
+BEFORE, BEHIND = 150, 700
 """Characters of a text in the index, before and behind the first word that is found, that are more than a snippet needs."""
 
 TEXTS = """SELECT id, length(text), substr(text, 1, ?2) FROM texts WHERE id IN (SELECT value FROM json_each(?1))
@@ -44,7 +44,7 @@ def best(db: sqlite3.Connection, hits: Sequence[int], forms: Sequence[str]) -> d
     texts = db.execute(TEXTS, (json.dumps(hits[:WEIGHED]), BEGINNING)).fetchall()
     usual = sum(length for _, length, _ in texts) / len(texts) if texts else 0.0
     for number, length, text in texts:
-        read = _lowered(text)
+        read = _read(text, forms)
         damping = SATURATION * (1 - BY_LENGTH + BY_LENGTH * length / (usual or 1.0))
         counts = (read.count(word) or 1 for word in forms)
         one = Best(sum(count / (count + damping) for count in counts), number)
@@ -55,16 +55,18 @@ def best(db: sqlite3.Connection, hits: Sequence[int], forms: Sequence[str]) -> d
 
 def around(text: str, forms: Sequence[str]) -> str:
     """What stands around the first of some words in a text of the index, more than a snippet needs; see `form`."""
-    read = _lowered(text)
+    read = _read(text, forms)
     first = min((place for word in forms if (place := read.find(word)) >= 0), default=None)
     return "" if first is None else part(text, first - BEFORE, first + BEHIND)
 
 
 def form(word: str) -> str:
     """How a word mostly stands in a text of the index, lowered; the index knows more ways to write it, and to begin one."""
-    marked = apart(word.lower())
+    marked = sought(word.lower())
     return marked if re.match(rf"{UNIT}|[{CHARACTERS}]", word) else f" {marked}"
 
 
-def _lowered(text: str) -> str:
-    return " " + text.lower().replace("\n", " ")
+def _read(text: str, forms: Sequence[str]) -> str:
+    """The text as words are sought in it: lowered, where one of them has a case."""
+    text = text if all(word == word.upper() for word in forms) else text.lower()
+    return " " + text.replace("\n", " ")

@@ -4,7 +4,9 @@ The index takes letters and digits for words and drops all else. So a text stand
 again before anybody reads it:
 
 - Characters of a script without spaces, and Korean syllables, have a mark on either side, which the index takes for a space.
-  Each is a word by itself, and what is searched for is found as a run of such words, wherever it stands.
+  Each is a word together with the one that follows it, whose signs are left out: 東京都 stands there as 東京, 京都 and 都. What
+  is searched for is found as a run of such pairs, wherever it stands, and a single character as the beginning of one. By
+  themselves characters are all common, and to find a rare word the index would read where each of them stands.
 - A sign that belongs to such a character, a vowel or a tone, is replaced by two private characters, which the index takes
   for letters: so a character and its signs are one word, which is found by its beginning, too.
 - An emoji is replaced likewise, between two marks. What only varies it does not count, just as accents do not: the shade of
@@ -19,6 +21,9 @@ from functools import lru_cache
 
 _MARK = "\x1f"
 """A separator of units: hardly any text has one."""
+
+_SECOND = "\x1e"
+"""Stands behind a character that is there a second time, to be a pair with the one before it."""
 
 # Each of the following stands between the brackets of a regular expression.
 
@@ -78,18 +83,34 @@ _ANY_UNSEEN = rf"[{SIGNS}{EMOJI}\u20e3]"
 _BEGINS_ANEW = rf"[^{_JOINED}{VARIES}\u20e3\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
 """A character before which a text can be cut, and no sign and no emoji is."""
 
-_PAIR = "[\ue000-\ue10f][\ue000-\uefff]"
-_KEPT = rf"{_MARK}((?:{_PAIR})+)([\ufe00-\ufe04\ufe0e\ufe0f\u200d]*){_MARK}"
+_CODED = "[\ue000-\ue10f][\ue000-\uefff]"
+_KEPT = rf"{_MARK}((?:{_CODED})+)([\ufe00-\ufe04\ufe0e\ufe0f\u200d]*){_MARK}"
 _SHADED = {0xFE00 + shade: 0x1F3FB + shade for shade in range(5)}
 _UNSHADED = {shade: instead for instead, shade in _SHADED.items()}
 """What stands for a shade in the index, which may take it for a letter: a variant that no emoji has."""
-_OF_ONE = f"{_MARK}\ue000-\uefff{_JOINED}{VARIES}"
+_OF_ONE = f"{_MARK}{_SECOND}\ue000-\uefff{_JOINED}{VARIES}"
 _SIGNS_KEPT = "(?:[\ue000\ue001\ue00a][\ue000-\uefff])+"
+_BETWEEN = rf"[\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]*[{_MARK}\s\u200b]?"
+"""What may stand between two characters of a pair, of what the index drops."""
+_FIRST = f"([{CHARACTERS}](?:{_SIGNS_KEPT})?)(?={_BETWEEN}([{CHARACTERS}]))"
+_NEXT = f"{_BETWEEN}[{CHARACTERS}]"
+_LAST = f"{_SECOND}{_BETWEEN}[{CHARACTERS}]$"
 
 
 def apart(text: str) -> str:
     """The text as the index has it."""
-    return text if text.isascii() else "".join(_marked(text))
+    return text if text.isascii() else "".join(_marked(text.replace(_SECOND, "")))
+
+
+def sought(word: str) -> str:
+    """A word of a search as it stands in a text of the index, whatever follows it there: without the last of its characters
+    where that is the second of a pair, and has no sign."""
+    return re.sub(_LAST, "", apart(word))
+
+
+def singly(text: str) -> str:
+    """A word of a search as it stands in a text of the index that an older termchat marked: without pairs."""
+    return _single(apart(text))
 
 
 def together(text: str) -> str:
@@ -123,6 +144,7 @@ def _seen(text: str) -> str:
     """The text of the index with its signs and emoji, and the marks between characters."""
     if text.isascii():
         return text
+    text = _single(text)
     if _MARK in text:
         text = re.sub(_KEPT, _emoji, text)
     return re.sub(_SIGNS_KEPT, lambda kept: _signs(kept[0]), text)
@@ -136,11 +158,29 @@ def _marked(text: str) -> Iterator[str]:
         anew = re.compile(_BEGINS_ANEW).search(text, end, end + _SLICE)
         end = anew.start() if anew is not None else min(end + _SLICE, len(text))
         cut = re.compile(_APART).match(text, begin) if begin else None  # it sees what stands before
-        marked = re.sub(_APART, _MARK, text[begin:end])
-        if has_unseen(marked):
-            marked = re.sub(_UNSEEN, lambda unseen: _replaced(unseen[0]), marked)
-        yield (_MARK if cut is not None else "") + marked
+        follows = re.compile(_NEXT).match(text, end)
+        behind = _one_by_one(follows[0]) if follows is not None else ""
+        paired = _in_pairs(_one_by_one(text[begin:end]) + behind)
+        yield (_MARK if cut is not None else "") + paired.removesuffix(behind)
         begin = end
+
+
+def _in_pairs(text: str) -> str:
+    pieces = re.split(_FIRST, text)  # what is no first of a pair, a first, its second, and so on
+    pieces[2::3] = [second + _SECOND for second in pieces[2::3]]
+    return "".join(pieces)
+
+
+def _single(text: str) -> str:
+    """The text without what is in it a second time."""
+    *pieces, last = text.split(_SECOND)
+    return "".join([piece[:-1] for piece in pieces]) + last
+
+
+def _one_by_one(text: str) -> str:
+    """The text with the marks between characters, and what stands for signs and emoji."""
+    marked = re.sub(_APART, _MARK, text)
+    return re.sub(_UNSEEN, lambda unseen: _replaced(unseen[0]), marked) if has_unseen(marked) else marked
 
 
 @lru_cache(maxsize=4096)

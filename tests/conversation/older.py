@@ -70,6 +70,7 @@ TABLES[4] = (
 """
 )
 TABLES[5] = TABLES[4]
+TABLES[6] = TABLES[5] + "CREATE TABLE stale (text INTEGER PRIMARY KEY);"
 
 
 def to_version(path: Path, version: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.conversation import finding, index, removal
+from termchat.conversation import finding, gathering, index, removal
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
 from termchat.conversation.wordless import apart, shown, together
@@ -99,12 +99,21 @@ def test_a_search_looks_in_titles_messages_and_replies(store: Store) -> None:
     assert found(store, "…!") == []
 
 
-def test_words_may_stand_in_different_texts_of_a_chat(store: Store) -> None:
+@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("rare", [0, 2, 300])
+def test_words_may_stand_in_different_texts_of_a_chat(
+    store: Store, monkeypatch: pytest.MonkeyPatch, rare: int, few: int
+) -> None:
+    monkeypatch.setattr(gathering, "RARE", rare)  # how words are looked for depends on how many texts have them
+    monkeypatch.setattr(gathering, "FEW", few)
     saved(store, "spread", ("tell me of a fox", "it met a bear"))
     saved(store, "together", ("the fox and the bear", "yes"))
     saved(store, "half", ("the fox", "yes"))
     assert found(store, "bear fox") == ["together", "spread"]
     assert found(store, "bear fox", limit=1, offset=1) == ["spread"]
+    assert found(store, "yes fox") == ["half", "together"]
+    assert found(store, "tell met") == found(store, "met tell fox") == ["spread"]
+    assert found(store, "met half") == found(store, "fox bear walrus") == found(store, "walrus fox") == []
 
 
 def test_words_are_found_within_scripts_that_have_no_spaces(store: Store) -> None:
@@ -126,7 +135,7 @@ def test_words_are_found_within_scripts_that_have_no_spaces(store: Store) -> Non
     assert store.preview(one.id) == [("user", "我想学GPT模型的原理"), ("assistant", " 好的，模型")]
 
 
-@given(st.text(st.characters(exclude_characters="\x1f") | st.sampled_from("漢字かなカー々a1 。\u3099\ufe00\u200b")))
+@given(st.text(st.characters(exclude_characters="\x1e\x1f") | st.sampled_from("漢字かなカー々a1 。\u3099\ufe00\u200b")))
 def test_a_text_is_put_together_again_as_it_was(text: str) -> None:
     assert together(apart(text)) == text
     assert shown(apart(text)) == text

@@ -13,6 +13,7 @@ import pytest
 from termchat.conversation import index
 from termchat.conversation import saved as saved_chats
 from termchat.conversation.store import Store
+from termchat.conversation.wordless import apart, together
 from tests.conversation.older import to_version
 from tests.conversation.stored import child, output
 from tests.conversation.test_index import found, saved
@@ -58,6 +59,7 @@ def snippet(store: Store, search: str) -> str:
         ("བཀྲཤིས", "ཤི", "བཀྲ[ཤི]ས"),
         ("한국어를 배우다", "국어", "한[국어]를 배우다"),
         ("한국어를 배우다", "배", "한국어를 [배]우다"),
+        ("東\n京都に行く", "東京", "[東 京]都に行く"),
         ("ใช้ GPTสร้าง 🚀", "gpt 🚀 ส", "ใช้ [GPT][ส]ร้าง [🚀]"),
     ],
 )
@@ -79,6 +81,9 @@ def test_a_search_finds_and_marks(store: Store, text: str, search: str, shown: s
         ("ที่นี่", "ทน"),
         ("ที่นี่", "ที้"),
         ("สวยมาก", "สม"),
+        ("東京都", "東都"),
+        ("東京。都", "京都"),
+        ("東京と京都", "東京都"),
         ("한국어", "하"),
         ("한국어", "어국"),
         ("hi", "\ufe0f"),
@@ -90,6 +95,12 @@ def test_a_search_does_not_find(store: Store, text: str, search: str) -> None:
     assert found(store, search) == []
 
 
+def test_a_variant_of_a_character_is_found_as_the_character(store: Store) -> None:
+    saved(store, "this", ("葛\U000e0100城市へ", "か\u3099く"))
+    for search in ("葛城", "葛\U000e0100城", "城市", "かく"):
+        assert found(store, search) == ["this"], search
+
+
 def test_emoji_and_stretches_are_found_in_titles_and_replies(store: Store) -> None:
     saved(store, "สวัสดีครับ 🐘", ("hi", "so 🦭 ก็ดี"))
     for search in ("สดี", "🐘", "🦭", "ก็"):
@@ -97,17 +108,39 @@ def test_emoji_and_stretches_are_found_in_titles_and_replies(store: Store) -> No
     assert snippet(store, "🦭") == "so [🦭] ก็ดี"
 
 
-def old_texts(path: Path, count: int) -> None:
-    """A store of schema 5 with a chat of so many messages, and the texts as that version marked them for the index."""
+def test_a_whole_sentence_is_found_and_so_are_many_words(store: Store) -> None:
+    sentence = "吾輩は猫である名前はまだ無いどこで生れたか頓と見当がつかぬ"
+    saved(store, "cat", (f"「{sentence}」", "はい"))
+    saved(store, "no cat", ("吾輩は犬である名前はもうある", "見当がつかぬ"))
+    assert found(store, sentence) == ["cat"]
+    assert found(store, " ".join(sentence[at : at + 3] for at in range(0, 27, 3))) == ["cat"]
+    assert found(store, "吾輩は 見当がつかぬ") == ["cat", "no cat"]
+
+
+MARKED = {
+    5: ("旅\x1f行 🐘", "plain {} สวยมาก 👍 京\x1f都"),
+    6: (
+        "旅\x1f行 \x1f\ue01f\ue418\x1f",
+        "plain {} ส\x1fว\x1fย\x1fม\x1fา\x1fก \x1f\ue01f\ue44d\x1f 京\x1f都",
+    ),
+}
+"""A title and a message as older versions marked them for the index, word for word."""
+
+each_marking = pytest.mark.parametrize("version", MARKED)
+
+
+def old_texts(path: Path, count: int, version: int) -> None:
+    """A store of an older schema with a chat of so many messages, and the texts as that version marked them."""
+    title, message = MARKED[version]
     store = Store.open(path)
     session, _ = saved(store, "旅行 🐘", *((f"plain {number} สวยมาก 👍 京都", "yes") for number in range(count)))
     store.close()
-    to_version(path, 5)
+    to_version(path, version)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("INSERT INTO tallies (number, session) VALUES (7, ?)", (session,))
-        db.execute("INSERT INTO texts VALUES (7 << 32, '旅\x1f行 🐘', 0, 0, 0)")
+        db.execute("INSERT INTO texts VALUES (7 << 32, ?, 0, 0, 0)", (title,))
         for number in range(count):
-            text = f"plain {number} สวยมาก 👍 京\x1f都"
+            text = message.format(number)
             db.execute("INSERT INTO texts VALUES ((7 << 32) + ?, ?, 1, 0, 0)", (2 * number + 1, text))
             db.execute("INSERT INTO texts VALUES ((7 << 32) + ?, ' yes', 0, 1, 1)", (2 * number + 2,))
 
@@ -120,10 +153,13 @@ def marked_anew(path: Path) -> None:
             assert time.monotonic() < end
             time.sleep(0.01)
         db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
+        for number, text in db.execute("SELECT id, text FROM texts").fetchall():
+            assert text == apart(together(text)), number
 
 
-def test_texts_of_an_older_file_are_marked_anew(path: Path) -> None:
-    old_texts(path, 3)
+@each_marking
+def test_texts_of_an_older_file_are_marked_anew(path: Path, version: int) -> None:
+    old_texts(path, 3, version)
     store = Store.open(path)
     assert store.flush()
     marked_anew(path)
@@ -137,13 +173,16 @@ def test_texts_of_an_older_file_are_marked_anew(path: Path) -> None:
         assert db.execute("SELECT number FROM tallies").fetchone() == (7,)  # nothing was read from the records
 
 
-def test_texts_are_marked_anew_a_part_at_a_time_the_newest_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_marking
+def test_texts_are_marked_anew_a_part_at_a_time_the_newest_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
     monkeypatch.setattr(index, "mark_anew", lambda *_: False)
-    old_texts(path, 5)
+    old_texts(path, 5, version)
     store = Store.open(path)
     assert store.flush()
-    assert found(store, "วย") == []
-    assert found(store, "都") == found(store, "สวย") == found(store, "plain") == ["旅行 🐘"]  # as before, meanwhile
+    assert found(store, "วย") == ([] if version < 6 else ["旅行 🐘"])  # as before, meanwhile
+    assert found(store, "京都") == found(store, "都") == found(store, "สวย") == found(store, "plain") == ["旅行 🐘"]
     (one,) = store.sessions(search="สวยม")
     assert "\x02สวยม\x03าก 👍 京都" in one.snippet
     assert store.preview(one.id)[-2] == ("user", "plain 4 สวยมาก 👍 京都")
@@ -164,9 +203,10 @@ def test_texts_are_marked_anew_a_part_at_a_time_the_newest_first(path: Path, mon
     store.close()
 
 
-def test_nobody_waits_for_texts_that_are_marked_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_marking
+def test_nobody_waits_for_texts_that_are_marked_anew(path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     """All is read, and written, while a part of the texts waits; each chat is found once."""
-    old_texts(path, 6)
+    old_texts(path, 6, version)
     marking, parts, ended = index.mark_anew, threading.Semaphore(0), threading.Semaphore(0)
 
     def one_text(db: sqlite3.Connection, _seconds: float) -> bool:
@@ -183,7 +223,7 @@ def test_nobody_waits_for_texts_that_are_marked_anew(path: Path, monkeypatch: py
     for _ in range(7):  # the title and the messages
         (listed,) = store.sessions()
         assert (listed.turns, listed.tokens) == (6, 6)
-        for search in ("สวย", "都", "plain 5", "yes plain"):
+        for search in ("สวย", "都", "京都", "plain 5", "yes plain"):
             assert found(store, search) == ["旅行 🐘"], search
         assert [text for role, text in store.preview(listed.id) if role == "user"][5] == "plain 5 สวยมาก 👍 京都"
         assert len(store.load(store.find(listed.id)).conversation.nodes) == 12
@@ -197,7 +237,7 @@ def test_nobody_waits_for_texts_that_are_marked_anew(path: Path, monkeypatch: py
 
 def test_what_is_written_waits_for_one_part_of_the_marking_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two parts the writer writes, and so may other processes."""
-    old_texts(path, 3)
+    old_texts(path, 3, 6)
     parts, begun = threading.Semaphore(0), threading.Semaphore(0)
 
     def held(_db: sqlite3.Connection, _seconds: float) -> bool:
@@ -218,7 +258,7 @@ def test_what_is_written_waits_for_one_part_of_the_marking_at_most(path: Path, m
 
 
 def test_processes_that_mark_texts_anew_together_do_it_right(path: Path) -> None:
-    old_texts(path, 40)
+    old_texts(path, 40, 5)
     code = """
 store = Store.open(path)
 print(len(store.sessions(search="สวย")), store.problem())

@@ -10,13 +10,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.conversation import wordless
-from termchat.conversation.wordless import CHARACTERS, EMOJI, SIGNS, apart, together
+from termchat.conversation.wordless import CHARACTERS, EMOJI, SIGNS, apart, sought, together
 
 TEXTS = st.text(st.sampled_from("狐かカ\u3099 a。\ufe00é1"), max_size=60)
 PIECES = st.sampled_from(
     "狐か\u3099 a1#*。\ufe00\ufe0f\ufe0e\u200d\u200b\u20e3👍👩🚀🏽🏿❤😀🏴🇩🇪™é\ue0a0\uf120"
     "\U000e0067\U000e007fทนเ\u0e35\u0e48ខម\u17d2\u17c2한국ㅋ"
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("東京都", ["東京", "京都", "都"]),
+        ("a漢b", ["a", "漢", "b"]),
+        ("我想学GPT", ["我想", "想学", "学", "GPT"]),
+        ("東 京、都", ["東京", "京、都"]),
+        ("plain", ["plain"]),
+    ],
+)
+def test_a_character_stands_together_with_the_one_that_follows_it(text: str, words: list[str]) -> None:
+    assert apart(text).split() == words
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [("東京都", ["東京", "京都"]), ("東", ["東"]), ("漢字a", ["漢字", "字", "a"]), ("a漢字", ["a", "漢字"])],
+)
+def test_of_a_word_that_is_sought_anything_may_follow(word: str, words: list[str]) -> None:
+    assert sought(word).split() == words
 
 
 @given(st.lists(PIECES, max_size=40).map("".join))
@@ -57,7 +79,7 @@ def test_marks_are_the_same_however_many_characters_are_marked_at_a_time(text: s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wordless, "_SLICE", slice_)
         marked = wordless.apart(text)
-    assert marked == (text if text.isascii() else re.sub(wordless._APART, "\x1f", text))
+    assert marked == apart(text)
 
 
 def test_no_more_of_a_huge_text_is_marked_at_a_time_than_other_threads_can_wait_for(
@@ -73,5 +95,5 @@ def test_no_more_of_a_huge_text_is_marked_at_a_time_than_other_threads_can_wait_
     monkeypatch.setattr(wordless.re, "sub", counted)
     text = "狐狸和熊" * 50_000
     marked = wordless.apart(text)
-    assert len(marked) == 2 * len(text) - 1
+    assert len(marked) == 4 * len(text) - 3
     assert max(seen) <= 10_000
