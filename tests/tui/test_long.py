@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 from textual.geometry import Region
-from textual.pilot import Pilot
 
 from termchat.chat.service import Chat
 from termchat.conversation.node import Omission
@@ -17,6 +16,7 @@ from termchat.tui.transcript import Look
 from termchat.tui.widgets.composer import Composer
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_app import Desktop
 from tests.tui.transcripts import LOOKS, Host, chat_of, numbered_chat, screen, settled, texts
 
 
@@ -137,9 +137,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, context=30))
 
 
-async def filled(pilot: Pilot[None], engine: FakeEngine, chat: Chat) -> None:
+async def filled(desk: Desktop, engine: FakeEngine, chat: Chat) -> None:
     """A chat whose next message does not fit."""
-    await pilot.pause()
+    await desk.settle()
     for number in range(3):
         chat.send(f"question {number}")
         chat.pump()
@@ -147,8 +147,7 @@ async def filled(pilot: Pilot[None], engine: FakeEngine, chat: Chat) -> None:
         engine.end()
         chat.pump()
     engine.prompt = [1] * 12
-    await pilot.press(*"more", "enter")
-    await pilot.pause()
+    await desk.type("more", "enter")
 
 
 @pytest.mark.usefixtures("small")
@@ -158,12 +157,12 @@ async def test_a_full_context_asks_what_to_do(key: str) -> None:
     chat = Chat(engine, Tuning(seed=7), on_full="ask")
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
     async with app.run_test(size=(100, 30)) as pilot:
-        await filled(pilot, engine, chat)
+        desk = Desktop(app, engine, pilot)
+        await filled(desk, engine, chat)
         assert [type(shown) for shown in app.screen_stack[1:]] == [FullDialog]
         assert chat.full is not None
         engine.prompt = [1] * 4
-        await pilot.press(key)
-        await pilot.pause()
+        await desk.type("", key)
         assert not app.screen_stack[1:]
         written = [span.node.written for span in chat.conversation.path() if span.node.role == "user"]
         if key == "escape":

@@ -79,7 +79,7 @@ def test_a_lone_escape_is_held_only_until_it_is_clear_that_nothing_follows() -> 
 
 
 def test_the_driver_posts_a_coloured_log_as_one_paste_between_the_keys_around_it() -> None:
-    came = from_driver(f"a{START}{LOG}{END}b\x1b[A".encode())
+    came = from_driver(f"a{START}{LOG}{END}b\x1b[A".encode(), 4)
     assert [type(event) for event in came] == [events.Key, events.Paste, events.Key, events.Key]
     a, paste, b, up = came
     assert (a.key, b.key, up.key) == ("a", "b", "up")
@@ -87,12 +87,12 @@ def test_the_driver_posts_a_coloured_log_as_one_paste_between_the_keys_around_it
 
 
 def test_the_driver_gives_up_on_the_end_of_a_paste() -> None:
-    (paste,) = from_driver(f"{START}half".encode(), wait=1.5)
+    (paste,) = from_driver(f"{START}half".encode(), 1)
     assert paste.text == "half"
 
 
-def from_driver(data: bytes, wait: float = 0.3) -> list[Any]:
-    """The events that the terminal's thread makes of what it reads from a pipe."""
+def from_driver(data: bytes, count: int) -> list[Any]:
+    """The events, so many at least, that the terminal's thread makes of what it reads from a pipe."""
     reading, writing = os.pipe()
     came: list[Message] = []
     terminal = object.__new__(Terminal)
@@ -104,12 +104,12 @@ def from_driver(data: bytes, wait: float = 0.3) -> list[Any]:
     try:
         for at in range(0, len(data), 1021):
             os.write(writing, data[at : at + 1021])
-        deadline = time.monotonic() + wait
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while len(came) < count and time.monotonic() < deadline:
             time.sleep(0.02)
     finally:
         terminal.exit_event.set()
-        thread.join(5)
+        thread.join(60)
         os.close(writing)
         os.close(reading)
     return came

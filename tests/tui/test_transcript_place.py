@@ -48,7 +48,7 @@ async def test_it_follows_the_end_only_while_the_reader_is_there() -> None:
         assert screen(app)[-1] == "line 19▌"
         transcript.focus()
         await pilot.press("up")
-        await pilot.pause(0.3)
+        await pilot.wait_for_scheduled_animations()
         assert not transcript.following
         before = screen(app)
         say(5)
@@ -72,7 +72,7 @@ async def test_a_scroll_that_has_just_begun_is_not_undone_by_the_next_token() ->
         app.transcript.scroll_to(y=5, animate=True, duration=0.05)
         node.add(token(len(node.tokens), "more\n\nlines"))
         app.transcript.grew(node.number)
-        await pilot.pause(0.3)
+        await pilot.wait_for_scheduled_animations()
         assert not app.transcript.following
         assert app.transcript.scroll_offset.y == 5
 

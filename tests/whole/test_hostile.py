@@ -22,11 +22,12 @@ from termchat.decoding.samplers import SamplerSettings
 from tests.attacked_model import LOOPS, REFUSES, attacked
 from tests.attacks import BYTES, CONTROLS, FLOODS, MARKDOWN, MARKUP, outside_the_grammar
 from tests.whole.terminal import Terminal, environment
-from tests.whole.test_chat import Open
+from tests.whole.test_chat import Open, over
 
 QUICK = ("--context", "2048", "--threads", "1")
 ALL = " ".join(CONTROLS.values())
 F3, F4 = "\x1bOR", "\x1bOS"
+SAID = ("\x1b]0;owned\x07 \x9b31m\x90 \u202egnp \u200b\U000e0041 \x1bP", "[@click=app.quit]x[/] [red]red[/red]")
 NAMED = CONTROLS["title"] + CONTROLS["C1 CSI"] + CONTROLS["bidi override"]
 
 
@@ -160,20 +161,16 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
     copied = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", bytes(terminal.output))
     assert base64.b64decode(copied[-1]).decode() == pasted
     terminal.keys("enter")
-    terminal.wait(lambda: "· seed 1" in terminal.text and terminal.is_ready)
-    for attack in (
-        "\x1b]0;owned\x07 \x9b31m\x90 \u202egnp \u200b\U000e0041 \x1bP",
-        "[@click=app.quit]x[/] [red]red[/red]",
-    ):
+    terminal.wait(lambda: over(tmp_path) == 1 and terminal.is_ready)
+    for replies, attack in enumerate(SAID, 2):
         terminal.keys("ctrl+g")
-        terminal.wait("TOKEN")
+        terminal.wait("hjkl move")
         terminal.keys("g", "t")
-        terminal.settle(0.2)
+        terminal.wait("Enter takes it")
         terminal.paste(attack)
         terminal.settle(0.2)
         terminal.keys("enter")
-        terminal.settle()
-        terminal.wait(lambda: terminal.is_ready)
+        terminal.wait(lambda replies=replies: over(tmp_path) == replies and terminal.is_ready)
         terminal.settle()
         terminal.keys("ctrl+l", "ctrl+l", "esc", "ctrl+end")
         terminal.settle(0.2)
@@ -205,15 +202,17 @@ def hostile_model(model_path: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_a_model_file_of_attacks_chats_and_its_template_is_refused_with_the_app_alive(
-    open_terminal: Open, hostile_model: Path
+    open_terminal: Open, tmp_path: Path, hostile_model: Path
 ) -> None:
     folder = str(hostile_model.parent)
     terminal = open_terminal(*QUICK, "--max-tokens", "12", "--model", str(hostile_model), "--model-folders", folder)
     terminal.wait(lambda: terminal.is_ready)
-    for message, answer in ((REFUSES, "refuses the chat"), (LOOPS, "did not end within"), ("Hello", "max_tokens 12")):
+    for message, answer in ((REFUSES, "refuses the chat"), (LOOPS, "did not end within")):
         terminal.keys("ctrl+a", "ctrl+k", message, "enter")
         terminal.wait(answer)
         terminal.wait(lambda: terminal.is_ready)
+    terminal.keys("ctrl+a", "ctrl+k", "Hello", "enter")
+    terminal.wait(lambda: over(tmp_path) == 1 and terminal.is_ready)
     terminal.keys(F3)
     terminal.wait("owned␇")
     terminal.keys("esc", "ctrl+g", "h", "p", "esc", "esc")
