@@ -18,6 +18,9 @@ from termchat.engine.port import LAST, Command, EngineError, Event, Generate, St
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
+_STUCK = "Timeout ("
+"""What stands in the log of a worker that was ended since a chat template did not come back (`llama.deadline.last_resort`)."""
+_OTHERWISE = "use raw mode (--raw), or another model"
 
 
 class LocalEngine:
@@ -161,6 +164,10 @@ class LocalEngine:
             except ValueError:
                 how = f"by signal {-code}"
         said = self._last_line()
+        if said.startswith(_STUCK):
+            return number, Failed(
+                "engine", "the engine was ended: the model's chat template never came to an end", _OTHERWISE
+            )
         return number, Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 
     def _last_line(self) -> str:
@@ -173,5 +180,6 @@ class LocalEngine:
                 lines = file.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return ""
-        telling = [line for line in lines if "GGML_ASSERT" in line or "rror" in line or "failed" in line]
+        signs = ("GGML_ASSERT", "rror", "failed", _STUCK)
+        telling = [line for line in lines if any(sign in line for sign in signs)]
         return telling[-1].strip()[:300] if telling else ""

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import threading
 import zlib
 from datetime import datetime
+from pathlib import Path
 from time import process_time, sleep
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
 from termchat.engine.llama.deadline import deadline
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.session import Session
 from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.port import EngineError, Message, Render
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import Cancel, EngineError, Message, Render
 from tests.engine.conftest import prompt, records, request, tokens
 
 ATTACKS = [
@@ -116,6 +121,7 @@ HOSTILE = {
     "many tests that fail late": ("{{ ('a' * 9000000) | urlize | wordwrap(1) | length }}", "did not end|memory|too"),
     "a complaint of its own": ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
     "a long complaint": ("{{ raise_exception('a' * 999999) }}", "a{400}"),
+    "a long date": ("{{ strftime_now('%c' * 3000000) }}", "a date of too many parts"),
     "half a statement": ("{% if %}", "broken"),
     "the way out of the sandbox": ("{{ messages.__class__.__mro__ }}{{ ''.__class__.mro() }}", "refuses"),
 }  # fmt: skip
@@ -192,6 +198,23 @@ def test_what_never_comes_back_to_python_ends_the_worker_and_not_the_app() -> No
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert "Timeout" in ended.stderr
+
+
+def test_the_worker_that_was_ended_so_is_told_with_what_to_do(tmp_path: Path) -> None:
+    engine = LocalEngine(tmp_path / "log")
+    engine.send(Cancel())
+    assert engine.pid is not None
+    with (tmp_path / "log").open("a") as log:
+        log.write(
+            'Timeout (0:01:00)!\nThread 0x1 (most recent call first):\n  File "template.py", line 1 in generate\n'
+        )
+    os.kill(engine.pid, signal.SIGKILL)
+    while engine.alive:
+        events = engine.receive(1.0)
+    (_, failed) = events[-1]
+    assert isinstance(failed, Failed)
+    assert "chat template never came to an end" in failed.message
+    assert "raw" in failed.hint
 
 
 def test_a_paste_of_nothing_but_control_tokens_takes_no_time(session: Session) -> None:

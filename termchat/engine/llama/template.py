@@ -38,6 +38,8 @@ MEMORY = 512 << 20
 _HINT = "use raw mode (--raw), or another model"
 _MOST_SAID = 500
 """Characters of a template's own complaint."""
+_LONGEST_DATE = 1000
+"""Characters of a date's form: of millions the system is busy for minutes, and nothing can interrupt it."""
 _LARGEST = 4096
 """Bits of the largest number."""
 _PRIVATE = (range(0xE000, 0xF8FF), range(0xF0000, 0xFFFFD))
@@ -209,7 +211,7 @@ class ChatTemplate:
             "bos_token": model.name(model.bos) if model.bos >= 0 else "",
             "eos_token": model.name(model.eos) if model.eos >= 0 else "",
             "raise_exception": _refuse,
-            "strftime_now": lambda form: datetime.now().strftime(form),
+            "strftime_now": _now,
             "tools": None,
         }
         parts: list[str] = []
@@ -254,6 +256,12 @@ def _compiled(source: str) -> Template:
 
 def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _now(form: str) -> str:
+    if len(form) > _LONGEST_DATE:
+        raise SecurityError("the template asks for a date of too many parts")
+    return datetime.now().strftime(form)
 
 
 def _refuse(message: str) -> NoReturn:
