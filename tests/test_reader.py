@@ -179,6 +179,8 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         (changed(0, format=9, tuning="new"), "line 1: its format is 9; this termchat reads 1"),
         (changed(0, leaf=17), "line 25: the chat should end in node 17, which is missing"),
         (changed(0, created="noon"), "line 1: its time is none: "),
+        (changed(0, updated="9999-12-31T23:59:59-12:00"), "line 1: its time is none: 9999-12-31T23:59:59-12:00 is before"),
+        (changed(0, created="0001-01-01T00:00:00"), "line 1: its time is none: "),
         (changed(0, title="x" * 10_001), "line 1: Expected `str` of length <= 10000 - at `$.title`"),
         (
             changed(0, breakpoints=[{"condition": {"condition": "text", "pattern": "(", "regex": True}}]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ MOST_BYTES = 1 << 33
 
 MOST_NODES = 100_000
 MOST_RECORDS = 2_000_000
+
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""Times around the end of all calendars are beyond it somewhere on earth."""
 
 _HINT = "Give a chat that was saved as .jsonl, or what termchat run --json wrote, whole and unchanged."
 
@@ -206,4 +209,7 @@ class _Reader:
 
 
 def _seconds(time: str | None) -> float:
-    return datetime.fromisoformat(time).timestamp() if time else 0.0
+    seconds = datetime.fromisoformat(time).timestamp() if time else 0.0
+    if not 0 <= seconds < _LATEST:
+        raise ValueError(f"{time:.40} is before 1970 or beyond the year 9998")
+    return seconds

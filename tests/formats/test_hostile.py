@@ -106,6 +106,16 @@ def test_the_table_gives_every_byte_and_every_text_back(attacked: Made, tmp_path
     assert "".join(unescape(row["text"]) for row in rows) == "".join(attacked.chat.nodes[2].tokens.texts)
 
 
+def test_no_token_is_nothing_to_pandas() -> None:
+    page = Made()
+    page.say("hi")
+    texts = ["null", "None", "nan", "NaN", "NA", "N/A", "NULL", "n/a", "<NA>", " null", "nulls"]
+    page.reply(stream([1, 2, 3], [text.encode() for text in texts]))
+    rows = list(csv.DictReader(page.lines("csv")))
+    assert [unescape(row["text"]) for row in rows] == texts
+    assert [row["text"] for row in rows if row["text"] in texts] == [" null", "nulls"]
+
+
 def test_a_person_reads_marks(attacked: Made, tmp_path: Path) -> None:
     text = written(attacked, tmp_path, "md").read_text("utf-8")
     for attack in CONTROLS.values():

@@ -1,8 +1,8 @@
 """A table of tokens for pandas: one row a token, of every branch, in columns that are named and measured as in the records.
 
 `node` says which reply a row belongs to. `bytes` is base64, and exact; `text` stands on one line, its control characters as
-escapes, so that neither a terminal nor a spreadsheet obeys it: one that begins like a formula has an escape there. A number
-that was none is an empty cell.
+escapes, so that neither a terminal nor a spreadsheet obeys it: one that begins like a formula has an escape there. So has a
+word that pandas would take for no value, such as null. A number that was none is an empty cell.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ FIELDS = tuple(name for name in Token.__struct_fields__ if name not in _NESTED)
 COLUMNS = ("node", *FIELDS)
 
 _FORMULA = ("=", "+", "-", "@")
+_NOTHING = frozenset(
+    ("#N/A", "#N/A N/A", "#NA", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
+)
+"""What pandas reads as no value, but for what is a formula's beginning or empty."""
 
 
 def lines(conversation: Conversation, _: SessionInfo, records: Records) -> Iterator[str]:
@@ -48,5 +52,6 @@ def _cell(value: object) -> object:
         return ""
     if isinstance(value, str):
         shown = escape(value)
-        return f"\\x{ord(shown[0]):02x}{shown[1:]}" if len(shown) > 1 and shown.startswith(_FORMULA) else shown
+        taken_amiss = shown in _NOTHING or (len(shown) > 1 and shown.startswith(_FORMULA))
+        return f"\\x{ord(shown[0]):02x}{shown[1:]}" if taken_amiss else shown
     return value
