@@ -62,11 +62,18 @@ RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--con
 
 @pytest.fixture(scope="module")
 def stream(home: Path) -> Path:
-    """What `run --json` says about a reply of 210 tokens."""
-    args = ("Tell me a long story about a fox and a bear.", *RUN, "--max-tokens", "210", "--json")
+    """What `run --json` says about a reply of 210 tokens: another processor draws others, and may end one sooner."""
     path = home / "run.jsonl"
-    path.write_text(said(termchat(home, "run", *args), 0))
+    for animal in ("bear", "crow", "wolf", "hare"):
+        args = (f"Tell me a long story about a fox and a {animal}.", *RUN, "--max-tokens", "210", "--json")
+        path.write_text(said(termchat(home, "run", *args), 0))
+        if tokens_in(path) == 210:
+            break
     return path
+
+
+def tokens_in(path: Path) -> int:
+    return path.read_text().count('"record":"token"')
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +96,17 @@ def altered(path: Path, target: Path, change: Callable[[dict[str, Any]], None]) 
 
 
 def test_the_output_of_a_run_is_made_again_by_another_process(home: Path, stream: Path) -> None:
-    tokens = stream.read_text().count('"record":"token"')
-    assert tokens >= 200
-    assert said(termchat(home, "replay", stream), 0) == f"identical, {tokens} tokens\n"
+    assert tokens_in(stream) == 210
+    assert said(termchat(home, "replay", stream), 0) == "identical, 210 tokens\n"
 
 
 def test_a_fast_prefill_is_made_again_as_it_was(home: Path, tmp_path: Path) -> None:
     args = ("word and other words " * 20, *RUN, "--max-tokens", "8", "--json", "--fast-prefill")
-    (tmp_path / "fast.jsonl").write_text(said(termchat(home, "run", *args), 0))
-    assert max(json.loads((tmp_path / "fast.jsonl").read_text().splitlines()[2])["shapes"]) > 63
-    assert said(termchat(home, "replay", tmp_path / "fast.jsonl"), 0) == "identical, 8 tokens\n"
-    report = said(termchat(home, "replay", tmp_path / "fast.jsonl", "--prefill-batch", "32"), 1)
+    fast = tmp_path / "fast.jsonl"
+    fast.write_text(said(termchat(home, "run", *args), 0))
+    assert max(json.loads(fast.read_text().splitlines()[2])["shapes"]) > 63
+    assert said(termchat(home, "replay", fast), 0).startswith(f"identical, {tokens_in(fast)} token")
+    report = said(termchat(home, "replay", fast, "--prefill-batch", "32"), 1)
     assert "likely cause: micro-batch: 512 then, 32 now" in report
 
 
@@ -194,13 +201,13 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
 ) -> None:
     driven = chat()
     service = driven.chat
-    service.send("A story about a fox, please.")
-    first = driven.streaming(20)
+    first = driven.stepped("A story about a fox, please.", 20)
+    service.resume()
     service.adjust("temperature", 0.4)
     service.adjust("top_k", 12)
-    driven.streaming(40)
     service.pause()
     driven.until(lambda: service.phase == "paused")
+    driven.step(max(40 - len(first.tokens), 0))
     service.adjust("temperature", 1.3)
     service.force_text(" Suddenly")
     service.step("token")
@@ -211,11 +218,15 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     service.fork(first, 30, ids=[first.ids[31]])
     driven.idle()
     service.regenerate()
+    service.pause()
+    driven.until(lambda: service.phase == "paused")
+    driven.step(20)
+    service.stop()
     driven.idle()
     driven = chat()  # another process: all cells are made anew
     driven.idle()
     assert driven.reply.finished is not None
-    assert driven.reply.finished.reason == "length"
+    assert driven.reply.finished.reason == "user"
     driven.chat.continue_reply()
     driven.idle()
     driven.chat.fork(driven.chat.conversation.nodes[first.number], 45)
@@ -230,9 +241,11 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     assert len(first.settings) >= 4
     assert len(set(first.tokens.settings)) >= 3
     tokens = sum(len(node.tokens) for node in nodes)
-    assert tokens > 200
+    assert tokens > 150
     *each, last = said(termchat(home, "replay", saved), 0).splitlines()
-    assert each == [f"node {node.number}: identical, {len(node.tokens)} tokens" for node in nodes]
+    assert each == [
+        f"node {node.number}: identical, {len(node.tokens)} token{'s' * (len(node.tokens) > 1)}" for node in nodes
+    ]
     assert last == f"identical, {tokens} tokens"
 
 
@@ -272,18 +285,20 @@ def test_cells_that_were_made_with_more_threads_than_the_reply_on_them_are_kept(
 
 
 def test_an_altered_id_is_named_with_its_step(home: Path, short: Path, tmp_path: Path) -> None:
-    taken: list[tuple[int, int]] = []
+    taken: list[tuple[int, int, int]] = []
 
     def alter(line: dict[str, Any]) -> None:
-        if line.get("step") == 37:
-            other = next(c["id"] for c in line["candidates"] if c["id"] != line["id"] and c["probability"] > 0)
-            taken.append((line["id"], other))
-            line["id"] = other
+        if line.get("step", 0) < 20 or taken:
+            return
+        others = [c["id"] for c in line["candidates"] if c["id"] != line["id"] and c["probability"] > 0]
+        if others:  # the dice could have taken another one
+            taken.append((line["step"], line["id"], others[0]))
+            line["id"] = others[0]
 
     report = said(termchat(home, "replay", altered(short, tmp_path / "altered.jsonl", alter)), 1)
-    ((before, after),) = taken
+    ((step, before, after),) = taken
     first = report.splitlines()[0]
-    assert first.startswith("different at node 2, step 37: recorded ")
+    assert first.startswith(f"different at node 2, step {step}: recorded ")
     assert f"({after}), now " in first
     assert first.endswith(f"({before})")
     assert "likely cause: the transcript was changed" in report
@@ -324,7 +339,7 @@ def test_another_kv_type_is_named_as_the_cause(home: Path, short: Path) -> None:
 def test_other_numbers_for_the_same_tokens_are_a_difference(home: Path, short: Path, tmp_path: Path) -> None:
     def alter(line: dict[str, Any]) -> None:
         if line.get("step") == 30:
-            line["probability"] = math.nextafter(line["probability"], 1.0)
+            line["probability"] = math.nextafter(line["probability"], 0.5)
 
     report = said(termchat(home, "replay", altered(short, tmp_path / "altered.jsonl", alter)), 1)
     assert report.startswith("different at node 2, step 30: recorded ")

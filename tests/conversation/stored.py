@@ -54,7 +54,7 @@ def same(one: Node, other: Node) -> bool:
     return all_of(one) == all_of(other)
 
 
-def eventually(store: Store, wanted: bool, seconds: float = 8.0) -> bool:
+def eventually(store: Store, wanted: bool, seconds: float = 60.0) -> bool:
     """Whether `problem` comes to be one, or none, in time."""
     end = time.monotonic() + seconds
     while (store.problem() is not None) != wanted and time.monotonic() < end:
@@ -88,6 +88,6 @@ def child(code: str, path: Path, **kind: object) -> subprocess.Popen[str]:
 
 
 def output(process: subprocess.Popen[str]) -> str:
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=240)
     assert process.returncode == 0, error
     return out

@@ -129,10 +129,10 @@ def test_saving_goes_on_after_a_fault_of_our_own(path: Path, monkeypatch: pytest
     chat = Conversation()
     session = store.begin(chat)
     say(store, session, chat, "are you there?", [1], [b"yes"])
-    assert eventually(store, wanted=True) or not faults  # told, unless it is over already
+    while faults:  # it is told, too, for as long as it lasts
+        store.flush()
     assert eventually(store, wanted=False)
     assert store.close()
-    assert not faults
     assert list(reopened(path, session).turns()) == list(chat.turns())
 
 

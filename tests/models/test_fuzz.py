@@ -100,17 +100,20 @@ def test_no_mutation_of_a_header_does_harm(architecture: str) -> None:
 def test_no_mutation_takes_much_memory_or_time() -> None:
     data = whole(ARCHITECTURES["gemma4"])
     made = mutations(data, random.Random(7))
-    slowest = 0.0
+
+    def seconds() -> float:
+        begin = time.perf_counter()
+        answer(header_of, mutated)
+        return time.perf_counter() - begin
+
     tracemalloc.start()
     for _ in range(1000):
         mutated = next(made)
-        begin = time.perf_counter()
-        answer(header_of, mutated)
-        slowest = max(slowest, time.perf_counter() - begin)
+        # A machine with other things to do, or a collection of garbage, holds one up, but not the same one each time.
+        assert seconds() < 0.25 or min(seconds() for _ in range(5)) < 0.25
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 << 20
-    assert slowest < 0.25
 
 
 def test_no_mutation_of_the_real_header_does_harm(model_path: Path) -> None:
