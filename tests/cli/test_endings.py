@@ -204,3 +204,24 @@ def test_what_a_terminal_that_went_away_was_not_told_does_not_change_how_the_cha
     with open("/dev/full", "w") as full:
         process = subprocess.run([sys.executable, "-c", _LEFT_IN_THE_BUFFER], stdout=full, env=buffering, check=False)
     assert process.returncode == 129
+
+
+_INTERRUPTED_WHILE_IT_IMPORTS = """
+import os, runpy, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "termchat.cli.chat":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["termchat", "--version"]
+runpy.run_module("termchat", run_name="__main__")
+"""
+
+
+def test_ctrl_c_at_once_ends_it_without_a_word() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_WHILE_IT_IMPORTS], capture_output=True, timeout=WITHIN, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
