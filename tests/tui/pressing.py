@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from time import monotonic
 
 from termchat.tui.dialogkeys import ARROWS, DIALOG, GROUPS, Group
 from termchat.tui.key import keys_of
 from termchat.tui.keys import APP, BIG, CHAT, TOKENS
 from termchat.tui.screens.listing import Listing
-from tests.tui.test_app import Desktop
+from tests.tui.test_app import FRAME, PATIENCE, Desktop
 
 Sees = Callable[[], object]
 ELSEWHERE = {key.id for table in (CHAT, APP, TOKENS, BIG) for key in table}
@@ -72,12 +73,11 @@ class Place:
 
     async def until(self, sees: Sees, otherwise: str) -> None:
         """Waits for something to be seen."""
-        for _ in range(600):
-            if sees():
-                return
-            await asyncio.sleep(0.03)
+        end = monotonic() + PATIENCE
+        while not sees():
+            assert monotonic() < end, (otherwise, self.desk.text)
+            await asyncio.sleep(FRAME)
             await self.desk.settle()
-        raise AssertionError((otherwise, self.desk.text))
 
     async def walk(self) -> None:
         """The keys that move in every list."""

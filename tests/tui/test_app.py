@@ -290,7 +290,7 @@ async def test_escape_closes_the_innermost_thing_before_it_stops_the_reply() -> 
         assert desk.chat.busy
         await desk.type("", "escape")
         assert not desk.chat.busy
-        assert isinstance(desk.engine.commands[-1], Cancel)
+        assert desk.engine.asked(Cancel)
         assert "on and" in desk.text
 
 

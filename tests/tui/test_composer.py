@@ -12,6 +12,7 @@ from termchat.tui import editor
 from termchat.tui.attachments import Attachments
 from termchat.tui.history import History
 from termchat.tui.mentions import include
+from termchat.tui.screens import writing
 from termchat.tui.widgets.popup import Popup
 from tests.tui.test_app import Desktop, desktop
 
@@ -21,15 +22,6 @@ LONG = "".join(f"line {number}\n" for number in range(20_431))
 async def paste(desk: Desktop, text: str) -> None:
     desk.app.post_message(events.Paste(text))
     await desk.settle()
-
-
-async def until(desk: Desktop, wanted: str) -> None:
-    """What a thread or a timer brings."""
-    for _ in range(500):
-        await desk.settle()
-        if wanted in desk.text:
-            return
-    raise AssertionError(f"no {wanted!r} in:\n{desk.text}")
 
 
 def sent(desk: Desktop) -> list[str]:
@@ -243,15 +235,17 @@ def offered(desk: Desktop) -> list[str]:
 async def test_paths_are_completed_as_they_are_typed() -> None:
     async with desktop() as desk:
         await desk.type("see @no")
-        await until(desk, "@Notes.md")
+        await desk.shows("@Notes.md")
         assert offered(desk) == ['@"north west.txt"', "@Notes.md"]
         await desk.type("", "enter")
         await desk.type("now")
         assert desk.composer.text == 'see @"north west.txt" now'
         assert not sent(desk)
         await desk.type("", "ctrl+u")
-        await desk.type("@s", "tab")
-        await until(desk, "main.py")
+        await desk.type("@s")
+        await desk.shows("@src/")
+        await desk.type("", "tab")
+        await desk.shows("main.py")
         assert offered(desk) == ["@src/main.py"]
         await desk.type("", "tab")
         assert desk.composer.text == "@src/main.py "
@@ -259,22 +253,22 @@ async def test_paths_are_completed_as_they_are_typed() -> None:
         await desk.type("@")
         assert not any(text.startswith("@.") for text in offered(desk))
         await desk.type(".h")
-        assert offered(desk) == ["@.hidden"]
+        await desk.until(lambda: offered(desk) == ["@.hidden"])
         await desk.type("", "ctrl+u")
         await desk.type("@~/so")
         await desk.type("", "backspace")
-        await until(desk, "@~/src/")
+        await desk.shows("@~/src/")
 
 
 @pytest.mark.usefixtures("folder")
 async def test_esc_closes_the_offers_and_then_enter_sends() -> None:
     async with desktop() as desk:
         await desk.type("mail @no")
-        await until(desk, "@Notes.md")
+        await desk.shows("@Notes.md")
         await desk.type("", "escape")
         assert not offered(desk)
         await desk.type("", "enter")
-        await until(desk, "mail @no")
+        await desk.shows("mail @no")
         assert sent(desk) == ["mail @no"]
 
 
@@ -282,11 +276,12 @@ async def test_esc_closes_the_offers_and_then_enter_sends() -> None:
 async def test_offers_are_chosen_with_arrows_and_with_the_mouse() -> None:
     async with desktop() as desk:
         await desk.type("@no")
-        await until(desk, "@Notes.md")
+        await desk.shows("@Notes.md")
         await desk.type("", "down", "tab")
         assert desk.composer.text == "@Notes.md "
         await desk.type("", "ctrl+u")
         await desk.type("@no")
+        await desk.shows("@Notes.md")
         await desk.pilot.click(Popup, offset=(3, 1))
         await desk.settle()
         assert desk.composer.text == "@Notes.md "
@@ -297,7 +292,7 @@ async def test_offers_are_chosen_with_arrows_and_with_the_mouse() -> None:
 async def test_a_file_that_is_named_goes_out_with_the_message_and_is_shown_as_it_went() -> None:
     async with desktop() as desk:
         await desk.type("sum up @Notes.md, and @nobody", "escape", "enter")
-        await until(desk, "remember ``` this")
+        await desk.shows("remember ``` this")
         assert sent(desk) == ["sum up @Notes.md, and @nobody\n\nNotes.md\n````\nremember ``` this\n````"]
         await desk.type("", "up")
         assert desk.composer.text == "sum up @Notes.md, and @nobody"
@@ -320,8 +315,8 @@ async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder
     async with desktop() as desk:
         desk.composer.put(f"look at {text} ")
         await desk.type("", "enter")
-        await until(desk, why)
-        await until(desk, "nothing was sent")
+        await desk.shows(why)
+        await desk.shows("nothing was sent")
         assert desk.composer.text == f"look at {text} "
         assert not sent(desk)
         desk.composer.put("")
@@ -334,17 +329,18 @@ async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder
 # --- how long it is --------------------------------------------------------------------------------------------------
 
 
-async def test_the_tokens_are_counted_when_the_keys_rest() -> None:
+async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_AT_REST", 1.0)  # longer than a slow machine takes for a key
     async with desktop() as desk:
         desk.engine.prompt = [1] * 100
         await desk.type("how long is this")
-        await until(desk, "100 tokens, 5 % of what is free")
+        await desk.shows("100 tokens, 5 % of what is free")
         asked = [command for command in desk.engine.commands if isinstance(command, Render)]
         assert asked[-1].messages[-1].content == "how long is this"
         assert len(asked) < len("how long is this")
         desk.engine.prompt = [1] * 2049
         await desk.type("?")
-        await until(desk, "2,049 tokens, 1 more than there is room for")
+        await desk.shows("2,049 tokens, 1 more than there is room for")
         await desk.type("", "ctrl+u")
         assert "tokens" not in desk.text.splitlines()[-4]
 
@@ -393,10 +389,7 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         assert list(desk.chat.queue) == ["two", "three", "four"]
         desk.engine.end("end")
         await desk.settle()
-        for _ in range(200):
-            if "two" not in desk.text.split("Messages that wait")[1]:
-                break
-            await desk.settle()
+        await desk.until(lambda: "two" not in desk.text.split("Messages that wait")[1])
         await desk.type("", "down", "down", "enter")
         assert desk.composer.text == "four"
         assert list(desk.chat.queue) == ["three"]

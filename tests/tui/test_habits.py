@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -73,11 +72,7 @@ async def test_an_edited_message_has_the_files_that_it_names(tmp_path: Path, mon
 
 async def said(desk: Desktop, wanted: str) -> None:
     """Waits until a person has said that; a thread reads the files."""
-    for _ in range(500):
-        await desk.settle()
-        if path(desk)[:1] == [wanted]:
-            return
-    raise AssertionError(path(desk))
+    await desk.until(lambda: path(desk)[:1] == [wanted])
 
 
 async def test_esc_leaves_a_message_as_it_was_and_goes_back_to_where_one_was() -> None:
@@ -275,11 +270,7 @@ async def test_a_chat_too_long_to_be_searched_at_once_is_searched_to_its_end(mon
         await talked(desk, *((f"message {n}", (" word" * 80) + (" needle" if n in (1, 4) else "")) for n in range(7)))
         await desk.type("", "ctrl+f")
         await desk.type("needle")
-        for _ in range(500):
-            if re.search("of 2(?!…)", below(desk)):
-                break
-            await desk.settle()
-            await asyncio.sleep(0.02)
+        await desk.until(lambda: re.search("of 2(?!…)", below(desk)))
         assert re.search("2 of 2(?!…)", below(desk))
         assert marked(desk) == [("needle", True)]
         await desk.type("", "enter")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,7 +40,7 @@ from termchat.tui.views.status import header_line
 from tests.models.made import F32, TEXT, named
 from tests.pull.shelf import Served, Shelf, gguf, sha256, shelf
 from tests.tui import fake_engine
-from tests.tui.test_app import Desktop, desktop
+from tests.tui.test_app import PATIENCE, Desktop, desktop
 
 GB = 10**9
 
@@ -73,18 +72,6 @@ def entry(home: Path, name: str, **keys: object) -> None:
 
 class Shop(Desktop):
     """An app with the list of models open."""
-
-    async def until(self, condition: Callable[[], object], limit: float = 10.0) -> None:
-        """Waits until something is true."""
-        for _ in range(round(limit / 0.03)):
-            await self.settle()
-            if condition():
-                return
-            await asyncio.sleep(0.03)
-        raise AssertionError(self.text)
-
-    async def shows(self, *texts: str) -> None:
-        await self.until(lambda: all(text in self.text for text in texts))
 
     @property
     def open(self) -> bool:
@@ -247,7 +234,7 @@ async def test_it_opens_at_once_with_what_is_known_and_fills_as_it_finds(
     def slowly(*args: object) -> Iterator[object]:
         for one in found(*args):  # type: ignore[arg-type]
             yield one
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
 
     monkeypatch.setattr(listing, "gather", slowly)
     named("Alpha-Q8_0", tmp_path / "m")

@@ -313,7 +313,7 @@ async def test_a_breakpoint_pauses_a_reply_says_why_and_ctrl_o_goes_on() -> None
         assert "paused" in desk.text
         assert "entropy > 3" in desk.text
         await desk.type("", "ctrl+o")
-        assert isinstance(desk.engine.commands[-1], Resume)
+        assert desk.engine.asked(Resume)
 
 
 # --- questions -------------------------------------------------------------------------------------------------------
