@@ -11,8 +11,9 @@ import pytest
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import SessionInfo, View
 from termchat.conversation.store import Store
+from termchat.conversation.tree import Place
 from termchat.decoding.samplers import Tuning
 from termchat.settings import load
 from termchat.tui.transcript import Transcript
@@ -74,6 +75,17 @@ async def test_the_look_without_a_cursor_is_kept_too(tmp_path: Path) -> None:
         assert look(desk) == "rank"
     async with kept(tmp_path, resume=True) as desk:
         assert look(desk) == "rank"
+
+
+async def test_a_look_that_is_chosen_is_kept_at_once_for_who_is_killed(tmp_path: Path) -> None:
+    async with kept(tmp_path) as desk:
+        await told(desk)
+        await desk.type("", "ctrl+g", "h", "h", "ctrl+l")
+        store = Store.open(tmp_path / "sessions.db")
+        session = store.latest()
+        assert session is not None
+        await desk.until(lambda: store.load(session).info.view == View(Place(2, 8), "reading", "entropy"))
+        store.close()
 
 
 async def test_who_has_gone_on_talking_looks_at_what_is_new(tmp_path: Path) -> None:

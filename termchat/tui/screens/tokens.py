@@ -112,10 +112,11 @@ class Tokens(Column):
         self._follow()
 
     def next_look(self) -> None:
-        """The next of the looks that show tokens."""
+        """The next of the looks that show tokens; it is kept, should nobody be able to when the app ends."""
         look = self._transcript.look
         at = TOKEN_LOOKS.index(look) if look != "reading" else -1
         self._transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
+        self.mode.keep()
 
     @property
     def home(self) -> Widget:
