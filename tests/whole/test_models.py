@@ -12,6 +12,7 @@ import pytest
 from tests.pull.shelf import Shelf, sha256, shelf
 from tests.requantized import requantized
 from tests.whole.terminal import Terminal
+from tests.whole.test_chat import over
 
 Open = Callable[..., Terminal]
 FLAGS = ("--context", "2048", "--threads", "1", "--max-tokens", "12")
@@ -55,6 +56,7 @@ def resident(pid: int) -> int:
 
 def ready(terminal: Terminal, replies: int) -> None:
     """Waits until so many replies are there."""
+    terminal.wait(lambda: over(terminal.home) == replies)
     terminal.wait(lambda: terminal.text.count("· seed ") == replies and terminal.is_ready)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from tests.whole.terminal import Terminal
+from tests.whole.test_chat import over
 
 Open = Callable[..., Terminal]
 FLAGS = ("--context", "2048", "--threads", "1", "--max-tokens", "12", "--seed", "3")
@@ -14,10 +15,11 @@ F4 = "\x1bOS"
 
 def replied(terminal: Terminal, text: str, replies: int) -> None:
     """Sends a message and waits until the chat has so many replies."""
+    before = over(terminal.home)
     terminal.keys(text, "enter")
-    for _ in range(2):  # a frame that is half there shows what was before
-        terminal.wait(lambda: terminal.text.count("· seed ") == replies and terminal.is_ready)
-        terminal.settle()
+    terminal.wait(lambda: over(terminal.home) > before)
+    terminal.wait(lambda: terminal.text.count("· seed ") == replies and terminal.is_ready)
+    terminal.settle()
 
 
 def context(terminal: Terminal) -> int:
