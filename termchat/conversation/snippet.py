@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from termchat.conversation.wordless import CHARACTERS, EMOJI, KEYCAP, SIGNS, UNIT, VARIES
@@ -16,8 +16,9 @@ BEFORE, LONGEST = 32, 160
 """Characters of a snippet: before the first match at most, and in all, marks not counted."""
 
 
-_BEGINS = rf"(?:(?<![^\W_])|(?<=[{CHARACTERS}]))"
-_GOES_ON = rf"[^\W_{CHARACTERS}]*"
+_OF_WORD = rf"[^\W_{CHARACTERS}]"
+"""Of a word that has to be found from its beginning on."""
+_GOES_ON = f"{_OF_WORD}*"
 _SIGNS_GO_ON = rf"[{SIGNS}]*"
 _VARIES = rf"[{VARIES}]*"
 _HANGUL = ("\uac00", "\ud7a3")
@@ -30,31 +31,47 @@ class Marker:
     """Finds words that begin with one of `words`, whatever their case and accents."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = re.compile("|".join(map(_pattern, sorted(words, key=len, reverse=True))))
+        longest_first = sorted(words, key=len, reverse=True)
+        self._begun = [re.match(rf"{UNIT}|[{CHARACTERS}]", word) is None for word in longest_first]
+        pieces = [_pieces(word) for word in longest_first]
+        self._go_on = [_goes_on(of_word[-1]) for of_word in pieces]
+        # Only the words themselves: to make a pattern of all that may stand around them takes longer than to search.
+        self._words = re.compile("|".join(f"({_BETWEEN.join(map(_pattern_of_piece, of_word))})" for of_word in pieces))
 
     def snippet(self, text: str) -> str:
         """One line of the text around the first match, each match between BEGIN and END; "" where there is none."""
         folded = fold(text)
-        first = self._words.search(folded)
+        first = next(self._matches(folded, 0, len(text)), None)
         if first is None:
             return ""
-        begin = _word_begin(text, max(first.start() - BEFORE, 0), first.start())
+        begin = _word_begin(text, max(first[0] - BEFORE, 0), first[0])
         end = _whole(text, begin + LONGEST)
         parts, done = ["…" if begin else ""], begin
-        for match in self._words.finditer(folded, begin, end):
-            parts += [_line(text[done : match.start()]), BEGIN, _line(text[match.start() : match.end()]), END]
-            done = match.end()
+        for start, stop in self._matches(folded, begin, end):
+            parts += [_line(text[done:start]), BEGIN, _line(text[start:stop]), END]
+            done = stop
         parts += [_line(text[done:end]), "…" if end < len(text) else ""]
         return "".join(parts).strip()
 
+    def _matches(self, folded: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where they begin and end: of what begins with a word, or is it where its script has no spaces."""
+        while (found := self._words.search(folded, begin, end)) is not None:
+            number, start = (found.lastindex or 1) - 1, found.start()
+            if self._begun[number] and start and re.match(_OF_WORD, folded[start - 1]):
+                begin = start + 1
+                continue
+            goes_on = re.compile(self._go_on[number]).match(folded, found.end(), end)
+            begin = goes_on.end() if goes_on is not None else found.end()
+            yield start, begin
 
-def _pattern(word: str) -> str:
-    """Of what begins with a word, or is it where its script has no spaces."""
-    pieces = re.findall(_PIECES, fold(word)) or [fold(word)]
-    last = pieces[-1]
-    goes_on = "" if re.match(UNIT, last) else _SIGNS_GO_ON if re.match(f"[{CHARACTERS}]", last) else _GOES_ON
-    begins = "" if re.match(rf"{UNIT}|[{CHARACTERS}]", word) else _BEGINS
-    return begins + _BETWEEN.join(map(_pattern_of_piece, pieces)) + goes_on
+
+def _pieces(word: str) -> list[str]:
+    return re.findall(_PIECES, fold(word)) or [fold(word)]
+
+
+def _goes_on(last: str) -> str:
+    """What belongs to a word behind its last piece."""
+    return "" if re.match(UNIT, last) else _SIGNS_GO_ON if re.match(f"[{CHARACTERS}]", last) else _GOES_ON
 
 
 def _pattern_of_piece(piece: str) -> str:

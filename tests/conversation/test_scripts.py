@@ -60,6 +60,7 @@ def snippet(store: Store, search: str) -> str:
         ("한국어를 배우다", "국어", "한[국어]를 배우다"),
         ("한국어를 배우다", "배", "한국어를 [배]우다"),
         ("東\n京都に行く", "東京", "[東 京]都に行く"),
+        ("narwal 漢wal_wal xwal 5wal", "wal", "narwal 漢[wal]_[wal] xwal 5wal"),
         ("ใช้ GPTสร้าง 🚀", "gpt 🚀 ส", "ใช้ [GPT][ส]ร้าง [🚀]"),
     ],
 )
