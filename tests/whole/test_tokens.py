@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.whole.terminal import Terminal, environment
-from tests.whole.test_chat import ENDLESS, FLAGS, Open, counting, ready
+from tests.whole.test_chat import ENDLESS, FLAGS, Open, counting, over, ready
 
 
 def panel(terminal: Terminal) -> str:
@@ -56,7 +56,7 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     terminal.wait(lambda: "temperature 0.8 → 0.0" in chat(terminal) and "after 100.0%" in panel(terminal))
     terminal.wait(lambda: f"max_tokens off → {step + 40}" in chat(terminal))
     terminal.keys(" ")
-    terminal.wait(lambda: terminal.is_ready)
+    terminal.wait(lambda: over(tmp_path) == 1 and terminal.is_ready)
     first = chat(terminal)
 
     # Why not, the exact distribution, what if.
@@ -74,7 +74,7 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     terminal.keys("g")
     terminal.wait(token(terminal, "0"))
     terminal.keys("2")
-    terminal.wait(lambda: terminal.is_ready and chat(terminal) != first)
+    terminal.wait(lambda: over(tmp_path) == 2 and terminal.is_ready and chat(terminal) != first)
     terminal.settle()
     second = chat(terminal)
     terminal.keys("y")

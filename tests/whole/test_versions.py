@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import Open, ready
+from tests.whole.test_chat import Open, over, ready
 from tests.whole.test_habits import SHORT, place, said
 
 
@@ -23,8 +23,8 @@ def test_two_versions_of_a_reply_are_stepped_between_and_both_are_there_after_a_
     terminal.keys("betatown", "enter")
     terminal.wait("/prefill changes it")
     terminal.keys("ctrl+r")
+    terminal.wait(lambda: over(terminal.home) == 2 and terminal.is_ready)
     shows(terminal, "‹ 2/2 ›", "betatown")
-    terminal.wait(lambda: terminal.is_ready)
 
     x, y = place(terminal, "‹ 2/2")
     terminal.keys(f"\x1b[<0;{x + 1};{y + 1}M", f"\x1b[<0;{x + 1};{y + 1}m")
