@@ -31,7 +31,7 @@ from tests.models.made import (
     whole,
 )
 
-SLOWER = 1.5
+SLOWER = 4
 """How much slower than a quiet machine one that runs tests may be."""
 
 
