@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,7 +35,7 @@ class Browser:
         )  # fmt: skip
         os.close(hears)
         os.close(says)
-        self._rest, self._number, self._session = b"", 0, ""
+        self._rest, self._number, self._session, self._loaded = b"", 0, "", False
         self.requests: list[str] = []
         self.dialogs: list[str] = []
         self.complaints: list[str] = []
@@ -70,7 +71,10 @@ class Browser:
     def open(self, path: Path) -> None:
         """Shows a file and waits until it is loaded."""
         self.requests.clear()
+        self._loaded = False
         self("Page.navigate", url=path.as_uri())
+        while not self._loaded:  # until then the page before it may answer, or nobody
+            self._hear(self._read())
         self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def ask(self, expression: str) -> Any:
@@ -79,12 +83,13 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, expression: str) -> None:
-        """Until an expression is true."""
+    def wait(self, wanted: str | Callable[[], object]) -> None:
+        """Until an expression is true in the page, or something that was heard beside the answers is."""
         end = time.monotonic() + _PATIENCE
-        while not self.ask(expression):
-            assert time.monotonic() < end, f"never: {expression}"
+        while not (self.ask(wanted) if isinstance(wanted, str) else wanted()):
+            assert time.monotonic() < end, f"never: {wanted}"
             time.sleep(0.05)
+            self.ask("true")
 
     def point(self, selector: str, *, click: bool = False) -> None:
         """Moves the mouse onto the first element that a selector finds."""
@@ -116,7 +121,9 @@ class Browser:
 
     def _hear(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params", {})
-        if method == "Network.requestWillBeSent":
+        if method == "Page.loadEventFired":
+            self._loaded = True
+        elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
         elif method == "Page.javascriptDialogOpening":
             self.dialogs.append(params["message"])

@@ -202,7 +202,7 @@ def test_the_policy_would_stop_what_got_in(browser: Browser, server: Server, tmp
     browser.wait("document.querySelectorAll('.t').length > 0")
     assert browser.ask("window.harmed") is None
     assert server.asked == 0
-    assert any("Content Security Policy" in said for said in browser.complaints)
+    browser.wait(lambda: any("Content Security Policy" in said for said in browser.complaints))
     browser.complaints.clear()
 
 

@@ -188,7 +188,7 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
         terminal.settle(0.2)
         terminal.keys("enter")
         terminal.wait(said)
-    assert file.exists()
+    terminal.wait(file.exists)
     assert "[@click=app.quit]x[/] [red]red[/red]" in " ".join(line[:73].strip() for line in terminal.text.splitlines())
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
