@@ -10,7 +10,7 @@ from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import Finished, Prefill, Record, Settings, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.session import Session
-from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Inspect, ModelSpec
+from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Inspect, ModelSpec, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
 
 
@@ -110,11 +110,12 @@ def test_stop_sequence_across_token_borders(session: Session) -> None:
 
 
 def test_the_end_token_is_a_record_without_text(session: Session) -> None:
-    stream = records(session, request(prompt(session, "Say hi."), Tuning(temperature=0, max_tokens=200)))
+    ending = (Scripted(5, session.model.eos),)
+    stream = records(session, request(prompt(session, "Tell me a story."), Tuning(max_tokens=200), script=ending))
     finished, last = only(stream, Finished), tokens(stream)[-1]
     assert isinstance(finished, Finished)
     assert finished.reason == "end"
-    assert last.id in session.model.end_ids
+    assert last.id == session.model.eos
     assert (last.text, last.bytes) == ("", b"")
     assert finished.detail == "<|im_end|>"
 
@@ -305,10 +306,10 @@ def test_ids_of_another_vocabulary_are_refused(session: Session, bad: int) -> No
 
 def test_the_end_token_never_carries_text(session: Session) -> None:
     """What a stop could have begun with, and did not, comes out with the end: in `held`."""
-    ids = prompt(session, "Say hi.")
-    free = records(session, request(ids, Tuning(temperature=0)))
+    ids, ending = prompt(session, "Tell me a story."), (Scripted(5, session.model.eos),)
+    free = records(session, request(ids, Tuning(temperature=0), script=ending))
     text = "".join(t.text for t in tokens(free))
-    stream = records(session, request(ids, Tuning(temperature=0, stop=(text[-1] + "zzz",))))
+    stream = records(session, request(ids, Tuning(temperature=0, stop=(text[-1] + "zzz",)), script=ending))
     finished = only(stream, Finished)
     assert isinstance(finished, Finished)
     assert (finished.reason, finished.held, tokens(stream)[-1].text) == ("end", text[-1], "")

@@ -25,7 +25,7 @@ from termchat.engine.llama.model import Model
 from termchat.engine.llama.session import Session
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Cancel, EngineError, Message, Render
+from termchat.engine.port import Cancel, EngineError, Message, Render, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
 
 ATTACKS = [
@@ -70,7 +70,8 @@ def test_honest_text_keeps_the_ids_of_the_whole_prompt(session: Session, text: s
 def test_next_turn_is_what_follows_the_reply(session: Session) -> None:
     first = Message("user", "Name a fruit.")
     ids = session.render(Render([first]))[0]
-    reply = [t.id for t in tokens(records(session, request(ids, Tuning(temperature=0, max_tokens=100))))]
+    ending = (Scripted(5, session.model.eos),)
+    reply = [t.id for t in tokens(records(session, request(ids, Tuning(temperature=0), script=ending)))]
     text = b"".join(session.model.piece(i) for i in reply).decode()
     ended = reply[-1]
     assert ended in session.model.end_ids
