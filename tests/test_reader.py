@@ -180,6 +180,7 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         (changed(0, leaf=17), "line 25: the chat should end in node 17, which is missing"),
         (changed(0, created="noon"), "line 1: its time is none: "),
         (changed(0, updated="9999-12-31T23:59:59-12:00"), "line 1: its time is none: 9999-12-31T23:59:59-12:00 is before"),
+        (changed(3, seed=-1), "line 4: seed"),
         (changed(0, created="0001-01-01T00:00:00"), "line 1: its time is none: "),
         (changed(0, title="x" * 10_001), "line 1: Expected `str` of length <= 10000 - at `$.title`"),
         (
@@ -295,6 +296,8 @@ def test_a_long_reply_is_read_at_a_good_pace(tmp_path: Path) -> None:
         ("MOST_BYTES", "line 1: the file is larger than 1 kB"),
         ("MOST_NODES", "line 19: there are more than 4 nodes"),
         ("MOST_RECORDS", "line 8: there are more than 4 records"),
+        ("MOST_LINES", "line 5: there are more than 4 lines"),
+        ("MOST_KEPT", "line 4: its records are larger than 4 B"),
     ],
 )
 def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, said: str) -> None:

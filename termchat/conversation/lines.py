@@ -88,6 +88,8 @@ def decode(data: bytes) -> Line:
     line: Line = msgspec.convert(twin, _KINDS[twin.__struct_config__.tag], from_attributes=True)
     if isinstance(line, (SessionLine, Start)):
         _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
+    if isinstance(line, Start):
+        _check_knob("seed", line.seed)
     if isinstance(line, (SessionLine, Settings)):
         _check_knobs(line.tuning if isinstance(line, SessionLine) else line.samplers)
         met = line.conditions if isinstance(line, Settings) else [point.condition for point in line.breakpoints]
@@ -121,9 +123,13 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
 
 def _check_knobs(samplers: SamplerSettings) -> None:
     """Settings out of range could bring down what is given them."""
+    for name in samplers.__struct_fields__:
+        _check_knob(name, getattr(samplers, name))
+
+
+def _check_knob(name: str, value: object) -> None:
     try:
-        for name in samplers.__struct_fields__:
-            KNOBS[name].check(getattr(samplers, name))
+        KNOBS[name].check(value)
     except KnobError as error:
         raise LineError(str(error)) from None
 

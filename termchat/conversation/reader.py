@@ -30,6 +30,11 @@ MOST_BYTES = 1 << 33
 
 MOST_NODES = 100_000
 MOST_RECORDS = 2_000_000
+MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
+"""The empty ones are counted too."""
+
+MOST_KEPT = 1 << 31
+"""Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
 
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """Times around the end of all calendars are beyond it somewhere on earth."""
@@ -69,7 +74,7 @@ class _Reader:
         self._wanted: int | None = None
         self._step: int | None = None
         self._packed: dict[int, list[bytes]] = {}
-        self._size = self._records = self._halves = 0
+        self._size = self._kept = self._records = self._halves = 0
 
     def take(self, data: bytes) -> None:
         """The next line, with its line break.
@@ -83,6 +88,8 @@ class _Reader:
         self._size += len(data)
         if self._size > MOST_BYTES:
             raise LineError(f"the file is larger than {size(MOST_BYTES)}")
+        if self.line > MOST_LINES:
+            raise LineError(f"there are more than {MOST_LINES:,} lines")
         if data.isspace():
             return
         data, halves = replaced(data)
@@ -180,7 +187,11 @@ class _Reader:
         self._records += 1
         if self._records > MOST_RECORDS:
             raise LineError(f"there are more than {MOST_RECORDS:,} records")
-        self._packed[node.number].append(columns.from_record(line))
+        packed = columns.from_record(line)
+        self._kept += len(packed)
+        if self._kept > MOST_KEPT:
+            raise LineError(f"its records are larger than {size(MOST_KEPT)}")
+        self._packed[node.number].append(packed)
 
     def _begin(self, node: Node, tokens: int | None) -> None:
         if len(self._chat.nodes) >= MOST_NODES:

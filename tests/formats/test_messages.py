@@ -105,6 +105,23 @@ def test_parts_of_text_and_other_names_are_understood(tmp_path: Path) -> None:
     assert said(found) == [{"role": "user", "content": "q"}, {"role": "assistant", "content": "one\n\ntwo"}]
 
 
+@pytest.mark.parametrize(
+    "chat",
+    [
+        {"conversations": as_sharegpt(SAID)},
+        {"conversation": as_sharegpt(SAID)},
+        {"conversations": SAID},
+        {"conversation_id": "1", "model": "x", "conversation": SAID},
+        {"system": "Be brief.", "conversations": as_sharegpt(SAID[1:])},
+    ],
+    ids=range(5),
+)
+def test_other_collections_have_the_same_under_other_names(tmp_path: Path, chat: dict[str, Any]) -> None:
+    """Axolotl, Unsloth and LLaMA-Factory know them. A system message beside the others was left out without a word."""
+    found = read(tmp_path / "a.json", json.dumps([chat, chat]), "sharegpt")
+    assert [said(each) for each in found] == [SAID, SAID]
+
+
 def test_nobody_takes_a_reply_from_elsewhere_for_one_of_a_model_here(tmp_path: Path) -> None:
     (found,) = read(tmp_path / "a.json", json.dumps(ONE))
     starts = [node.start for node in found.conversation.nodes.values() if node.role == "assistant"]
@@ -168,7 +185,8 @@ def message(role: str, content: object) -> str:
         ("openai", json.dumps(SAID[1:2] * 10_001), "line 1: there are more than 10,000 messages"),
         ("openai", b'{"messages": [{"role": "user", "content": "\xff"}]}', "line 1: it is not UTF-8"),
         ("openai", "[]", "holds no chat"),
-        ("sharegpt", '{"conversations": [{"from": "human"}]}', "line 1: Object missing required field `value`"),
+        ("openai", '[{"mapping": {"a": {"message": {"author": {"role": "user"}}}}}]', "line 1: it is a chat as ChatGPT"),
+        ("sharegpt", '{"conversations": [{"from": "human"}]}', "line 1: it has neither conversations nor somebody who says"),
         ("sharegpt", '{"conversations": [{"from": "tool", "value": ""}]}', "line 1: a message from 'tool'"),
         ("md", "# Chat", "md is not taken in"),
     ],

@@ -51,7 +51,12 @@ FORMATS: dict[str, Format] = {
         Format("html", (".html", ".htm"), "a page with the token heat map"),
         Format("jsonl", (".jsonl",), "every record; comes back without loss", ("record",)),
         Format("openai", (".openai.json", ".json"), "the messages, as OpenAI writes them", ("messages", "role")),
-        Format("sharegpt", (".sharegpt.json",), "the messages, as ShareGPT writes them", ("conversations", "from")),
+        Format(
+            "sharegpt",
+            (".sharegpt.json",),
+            "the messages, as ShareGPT writes them",
+            ("conversations", "conversation", "from"),
+        ),
         Format("csv", (".csv",), "a row a token, for pandas"),
     )
 }

@@ -45,6 +45,7 @@ class _Object(msgspec.Struct):
     model: str | None = None
     role: str | None = None
     content: str | list[_Part] | None = None
+    mapping: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode = msgspec.json.Decoder(_Object).decode
@@ -64,6 +65,8 @@ def _find(data: bytes) -> Found:
     found, halves = decoded(_decode, data)
     if found.messages is not None:
         return Found([_message(each.role, each.content) for each in found.messages], found.model or "", halves=halves)
+    if found.mapping is not msgspec.UNSET:
+        raise LineError("it is a chat as ChatGPT exports it, a tree, which is not taken in")
     if found.role is None:
         raise LineError("it has neither messages nor a role")
     return Found([_message(found.role, found.content)], whole=False, halves=halves)

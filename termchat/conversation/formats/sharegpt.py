@@ -1,6 +1,7 @@
 """The messages of a chat as ShareGPT has them: `{"conversations": [{"from": "human", "value": …}, …]}`.
 
-A file may hold one such object, several, a list of them, or a bare list of messages.
+A file may hold one such object, several, a list of them, or a bare list of messages. Collections have it with `conversation`,
+with `role` and `content`, and with the system message beside the others, too.
 """
 
 from __future__ import annotations
@@ -30,17 +31,24 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 class _Message(msgspec.Struct):
-    speaker: str = msgspec.field(name="from")
-    value: str
+    """What somebody said; some collections have OpenAI's names for it."""
 
-
-class _Object(msgspec.Struct):
-    """A chat, or one message of it."""
-
-    conversations: Annotated[list[_Message], msgspec.Meta(max_length=MOST_MESSAGES)] | None = None
-    model: str | None = None
     speaker: str | None = msgspec.field(name="from", default=None)
     value: str | None = None
+    role: str | None = None
+    content: str | None = None
+
+
+_Messages = Annotated[list[_Message], msgspec.Meta(max_length=MOST_MESSAGES)]
+
+
+class _Object(_Message):
+    """A chat, or one message of it."""
+
+    conversations: _Messages | None = None
+    conversation: _Messages | None = None
+    system: str | None = None
+    model: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Object).decode
@@ -59,16 +67,17 @@ def chats(path: Path) -> Iterator[Transcript]:
 
 def _find(data: bytes) -> Found:
     found, halves = decoded(_decode, data)
-    if found.conversations is not None:
-        return Found(
-            [_message(each.speaker, each.value) for each in found.conversations], found.model or "", halves=halves
-        )
-    if found.speaker is None or found.value is None:
+    several = found.conversations if found.conversations is not None else found.conversation
+    if several is None:
+        return Found([_message(found)], whole=False, halves=halves)
+    before = [Message("system", found.system)] if found.system else []
+    return Found([*before, *map(_message, several)], found.model or "", halves=halves)
+
+
+def _message(found: _Message) -> Message:
+    speaker, text = found.speaker or found.role, found.value if found.value is not None else found.content
+    if speaker is None or text is None:
         raise LineError("it has neither conversations nor somebody who says something")
-    return Found([_message(found.speaker, found.value)], whole=False, halves=halves)
-
-
-def _message(speaker: str, text: str) -> Message:
     if speaker not in _SPEAKERS:
         raise LineError(f"a message from {speaker!r:.40}, for whom there is no place in a chat")
     return Message(_SPEAKERS[speaker], text)
