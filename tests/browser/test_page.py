@@ -139,6 +139,44 @@ def test_pointing_at_a_token_tells_of_it(browser: Browser, tmp_path: Path) -> No
     assert browser.ask("document.getElementById('panel').hidden")
 
 
+def press(browser: Browser, key: str, modifiers: int = 0) -> None:
+    browser("Input.dispatchKeyEvent", type="keyDown", key=key, modifiers=modifiers)
+
+
+def test_the_keyboard_alone_goes_from_token_to_token(browser: Browser, tmp_path: Path) -> None:
+    browser.look(1280, 400, "light")
+    browser.open(made.long(300).write(tmp_path / "chat.html", "html"))
+    assert browser.ask("document.getElementById('panel').hidden")
+    for wanted in ("0, id 1000", "1, id 1001"):
+        press(browser, "ArrowRight")
+        assert text_of(browser, "#panel dd")[0] == wanted
+    press(browser, "ArrowRight", modifiers=1)  # with Alt it is the browser's own
+    assert text_of(browser, "#panel dd")[0] == "1, id 1001"
+    press(browser, "Escape")
+    browser.ask("document.querySelectorAll('.t')[150].scrollIntoView()")
+    press(browser, "ArrowRight")
+    number = int(text_of(browser, "#panel dd")[0].split(",")[0])
+    assert number > 1  # the first in sight
+    assert browser.ask(
+        "document.querySelector('.now').getBoundingClientRect().top >="
+        " document.querySelector('.switch').getBoundingClientRect().bottom"
+    )
+
+
+def test_on_paper_it_is_dark_on_white_with_the_heat(browser: Browser, tmp_path: Path) -> None:
+    browser.look(1280, 800, "light")
+    browser.open(made.whole().write(tmp_path / "chat.html", "html"))
+    light = [ground(browser, selector) for selector in ("body", ".t")]
+    browser.look(1280, 800, "dark")
+    assert ground(browser, "body") != light[0]
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser("Emulation.setEmulatedMedia", media="print", features=features)
+    assert [ground(browser, selector) for selector in ("body", ".t")] == light
+    assert browser.ask("getComputedStyle(document.querySelector('.t')).printColorAdjust") == "exact"
+    assert browser.ask("getComputedStyle(document.querySelector('.switch')).display") == "none"
+    browser("Emulation.setEmulatedMedia", media="", features=features)
+
+
 def test_the_plots_are_there(browser: Browser, tmp_path: Path) -> None:
     browser.open(made.long(300).write(tmp_path / "chat.html", "html"))
     captions = text_of(browser, "figcaption")

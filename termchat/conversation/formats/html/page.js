@@ -1,5 +1,6 @@
 "use strict";
-// Tells of the token under the pointer; a click or a tap keeps it, arrow keys go on from it, Escape lets it go.
+// Tells of the token under the pointer; a click or a tap keeps it, arrow keys go on from it or begin with the first one in
+// sight, Escape lets it go.
 (() => {
   const panel = document.getElementById("panel");
   const pieces = new Map();
@@ -62,6 +63,9 @@
     } else panel.hidden = true;
   }
 
+  const top = document.querySelector(".switch");
+  const isInSight = (token) => token.getBoundingClientRect().top >= top.getBoundingClientRect().bottom;
+
   const tokenOf = (event) => (event.target instanceof Element ? event.target.closest(".t") : null);
   const main = document.querySelector("main");
   main.addEventListener("pointerover", (event) => {
@@ -73,9 +77,9 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") keep(null);
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step || !kept || event.target instanceof HTMLInputElement) return;
+    if (!step || event.target instanceof HTMLInputElement || event.altKey || event.ctrlKey || event.metaKey) return;
     const all = [...document.querySelectorAll(".t")];
-    const next = all[all.indexOf(kept) + step];
+    const next = kept ? all[all.indexOf(kept) + step] : all.find(isInSight);
     if (next) keep(next);
     event.preventDefault();
   });

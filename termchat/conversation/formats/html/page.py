@@ -25,7 +25,7 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     yield from _head(title)
     yield f"<header><h1>{title}</h1><ul>"
     yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in facts(conversation, info))
-    yield "</ul></header>"
+    yield '</ul><p class="help">Point at a token, or go there by → and ←: what it was drawn from.</p></header>'
     yield from _switch()
     yield "<main>"
     if conversation.system:
@@ -104,11 +104,11 @@ def _plots(nodes: list[Node]) -> Iterator[str]:
         return
     bits, usual = max(highest(entropies)), typical(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
-    for finished in (node.finished for node in nodes[:1]):
-        if finished is not None and finished.ttft_ms is not None:
-            said.append(f"first token after {finished.ttft_ms:.0f} ms")
-        if finished is not None and finished.tokens_per_second is not None:
-            said.append(f"{finished.tokens_per_second:.1f} tokens/s")
+    first, ends = nodes[0].finished, [node.finished for node in nodes if node.finished is not None]
+    if first is not None and first.ttft_ms is not None:
+        said.append(f"first token after {first.ttft_ms:.0f} ms")
+    if speeds := [f"{end.tokens_per_second:.1f}" for end in ends if end.tokens_per_second is not None]:
+        said.append(f"{', then '.join(speeds)} tokens/s")
     yield '<div class="plots"><figure>'
     yield plot("ribbon", entropies, max(bits, 1.0), f"entropy of {len(entropies)} steps, up to {bits:.1f} bit")
     yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure><figure>"
