@@ -38,6 +38,20 @@ def prompt(session: Session, text: str) -> list[int]:
     return session.render(Render([Message("user", text)]))[0]
 
 
+def lasting(session: Session, text: str, tuning: Tuning, seed: int = 7) -> list[int]:
+    """Prompt ids of a message whose reply is as long as it may be: other processors draw others, and one may end sooner.
+
+    The cache is empty then.
+    """
+    for more in ("", " Please.", " Go on.", " I listen.", " Take your time.", " Leave nothing out."):
+        ids = prompt(session, text + more)
+        reply = tokens(records(session, request(ids, tuning, seed)))
+        session.cache.rewind(0)
+        if len(reply) == tuning.max_tokens:
+            return ids
+    raise AssertionError("every reply ends sooner")
+
+
 def records(session: Session, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
     """The whole record stream of one reply."""
     made = session.generate(command, poll, perf_counter())

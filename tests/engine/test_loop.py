@@ -11,7 +11,7 @@ from termchat.decoding.records import Finished, Prefill, Record, Settings, Start
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.session import Session
 from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Inspect, ModelSpec, Scripted
-from tests.engine.conftest import prompt, records, request, tokens
+from tests.engine.conftest import lasting, prompt, records, request, tokens
 
 
 def after(count: int, *commands: Adjust | Cancel) -> Callable[[], Adjust | Cancel | None]:
@@ -38,7 +38,7 @@ def only(stream: list[Record], kind: type) -> Record:
 
 
 def test_order_of_the_stream(session: Session) -> None:
-    stream = records(session, request(prompt(session, "Hello"), Tuning(max_tokens=5)))
+    stream = records(session, request(prompt(session, "Tell me a story."), Tuning(max_tokens=5)))
     assert [type(record) for record in stream] == [Start, Settings, Prefill, *[Token] * 5, Finished]
     assert [t.step for t in tokens(stream)] == list(range(5))
     start = stream[0]
@@ -164,8 +164,8 @@ def test_prompts_are_decoded_in_batches_of_63_and_the_last_token_alone(session: 
 
 
 def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Session) -> None:
-    ids = prompt(session, "Describe a small town by the sea in winter.")
     tuning = Tuning(max_tokens=120)
+    ids = lasting(session, "Describe a small town by the sea in winter.", tuning)
     whole = records(session, request(ids, tuning))
     prefill = only(whole, Prefill)
     assert isinstance(prefill, Prefill)
@@ -180,9 +180,8 @@ def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Ses
 
 
 def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_ones(session: Session) -> None:
-    ids = prompt(session, "Describe a small town by the sea in winter.")
     tuning = Tuning(max_tokens=60)
-    session.cache.rewind(0)
+    ids = lasting(session, "Describe a small town by the sea in winter.", tuning)
     whole = records(session, request(ids, tuning))
     prefill = only(whole, Prefill)
     assert isinstance(prefill, Prefill)

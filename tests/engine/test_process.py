@@ -33,9 +33,12 @@ from tests.engine.conftest import Driver, request, tokens
 
 
 def test_same_seed_same_ids_twice_and_across_processes(driver: Driver, spec: ModelSpec) -> None:
-    ids = driver.prompt("Write a long story about a lighthouse keeper and his three cats.")
     tuning = Tuning(max_tokens=260, temperature=1.0, repeat_penalty=1.1)
-    first = tokens(driver.ask(request(ids, tuning, seed=99)))
+    for animal in ("cats", "dogs", "gulls", "seals"):  # other processors draw other replies, and one may end sooner
+        ids = driver.prompt(f"Write a long story about a lighthouse keeper and his three {animal}.")
+        first = tokens(driver.ask(request(ids, tuning, seed=99)))
+        if len(first) >= 200:
+            break
     second = tokens(driver.ask(request(ids, tuning, seed=99)))
     other = Driver(spec)
     third = tokens(other.ask(request(ids, tuning, seed=99)))
@@ -114,7 +117,7 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
 
 def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> None:
     driver.engine.send(Cancel())
-    stream = driver.ask(request(driver.prompt("word " * 300), Tuning(max_tokens=3)))
+    stream = driver.ask(request(driver.prompt("Tell me a story. " * 60), Tuning(max_tokens=3)))
     assert isinstance(stream[-1], Finished)
     assert stream[-1].reason == "length"
 

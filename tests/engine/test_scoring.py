@@ -28,7 +28,7 @@ from termchat.engine.port import (
     Scored,
     Scoring,
 )
-from tests.engine.conftest import Driver, prompt, records, request, tokens
+from tests.engine.conftest import Driver, lasting, prompt, records, request, tokens
 
 SEED = 7
 THEN = Tuning(max_tokens=100, temperature=1.0, repeat_penalty=1.1)
@@ -38,7 +38,7 @@ class Reply:
     """A real reply: prompt ids, and its tokens."""
 
     def __init__(self, session: Session, text: str, tuning: Tuning = THEN) -> None:
-        self.prompt = prompt(session, text)
+        self.prompt = lasting(session, text, tuning, SEED) if tuning.max_tokens else prompt(session, text)
         self.tokens = tokens(records(session, request(self.prompt, tuning, SEED)))
         self.ids = [token.id for token in self.tokens]
 
@@ -185,7 +185,10 @@ def test_the_chat_stays_as_it_is(session: Session, reply: Reply) -> None:
 def test_a_full_context_leaves_room_for_the_reply_it_holds(model_path: Path) -> None:
     small = Session(ModelSpec(str(model_path), "smollm2", context=190, threads=1), lambda _: None)
     try:
-        full = Reply(small, "Write a very long story about a ship.", THEN.turned({"max_tokens": 0}))
+        for what in ("ship", "train", "house", "river", "king"):
+            full = Reply(small, f"Write a very long story about a {what}.", THEN.turned({"max_tokens": 0}))
+            if len(full.prompt) + len(full.ids) == 190:
+                break
         assert len(full.prompt) + len(full.ids) == 190
         assert scored(small, full.score()).ids == full.ids
         other = Reply.__new__(Reply)
@@ -237,8 +240,11 @@ def test_no_such_reply(session: Session, reply: Reply, count: int) -> None:
 
 
 def test_the_worker_explains_and_scores(driver: Driver) -> None:
-    ids = driver.prompt("Tell me about the sea.")
-    made = tokens(driver.ask(request(ids, THEN, SEED)))
+    for what in ("sea", "sky", "land", "moon"):
+        ids = driver.prompt(f"Tell me all about the {what}.")
+        made = tokens(driver.ask(request(ids, THEN, SEED)))
+        if len(made) == THEN.max_tokens:
+            break
     reply = [token.id for token in made]
     *progress, answer = driver.ask(Score([*ids, *reply], len(reply), THEN.samplers(), SEED), Scored)
     assert isinstance(answer, Scored)

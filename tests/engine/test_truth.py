@@ -15,7 +15,7 @@ from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.session import Session
-from tests.engine.conftest import prompt, request, tokens
+from tests.engine.conftest import lasting, prompt, request, tokens
 
 Row = NDArray[np.float64]
 
@@ -27,9 +27,10 @@ BOTH = pytest.mark.parametrize("native", [True, False], ids=["native", "numpy"])
 def drawn(session: Session) -> list[tuple[NDArray[np.float32], Token]]:
     """Logits and record of each step of a real reply."""
     rows: list[NDArray[np.float32]] = []
-    ids = prompt(session, "Tell me about the sea, the sky and the land.")
+    tuning = Tuning(max_tokens=60, temperature=1.0)
+    ids = lasting(session, "Tell me about the sea, the sky and the land.", tuning)
     pairs = []
-    for record in session.generate(request(ids, Tuning(max_tokens=60, temperature=1.0)), lambda: None, perf_counter()):
+    for record in session.generate(request(ids, tuning), lambda: None, perf_counter()):
         if isinstance(record, Token):
             pairs.append((session.cache.logits().copy(), record))
             rows.append(pairs[-1][0])
