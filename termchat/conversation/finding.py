@@ -23,7 +23,7 @@ from termchat.conversation.gathering import Gathered
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
 from termchat.conversation.weighing import around, best, form
-from termchat.conversation.wordless import UNIT, apart, has_unseen, shown, singly, sought
+from termchat.conversation.wordless import UNIT, apart, shown, singly, sought, was_unseen
 
 RANKED = 1000
 """How many texts that have all the words are put in order: the newest. Words that stand together in more say little."""
@@ -117,7 +117,7 @@ def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
         phrase = sought(word)
         ways = [_phrase(phrase, most, begins=phrase == apart(word))]
         if older:
-            ways += [_phrase(singly(word), most)] + ([] if has_unseen(word) else [_phrase(word, most)])
+            ways += [_phrase(singly(word), most)] + ([] if was_unseen(word) else [_phrase(word, most)])
         queries.append(f"({' OR '.join(ways)})")
         if len(word) > LONGEST_KEPT and word.isascii():  # of others we do not know how the index folds them
             begins = word.lower()

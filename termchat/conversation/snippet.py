@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from termchat.conversation.wordless import CHARACTERS, EMOJI, KEYCAP, SIGNS, UNIT, VARIES
+from termchat.conversation.wordless import CHARACTERS, EMOJI, KEYCAP, SIGNS, UNIT, VARIES, VOWELS
 
 BEGIN, END = "\x02", "\x03"
 """What stands around a word that matches."""
@@ -16,7 +16,7 @@ BEFORE, LONGEST = 32, 160
 """Characters of a snippet: before the first match at most, and in all, marks not counted."""
 
 
-_OF_WORD = rf"[^\W_{CHARACTERS}]"
+_OF_WORD = rf"(?:[^\W_{CHARACTERS}]|[{VOWELS}])"
 """Of a word that has to be found from its beginning on."""
 _GOES_ON = f"{_OF_WORD}*"
 _SIGNS_GO_ON = rf"[{SIGNS}]*"
@@ -104,7 +104,7 @@ def _word_begin(text: str, begin: int, end: int) -> int:
 
 def _whole(text: str, at: int) -> int:
     """The first place from there on where no sign of a character before it stands, nor what varies an emoji."""
-    place = re.compile(f"[^{SIGNS}{VARIES}]").search(text, at)
+    place = re.compile(f"[^{SIGNS}{VOWELS}{VARIES}]").search(text, at)
     return place.start() if place is not None else len(text)
 
 

@@ -8,7 +8,8 @@ again before anybody reads it:
   is searched for is found as a run of such pairs, wherever it stands, and a single character as the beginning of one. By
   themselves characters are all common, and to find a rare word the index would read where each of them stands.
 - A sign that belongs to such a character, a vowel or a tone, is replaced by two private characters, which the index takes
-  for letters: so a character and its signs are one word, which is found by its beginning, too.
+  for letters: so a character and its signs are one word, which is found by its beginning, too. So are the vowel signs of
+  Hindi and its relatives, where the index would take what stands between two of them for a word.
 - An emoji is replaced likewise, between two marks. What only varies it does not count, just as accents do not: the shade of
   its skin, whether it is drawn in colour, what joins it to the next one. A flag is one emoji, and so is a keycap.
 """
@@ -53,6 +54,20 @@ SIGNS = (
 )
 """What belongs to the letter before it and is no letter itself: vowels, tones, letters written below."""
 
+VOWELS = (
+    "\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957\u0962\u0963"  # Devanagari
+    "\u0981-\u0983\u09bc\u09be-\u09c4\u09c7\u09c8\u09cb-\u09cd\u09d7\u09e2\u09e3\u09fe"  # Bengali
+    "\u0a01-\u0a03\u0a3c\u0a3e-\u0a42\u0a47\u0a48\u0a4b-\u0a4d\u0a51\u0a70\u0a71\u0a75"  # Gurmukhi
+    "\u0a81-\u0a83\u0abc\u0abe-\u0ac5\u0ac7-\u0ac9\u0acb-\u0acd\u0ae2\u0ae3\u0afa-\u0aff"  # Gujarati
+    "\u0b01-\u0b03\u0b3c\u0b3e-\u0b44\u0b47\u0b48\u0b4b-\u0b4d\u0b55-\u0b57\u0b62\u0b63"  # Odia
+    "\u0b82\u0bbe-\u0bc2\u0bc6-\u0bc8\u0bca-\u0bcd\u0bd7"  # Tamil
+    "\u0c00-\u0c04\u0c3c\u0c3e-\u0c44\u0c46-\u0c48\u0c4a-\u0c4d\u0c55\u0c56\u0c62\u0c63"  # Telugu
+    "\u0c81-\u0c83\u0cbc\u0cbe-\u0cc4\u0cc6-\u0cc8\u0cca-\u0ccd\u0cd5\u0cd6\u0ce2\u0ce3"  # Kannada
+    "\u0d00-\u0d03\u0d3b\u0d3c\u0d3e-\u0d44\u0d46-\u0d48\u0d4a-\u0d4d\u0d57\u0d62\u0d63"  # Malayalam
+    "\u0d81-\u0d83\u0dca\u0dcf-\u0dd4\u0dd6\u0dd8-\u0ddf\u0df2\u0df3"  # Sinhala
+)
+"""The same of scripts that have spaces, where it belongs to the word that it stands in."""
+
 EMOJI = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u24c2"
     "\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2775\u2794-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
@@ -76,11 +91,12 @@ _SLICE = 5_000
 """Characters that are marked at a time."""
 
 # Patterns are compiled when they are first used, and kept by `re`: a start needs none of them.
-_APART = rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=\w)(?=[{CHARACTERS}])"
-_MARKED = rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=\w){_MARK}(?=[{CHARACTERS}])"
-_UNSEEN = rf"[{SIGNS}]+|{UNIT}"
-_ANY_UNSEEN = rf"[{SIGNS}{EMOJI}\u20e3]"
-_BEGINS_ANEW = rf"[^{_JOINED}{VARIES}\u20e3\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
+_APART = rf"(?<=[{CHARACTERS}{_JOINED}])(?=\w)|(?<=[\w{VOWELS}])(?=[{CHARACTERS}])"
+_MARKED = rf"(?<=[{CHARACTERS}{_JOINED}]){_MARK}(?=\w)|(?<=[\w{VOWELS}]){_MARK}(?=[{CHARACTERS}])"
+_UNSEEN = rf"[{SIGNS}{VOWELS}]+|{UNIT}"
+_ANY_UNSEEN = rf"[{SIGNS}{VOWELS}{EMOJI}\u20e3]"
+_UNSEEN_ONCE = rf"[{SIGNS}{EMOJI}\u20e3]"
+_BEGINS_ANEW = rf"[^{_JOINED}{VOWELS}{VARIES}\u20e3\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
 """A character before which a text can be cut, and no sign and no emoji is."""
 
 _CODED = "[\ue000-\ue10f][\ue000-\uefff]"
@@ -124,9 +140,9 @@ def shown(text: str) -> str:
     return _seen(text).replace(_MARK, "")
 
 
-def has_unseen(text: str) -> bool:
-    """Whether there is anything in it that the index does not see by itself: a sign, an emoji."""
-    return re.search(_ANY_UNSEEN, text) is not None
+def was_unseen(word: str) -> bool:
+    """Whether an older termchat never found the word: for a sign in a script without spaces, or an emoji."""
+    return re.search(_UNSEEN_ONCE, word) is not None
 
 
 def part(text: str, begin: int, end: int) -> str:
@@ -146,7 +162,7 @@ def _seen(text: str) -> str:
         return text
     text = _single(text)
     if _MARK in text:
-        text = re.sub(_KEPT, _emoji, text)
+        text = re.sub(_KEPT, lambda kept: _emoji(*kept.groups()), text)
     return re.sub(_SIGNS_KEPT, lambda kept: _signs(kept[0]), text)
 
 
@@ -180,12 +196,14 @@ def _single(text: str) -> str:
 def _one_by_one(text: str) -> str:
     """The text with the marks between characters, and what stands for signs and emoji."""
     marked = re.sub(_APART, _MARK, text)
-    return re.sub(_UNSEEN, lambda unseen: _replaced(unseen[0]), marked) if has_unseen(marked) else marked
+    if re.search(_ANY_UNSEEN, marked) is None:
+        return marked
+    return re.sub(_UNSEEN, lambda unseen: _replaced(unseen[0]), marked)
 
 
 @lru_cache(maxsize=4096)
 def _replaced(unit: str) -> str:
-    if re.match(f"[{SIGNS}]", unit):
+    if re.match(f"[{SIGNS}{VOWELS}]", unit):
         return _code(unit)
     if re.match(KEYCAP, unit):
         return f"{_MARK}{_code(unit[0] + unit[-1])}{unit[1:-1]}{_MARK}"
@@ -194,15 +212,16 @@ def _replaced(unit: str) -> str:
     return f"{_MARK}{_code(unit[0])}{unit[1:].translate(_UNSHADED)}{_MARK}"
 
 
-def _emoji(kept: re.Match[str]) -> str:
-    unit = _decoded(kept[1])
-    return unit[0] + kept[2].translate(_SHADED) + unit[1:]
+@lru_cache(maxsize=4096)
+def _emoji(code: str, varied: str) -> str:
+    unit = _decoded(code)
+    return unit[0] + varied.translate(_SHADED) + unit[1:]
 
 
 @lru_cache(maxsize=4096)
 def _signs(kept: str) -> str:
     signs = _decoded(kept)
-    return signs if re.fullmatch(f"[{SIGNS}]+", signs) else kept
+    return signs if re.fullmatch(f"[{SIGNS}{VOWELS}]+", signs) else kept
 
 
 def _code(text: str) -> str:

@@ -60,6 +60,11 @@ def snippet(store: Store, search: str) -> str:
         ("한국어를 배우다", "국어", "한[국어]를 배우다"),
         ("한국어를 배우다", "배", "한국어를 [배]우다"),
         ("東\n京都に行く", "東京", "[東 京]都に行く"),
+        ("हिन्दी में लिखा", "हिन्दी", "[हिन्दी] में लिखा"),
+        ("हिन्दी में लिखा", "लि", "हिन्दी में [लिखा]"),
+        ("हिन्दी漢字", "漢字", "हिन्दी[漢字]"),
+        ("தமிழ் மொழி", "தமிழ்", "[தமிழ்] மொழி"),
+        ("বাংলা ভাষা", "ভা বাংলা", "[বাংলা] [ভাষা]"),
         ("narwal 漢wal_wal xwal 5wal", "wal", "narwal 漢[wal]_[wal] xwal 5wal"),
         ("ใช้ GPTสร้าง 🚀", "gpt 🚀 ส", "ใช้ [GPT][ส]ร้าง [🚀]"),
     ],
@@ -83,6 +88,9 @@ def test_a_search_finds_and_marks(store: Store, text: str, search: str, shown: s
         ("ที่นี่", "ที้"),
         ("สวยมาก", "สม"),
         ("東京都", "東都"),
+        ("काम", "की"),
+        ("हिन्दी", "हन्द"),
+        ("हिन्दी", "न्दी"),
         ("東京。都", "京都"),
         ("東京と京都", "東京都"),
         ("한국어", "하"),
@@ -119,10 +127,10 @@ def test_a_whole_sentence_is_found_and_so_are_many_words(store: Store) -> None:
 
 
 MARKED = {
-    5: ("旅\x1f行 🐘", "plain {} สวยมาก 👍 京\x1f都"),
+    5: ("旅\x1f行 🐘", "plain {} สวยมาก 👍 京\x1f都 हिन्दी"),
     6: (
         "旅\x1f行 \x1f\ue01f\ue418\x1f",
-        "plain {} ส\x1fว\x1fย\x1fม\x1fา\x1fก \x1f\ue01f\ue44d\x1f 京\x1f都",
+        "plain {} ส\x1fว\x1fย\x1fม\x1fา\x1fก \x1f\ue01f\ue44d\x1f 京\x1f都 हिन्दी",
     ),
 }
 """A title and a message as older versions marked them for the index, word for word."""
@@ -134,7 +142,7 @@ def old_texts(path: Path, count: int, version: int) -> None:
     """A store of an older schema with a chat of so many messages, and the texts as that version marked them."""
     title, message = MARKED[version]
     store = Store.open(path)
-    session, _ = saved(store, "旅行 🐘", *((f"plain {number} สวยมาก 👍 京都", "yes") for number in range(count)))
+    session, _ = saved(store, "旅行 🐘", *((f"plain {number} สวยมาก 👍 京都 हिन्दी", "yes") for number in range(count)))
     store.close()
     to_version(path, version)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -164,11 +172,11 @@ def test_texts_of_an_older_file_are_marked_anew(path: Path, version: int) -> Non
     store = Store.open(path)
     assert store.flush()
     marked_anew(path)
-    for search in ("วย", "👍", "都", "🐘", "行", "plain 1", "yes"):
+    for search in ("วย", "👍", "都", "🐘", "行", "plain 1", "yes", "हिन्दी"):
         assert found(store, search) == ["旅行 🐘"], search
     (listed,) = store.sessions()
     assert (listed.turns, listed.tokens) == (3, 3)
-    assert store.preview(listed.id)[0] == ("user", "plain 0 สวยมาก 👍 京都")
+    assert store.preview(listed.id)[0] == ("user", "plain 0 สวยมาก 👍 京都 हिन्दी")
     store.close()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT number FROM tallies").fetchone() == (7,)  # nothing was read from the records
@@ -186,7 +194,7 @@ def test_texts_are_marked_anew_a_part_at_a_time_the_newest_first(
     assert found(store, "京都") == found(store, "都") == found(store, "สวย") == found(store, "plain") == ["旅行 🐘"]
     (one,) = store.sessions(search="สวยม")
     assert "\x02สวยม\x03าก 👍 京都" in one.snippet
-    assert store.preview(one.id)[-2] == ("user", "plain 4 สวยมาก 👍 京都")
+    assert store.preview(one.id)[-2] == ("user", "plain 4 สวยมาก 👍 京都 हिन्दी")
     store.rename(one.id, "new 🐘")
     store.close()
     monkeypatch.undo()
@@ -224,9 +232,9 @@ def test_nobody_waits_for_texts_that_are_marked_anew(path: Path, monkeypatch: py
     for _ in range(7):  # the title and the messages
         (listed,) = store.sessions()
         assert (listed.turns, listed.tokens) == (6, 6)
-        for search in ("สวย", "都", "京都", "plain 5", "yes plain"):
+        for search in ("สวย", "都", "京都", "plain 5", "yes plain", "हिन्दी"):
             assert found(store, search) == ["旅行 🐘"], search
-        assert [text for role, text in store.preview(listed.id) if role == "user"][5] == "plain 5 สวยมาก 👍 京都"
+        assert [text for role, text in store.preview(listed.id) if role == "user"][5] == "plain 5 สวยมาก 👍 京都 हिन्दी"
         assert len(store.load(store.find(listed.id)).conversation.nodes) == 12
         parts.release()
         assert ended.acquire(timeout=60)

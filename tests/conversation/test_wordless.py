@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.conversation import wordless
-from termchat.conversation.wordless import CHARACTERS, EMOJI, SIGNS, apart, sought, together
+from termchat.conversation.wordless import CHARACTERS, EMOJI, SIGNS, VOWELS, apart, sought, together
 
 TEXTS = st.text(st.sampled_from("狐かカ\u3099 a。\ufe00é1"), max_size=60)
 PIECES = st.sampled_from(
     "狐か\u3099 a1#*。\ufe00\ufe0f\ufe0e\u200d\u200b\u20e3👍👩🚀🏽🏿❤😀🏴🇩🇪™é\ue0a0\uf120"
-    "\U000e0067\U000e007fทนเ\u0e35\u0e48ខម\u17d2\u17c2한국ㅋ"
+    "\U000e0067\U000e007fहन\u093f\u094dทนเ\u0e35\u0e48ខម\u17d2\u17c2한국ㅋ"
 )
 
 
@@ -61,11 +61,12 @@ def test_no_slice_cuts_an_emoji_or_a_sign_from_its_letter(text: str, slice_: int
 def test_the_tables_hold_letters_signs_and_pictures_and_nothing_else() -> None:
     categories = {
         name: {unicodedata.category(char)[0] for char in map(chr, range(0x110000)) if pattern.match(char)}
-        for name, pattern in (("letters", CHARACTERS), ("signs", SIGNS), ("emoji", EMOJI))
+        for name, pattern in (("letters", CHARACTERS), ("signs", SIGNS), ("vowels", VOWELS), ("emoji", EMOJI))
         for pattern in [re.compile(f"[{pattern}]")]
     }
     assert categories["letters"] <= {"L", "N", "C"}  # and places that are free yet
     assert categories["signs"] <= {"M", "C"}
+    assert categories["vowels"] == {"M"}
     assert not categories["emoji"] & {"L", "N", "M", "Z"}
     for first, last in ((0xE00, 0xEFF), (0xF40, 0xFFF), (0x1000, 0x103F), (0x1780, 0x17DD)):
         for char in map(chr, range(first, last + 1)):
