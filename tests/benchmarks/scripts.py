@@ -17,7 +17,7 @@ Dice = random.Random
 
 
 class Script(NamedTuple):
-    """How a word is made, what stands between two of them, and how many letters of a word may be typed before a search."""
+    """How a word is made, and what stands between two of them."""
 
     word: Callable[[Dice], str]
     space: str = " "

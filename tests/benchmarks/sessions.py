@@ -148,7 +148,7 @@ def main() -> None:
         slowest = 0.0
         print("  search, in ms                    first: median   worst  repeated: median   worst")
         for kind, asked in filter(all, searches(spoken, samples).items()):
-            questions = [lambda words=words: store.sessions(search=words) for words in asked]  # type: ignore[misc]
+            questions = [lambda words=words: store.sessions(search=words) for words in asked]
             firsts, again = [timed(one) for one in questions], [median(one) for one in questions]
             slowest = max([slowest, *firsts, *again])
             figures = (statistics.median(firsts), max(firsts), statistics.median(again), max(again))
