@@ -161,6 +161,9 @@ def test_a_last_line_break_and_empty_lines_do_not_matter(tmp_path: Path) -> None
     assert again(reader.read(tmp_path / "a.jsonl")) == lines
 
 
+CERTAIN = {"id": 1, "text": "", "logit": 1.0, "logprob": 710.0, "probability": 1.0, "noise": 0.0, "removed_by": None}
+
+
 def changed(index: int, **fields: Any) -> list[dict[str, Any]]:
     chat, records = made()
     lines = [json.loads(line) for line in export(chat, INFO, records)]
@@ -181,6 +184,10 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         (changed(0, created="noon"), "line 1: its time is none: "),
         (changed(0, updated="9999-12-31T23:59:59-12:00"), "line 1: its time is none: 9999-12-31T23:59:59-12:00 is before"),
         (changed(3, seed=-1), "line 4: seed"),
+        (changed(6, logprob=800.0), "line 7: a logprob in it is above 0"),
+        (changed(6, candidates=[CERTAIN]), "line 7: a logprob in it is above 0"),
+        (changed(1, omitted={"turns": -1, "summary": None}), "line 2: node 1 leaves out -1 turns"),
+        (changed(1, omitted={"turns": 1, "summary": 1}), "line 25: node 1 is summed up by node 1, which is no reply"),
         (changed(0, created="0001-01-01T00:00:00"), "line 1: its time is none: "),
         (changed(0, title="x" * 10_001), "line 1: Expected `str` of length <= 10000 - at `$.title`"),
         (

@@ -36,6 +36,9 @@ MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
 MOST_KEPT = 1 << 31
 """Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
 
+_LIKELIEST = 0.01
+"""What the logarithm of a probability can be at most, rounding and all."""
+
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """Times around the end of all calendars are beyond it somewhere on earth."""
 
@@ -111,6 +114,10 @@ class _Reader:
         if not self.line:
             raise LineError("the file is empty")
         self._close()
+        for node in self._chat.nodes.values():
+            summary = self._chat.nodes.get(node.omitted.summary or 0) if node.omitted is not None else None
+            if summary is not None and summary.role != "assistant":
+                raise LineError(f"node {node.number} is summed up by node {summary.number}, which is no reply")
         if self._session is not None:
             leaf = self._session.leaf
             if leaf is not None and leaf not in self._chat.nodes:
@@ -141,6 +148,8 @@ class _Reader:
             raise LineError(f"node {line.number} grows from node {line.parent}, which is missing")
         if line.parent is not None and line.at > len(nodes[line.parent].ids):
             raise LineError(f"node {line.number} grows from token {line.at} of node {line.parent}, which has fewer")
+        if line.omitted is not None and line.omitted.turns < 0:
+            raise LineError(f"node {line.number} leaves out {line.omitted.turns} turns")
         node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")
         node.whole, node.name, node.deleted = line.whole, line.name, line.deleted
         node.omitted = line.omitted
@@ -171,6 +180,8 @@ class _Reader:
             raise LineError("a token, and no reply has begun")
         if self._step is not None and line.step != self._step:
             raise LineError(f"step {line.step} of node {self._node.number}, where step {self._step} should be")
+        if any(known.logprob > _LIKELIEST for known in (line, *line.candidates)):
+            raise LineError("a logprob in it is above 0, and no probability")
         self._step = line.step + 1
         self._take_record(line)
 
