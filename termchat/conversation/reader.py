@@ -180,7 +180,7 @@ class _Reader:
             raise LineError("a token, and no reply has begun")
         if self._step is not None and line.step != self._step:
             raise LineError(f"step {line.step} of node {self._node.number}, where step {self._step} should be")
-        if any(known.logprob > _LIKELIEST for known in (line, *line.candidates)):
+        if line.logprob > _LIKELIEST or any(other.logprob > _LIKELIEST for other in line.candidates):
             raise LineError("a logprob in it is above 0, and no probability")
         self._step = line.step + 1
         self._take_record(line)
