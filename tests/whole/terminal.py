@@ -145,13 +145,24 @@ class Terminal:
         return bool(waiting[0])
 
     def keys(self, *names: str) -> None:
-        """Presses keys by name; other texts are typed. After an Esc comes an answer that nobody asked for: another key at once
-        would be taken for Alt with that key."""
+        """Presses keys by name, each when the one before has been taken in; other texts are typed. After an Esc comes an answer
+        that nobody asked for: another key at once would be taken for Alt with that key."""
         for name in names:
             os.write(self._main, KEYS.get(name, name).encode())
-            end = monotonic() + 0.02
-            while (left := end - monotonic()) > 0:
-                self.read(left)
+            end, rests = monotonic() + 10, 0
+            while rests < 2 and self.process.poll() is None and monotonic() < end:
+                self.read(0.01)
+                rests = rests + 1 if self._is_at_rest else 0
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether who has the terminal has read what was typed, and no thread of it has anything to do."""
+        try:
+            threads = Path(f"/proc/{os.tcgetpgrp(self._main)}/task").glob("*/stat")
+            states = [path.read_text().rpartition(")")[2].split()[0] for path in threads]
+        except OSError:
+            return False  # somebody else has it by now
+        return not self._is_unread and not {"R", "D"} & {*states}
 
     def paste(self, text: str) -> None:
         """A bracketed paste."""
