@@ -1,0 +1,112 @@
+"""Conversations made at random: every branch, piece and damage that a store may hold, with texts that are hard to write."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from termchat.conversation.node import Omission
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
+from termchat.conversation.tree import Node, Place
+from termchat.decoding.conditions import Every, Text, Threshold
+from termchat.decoding.escapes import well_formed
+from termchat.decoding.records import Candidate, Failed, Reason, Record, Stage, Token
+from tests.formats.made import Made
+from tests.made_records import settings, stream
+
+_TEXTS = (
+    *"ab \n\r\t\0=+-@|`<>&\"'\\,;#*", "\r\n", "\u2028", "\x85", "\ud800", "\udfff", "🦊", "e\u0301", "```", "</script>", "<!--",
+    "\\n", "\x1b[31m", "\ufeff", "\u202e", "\U0010ffff", "\uffff", "\ue000", "⟦", "null", "x" * 300,
+)  # fmt: skip
+_NUMBERS = (0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.7976931348623157e308, 1e16, float("nan"), float("inf"))
+_RULES = (Threshold("entropy", ">", 3.5, "stop"), Every(20), Text("a/b", regex=True), Text('"\\\n', action="stop"))
+_REASONS: tuple[Reason | None, ...] = ("end", "user", "length", "rule", "context", None)
+
+
+def tree(seed: int) -> Made:
+    """A conversation, another one for every seed."""
+    return _Tree(random.Random(seed)).made
+
+
+class _Tree:
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self.made = Made(self._text(), self._info())
+        chat = self.made.chat
+        chat.raw, chat.title = dice.random() < 0.2, self._text()
+        for _ in range(dice.randrange(1, 12)):
+            node = self._node()
+            node.name = self._text() if dice.random() < 0.2 else ""
+            if dice.random() < 0.08:
+                chat.delete(node.number)
+        if dice.random() < 0.5:
+            chat.leaf = dice.choice(list(chat.nodes))
+
+    def _text(self) -> str:
+        return "".join(self._dice.choices(_TEXTS, k=self._dice.randrange(6)))
+
+    def _whole(self) -> str:
+        """A text as an engine writes it, without half characters."""
+        return well_formed(self._text())
+
+    def _info(self) -> SessionInfo:
+        rules = tuple(Breakpoint(self._dice.choice(_RULES), bool(on)) for on in range(self._dice.randrange(3)))
+        view = View(self._dice.choice([None, Place(1, 1)]), "entropy")
+        return SessionInfo("x", 1.7e9, 1.7e9 + 1 / 3, ModelRef(self._text(), "a.gguf"), breakpoints=rules, view=view)
+
+    def _node(self) -> Node:
+        chat, dice = self.made.chat, self._dice
+        if not chat.nodes:
+            return chat.grow("user", parent=None, at=0, text=self._text())
+        parent = dice.choice([*chat.nodes.values()] + [chat.nodes[max(chat.nodes)]] * 3)
+        at = dice.choice([0, parent.kept(), len(parent.ids), dice.randrange(len(parent.ids) + 1)])
+        if dice.random() < 0.4:
+            node = chat.grow("user", parent=parent.number, at=at, text=self._text())
+            node.prompt_ids.extend(dice.choices([0, 5, 49151, 2**31 - 1], k=dice.randrange(4)))
+            node.whole = dice.random() < 0.2
+            node.omitted = Omission(dice.randrange(3)) if dice.random() < 0.2 else None
+            return node
+        done = b"".join(list(parent.tokens.pieces())[:at]) if parent.role == "assistant" else b""
+        node = chat.grow("assistant", parent=parent.number, at=at)
+        self.made.known[node.number] = self._records(chat.ids_before(node.number), done)
+        for record in self.made.known[node.number]:
+            node.add(record)
+        return node
+
+    def _records(self, before: list[int], done: bytes) -> list[Record]:
+        """Of a reply as it ran, or of one that lost a part."""
+        dice = self._dice
+        turned = {at: settings(at + 1, temperature=1.5, stops=(self._whole() + "s",)) for at in range(8) if at % 3 == 1}
+        stops = (self._whole() + "a",) if dice.random() < 0.5 else ()
+        records = stream(
+            before,
+            self._pieces(),
+            stops=stops,
+            reason=dice.choice(_REASONS),
+            seed=dice.randrange(2**53),
+            turned=turned,
+            done=done,
+        )
+        records = [self._token(record) if isinstance(record, Token) else record for record in records]
+        damaged = (records[: dice.randrange(len(records))], records[1:], [Failed("engine", self._whole())], [])
+        return dice.choice(damaged) if dice.random() < 0.2 else records
+
+    def _pieces(self) -> list[bytes]:
+        data = self._whole().encode() + bytes(self._dice.choices(range(256), k=self._dice.randrange(4)))
+        cuts = sorted(self._dice.choices(range(len(data) + 1), k=6))
+        return [data[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+    def _token(self, token: Token) -> Token:
+        def number() -> float:
+            return self._dice.choice(_NUMBERS)
+
+        candidates = [
+            Candidate(at, self._whole(), number(), -number(), number(), -number(), self._whole() or None)
+            for at in range(2)
+        ]
+        return msgspec.structs.replace(
+            token, forced=self._dice.random() < 0.3, logit=-number(), logprob=-number(), probability=number(),
+            entropy=number(), p_end=number(), rank=self._dice.choice([0, 300, 2**31 - 1]), candidates=candidates,
+            stages=[Stage(self._whole(), 5)], state={self._whole(): number()}, decode_us=self._dice.choice([0, 5, 2**40]),
+        )  # fmt: skip
