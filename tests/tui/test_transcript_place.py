@@ -264,7 +264,8 @@ async def test_growing_asks_for_no_layout_and_paints_only_what_changed(monkeypat
     app = Host(chat)
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.pause(0.1)
+        for _ in range(4):  # whatever is late of what was before
+            await pilot.pause(0.05)
         layouts: list[Screen] = []
         regions: list[tuple[Region, ...]] = []
         refresh_layout, touch = Screen._refresh_layout, widget.touch
