@@ -726,8 +726,14 @@ def test_an_ended_turn_is_on_the_disk_at_once(store: Store, path: Path, monkeypa
     monkeypatch.setattr(writer, "PERIOD_S", 3600.0)  # what is not written at once is not written
     chat = Conversation()
     session = store.begin(chat)
+    store.add_node(session, user(chat, "hi", [1]))
+    node = reply(chat)
+    store.add_node(session, node)
     assert store.flush()
-    say(store, session, chat, "hi", [1], [b"a"] * 10)
+    while store._writer._file.left:  # what a new file lacks is a reason to write, too
+        time.sleep(0.01)
+    for record in stream([1], [b"a"] * 10):
+        store.add_record(session, node.number, record)
     end, found = time.monotonic() + 60, 0
     while found < 14:
         assert time.monotonic() < end
@@ -753,7 +759,7 @@ def test_tokens_are_written_a_few_times_a_second(store: Store, path: Path) -> No
         step += 1
     took = time.monotonic() - begun
     db.close()
-    assert 3 * writer.PERIOD_S < took < 60  # the first write may come at once
+    assert 0.7 < took < 60  # four writes, of which the first may come at once
 
 
 def test_the_store_is_cheap_to_import() -> None:
