@@ -118,14 +118,20 @@ def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
         ways = [_phrase(phrase, most, begins=phrase == apart(word))]
         if older:
             ways += [_phrase(singly(word), most)] + ([] if was_unseen(word) else [_phrase(word, most)])
+        ways = list(dict.fromkeys(ways))
         queries.append(f"({' OR '.join(ways)})")
-        if len(word) > LONGEST_KEPT and word.isascii():  # of others we do not know how the index folds them
-            begins = word.lower()
+        begins = word.lower() if word.isascii() else phrase
+        if len(ways) == 1 and len(word) > LONGEST_KEPT and _is_folded(begins):
             (term,) = db.execute(NEXT_TERM, (begins,)).fetchone() or ("",)
             (other,) = db.execute(NEXT_TERM, (term + "\0",)).fetchone() or ("",)
             if term.startswith(begins) and not other.startswith(begins):
                 queries[-1] = f'"{term}"'
     return queries
+
+
+def _is_folded(text: str) -> bool:
+    """Whether the index surely has it so, and as one word: lowered, without accents."""
+    return text == text.lower() == unicodedata.normalize("NFD", text) and len(text.split()) == 1
 
 
 def _phrase(text: str, most: int, begins: bool = True) -> str:

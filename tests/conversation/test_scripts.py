@@ -318,3 +318,9 @@ def test_a_word_that_begins_no_other_is_found_as_one_that_does(store: Store) -> 
     assert sorted(found(store, "walrus")) == ["one", "two"]
     assert found(store, "walruses") == found(store, "kitchene") == ["two"]
     assert found(store, "walrusesque") == found(store, "zzzz") == []
+    saved(store, "hedgehog", ("Ёжик в тумане, ΑΘΗΝΑ", "हिन्दी में पढ़ना"))
+    for search in ("тумане", "тума", "ТУМАН", "ёжик", "Ёжи", "αθηνα", "Αθην", "हिन्दी", "पढ़ना", "हिन्द туман"):
+        assert found(store, search) == ["hedgehog"], search
+    saved(store, "fog", ("туманен", "हिन्दीभाषी"))
+    assert sorted(found(store, "туман")) == sorted(found(store, "हिन्दी")) == ["fog", "hedgehog"]
+    assert found(store, "тумана") == found(store, "हिन्दा") == []
