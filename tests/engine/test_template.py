@@ -123,6 +123,7 @@ HOSTILE = {
     "a complaint of its own": ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
     "a long complaint": ("{{ raise_exception('a' * 999999) }}", "a{400}"),
     "a long date": ("{{ strftime_now('%c' * 3000000) }}", "a date of too many parts"),
+    "half a character": ("{{ raise_exception('half \\ud800') }}", "half \N{REPLACEMENT CHARACTER}$"),
     "half a statement": ("{% if %}", "broken"),
     "the way out of the sandbox": ("{{ messages.__class__.__mro__ }}{{ ''.__class__.mro() }}", "refuses"),
 }  # fmt: skip

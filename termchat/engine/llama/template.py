@@ -22,6 +22,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from termchat.decoding.escapes import well_formed
 from termchat.engine.llama.deadline import deadline, last_resort, memory
 from termchat.engine.llama.model import LSTRIP, RSTRIP, Model
 from termchat.engine.port import EngineError, Message
@@ -242,8 +243,8 @@ def _bounded(complaint: str) -> Iterator[None]:
     except TimeoutError:
         raise EngineError("template", f"the model's chat template did not end within {DEADLINE:g} s", _HINT) from None
     except Exception as error:  # a template can raise anything; the worker must live
-        said = str(error) or type(error).__name__
-        raise EngineError("template", f"the model's chat template {complaint}: {said[:_MOST_SAID]}", _HINT) from error
+        said = well_formed(str(error)[:_MOST_SAID]) or type(error).__name__
+        raise EngineError("template", f"the model's chat template {complaint}: {said}", _HINT) from error
 
 
 def _compiled(source: str) -> Template:
