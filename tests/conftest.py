@@ -13,20 +13,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from termchat.conversation import saved
-from termchat.conversation.store import Store
+import tests.patient  # noqa: F401  (to wait for disks that stall)
 from termchat.engine.port import ModelSpec
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("same")
-
-# The app gives up waiting for a disk that stalls for seconds, and goes on with what there is. A test that asks what was saved
-# must not: on a machine that runs tests other programs keep the disk busy.
-_PATIENCE = (60.0,)
-(saved.READ_WAIT_S,) = _PATIENCE
-for _waits in (Store.__init__, Store.open.__func__, Store.flush, Store.close):
-    _waits.__defaults__ = _PATIENCE
 
 
 @pytest.fixture(scope="session")

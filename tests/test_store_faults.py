@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+import tests.patient  # noqa: F401  (in the processes that import all of this)
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation import database, writer
 from termchat.conversation.session import SessionInfo
