@@ -22,7 +22,7 @@ from termchat.conversation.database import version_of
 from termchat.conversation.gathering import Gathered
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.snippet import Marker, fold
-from termchat.conversation.weighing import around, best, form
+from termchat.conversation.weighing import Best, around, best, form
 from termchat.conversation.wordless import UNIT, apart, shown, singly, sought, was_unseen
 
 RANKED = 1000
@@ -84,9 +84,11 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
     gathered = Gathered(db, queries, RANKED)
     hits = gathered.texts
     chosen = best(db, hits, forms)
-    rows = db.execute(OF_CHATS, {"chats": json.dumps(list(chosen)), "deleted": deleted}).fetchall()
-    rows = [(*row, chosen[row[-1]].text) for row in rows]
-    rows.sort(key=lambda row: (chosen[row[-2]].weight, row[3]), reverse=True)
+    rows: list[Sequence[Any]] = []
+    for weighed in (True, False):  # the others stand behind these, and mostly on no page that anybody sees
+        if len(rows) < offset + limit:
+            of_these = {chat: one for chat, one in chosen.items() if (one.weight > 0) == weighed}
+            rows += _ranked(db, of_these, deleted)
     all_ranked = len(hits) < RANKED
     page = rows[offset : offset + limit]
     if len(page) < limit and not (all_ranked and len(words) == 1):
@@ -100,6 +102,13 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
         page += db.execute(SPREAD, more)
     marker = Marker(words)
     return [_summary(row[:7], _snippet(db, marker, forms, row)) for row in page]
+
+
+def _ranked(db: sqlite3.Connection, chosen: dict[int, Best], deleted: bool) -> list[Sequence[Any]]:
+    """What is listed of these chats, the best match first, of equal ones the last used; and the text of the match."""
+    rows = db.execute(OF_CHATS, {"chats": json.dumps(list(chosen)), "deleted": deleted})
+    found = [(*row, chosen[row[-1]].text) for row in rows]
+    return sorted(found, key=lambda row: (chosen[row[-2]].weight, row[3]), reverse=True)
 
 
 def _queries(db: sqlite3.Connection, words: Sequence[str]) -> list[str]:
@@ -168,7 +177,8 @@ def _is_sign(piece: str) -> bool:
 def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
     session, title, created, updated, turns, tokens, model = row
     name = columns.to_settings(model, ModelRef()).name
-    return SessionSummary(session, title, created, updated, turns, tokens, name, snippet)
+    begun, used = columns.to_seconds(created), columns.to_seconds(updated)
+    return SessionSummary(session, title, begun, used, turns, tokens, name, snippet)
 
 
 def _snippet(db: sqlite3.Connection, marker: Marker, forms: Sequence[str], row: Sequence[Any]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.conversation import finding, gathering, index, removal
+from termchat.conversation import finding, gathering, index, removal, weighing
 from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
 from termchat.conversation.wordless import apart, shown, together
@@ -79,6 +79,17 @@ def test_pages_go_on_behind_what_was_weighed(store: Store, monkeypatch: pytest.M
     pages = [found(store, "walrus", limit=2, offset=at) for at in (0, 2, 4, 6)]
     assert sorted(title for page in pages for title in page) == [f"chat {number}" for number in range(5)]
     assert [len(page) for page in pages] == [2, 2, 1, 0]
+
+
+def test_pages_go_on_from_the_chats_that_were_weighed_to_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weighing, "WEIGHED", 3)
+    for number in range(5):
+        saved(store, f"chat {number}", ("walrus " * (number + 1) + "and more", "no"))
+    order = [f"chat {number}" for number in (4, 3, 2, 1, 0)]
+    assert found(store, "walrus") == order
+    assert [found(store, "walrus", limit=2, offset=at) for at in (0, 2, 4, 6)] == [order[:2], order[2:4], order[4:], []]
 
 
 # --- search ----------------------------------------------------------------------------------------------------------
