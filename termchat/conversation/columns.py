@@ -18,6 +18,9 @@ _encode_record = msgspec.msgpack.Encoder(enc_hook=as_packed).encode
 _decode_record = msgspec.msgpack.Decoder(Record).decode
 _T = TypeVar("_T")
 
+LATEST = 253_370_764_800.0
+"""The year 9999 begins, in seconds since the epoch, UTC: times around the end of all calendars are beyond it somewhere."""
+
 
 def to_record(blob: bytes) -> Record:
     """A record as it was.
@@ -57,6 +60,13 @@ def to_settings(text: str, otherwise: _T, kind: type[_T] | None = None) -> _T:
 def from_omission(omitted: Omission | None) -> str:
     """What a prompt leaves out as JSON, "" where it is nothing."""
     return "" if omitted is None else from_settings(omitted)
+
+
+def to_seconds(moment: object) -> float:
+    """When something was, in seconds since the epoch, UTC; 0.0, for unknown, where no calendar has that: a damaged number, or
+    what a clock said that was far off.
+    """
+    return float(moment) if isinstance(moment, (int, float)) and 0 <= moment < LATEST else 0.0
 
 
 def to_omission(text: str) -> Omission | None:

@@ -34,8 +34,8 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     # A file that nobody could write yet may still be of an older schema.
     info = SessionInfo(
         id=session,
-        created=row["created"],
-        updated=row["updated"],
+        created=columns.to_seconds(row["created"]),
+        updated=columns.to_seconds(row["updated"]),
         model=columns.to_settings(row["model"], ModelRef()),
         tuning=columns.to_settings(row["tuning"], Tuning()),
         breakpoints=columns.to_settings(row.get("breakpoints", ""), (), tuple[Breakpoint, ...]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,6 @@ MOST_KEPT = 1 << 31
 
 _LIKELIEST = 0.01
 """What the logarithm of a probability can be at most, rounding and all."""
-
-_LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""Times around the end of all calendars are beyond it somewhere on earth."""
 
 _HINT = "Give a chat that was saved as .jsonl, or what termchat run --json wrote, whole and unchanged."
 
@@ -232,6 +229,6 @@ class _Reader:
 
 def _seconds(time: str | None) -> float:
     seconds = datetime.fromisoformat(time).timestamp() if time else 0.0
-    if not 0 <= seconds < _LATEST:
+    if not 0 <= seconds < columns.LATEST:
         raise ValueError(f"{time:.40} is before 1970 or beyond the year 9998")
     return seconds

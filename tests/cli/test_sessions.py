@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,16 @@ def test_every_command_has_its_help(sessions: Sessions) -> None:
     for name in ("list", "rename", "restore", "rm", "search", "show"):
         assert f"  {name} " in listed
         assert sessions(name, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("moment", [1e18, 1e300, -1e12, float("inf")])
+def test_a_date_that_no_calendar_has_spoils_no_list(sessions: Sessions, moment: object) -> None:
+    """It may be damaged, or what a clock said."""
+    good, bad = saved("good", "a", "b"), saved("bad", "a", "b")
+    with closing(sqlite3.connect(paths.store_file())) as db, db:
+        db.execute("UPDATE sessions SET created = ?, updated = ? WHERE id = ?", (moment, moment, bad))
+    assert {line.split()[0] for line in sessions("list").stdout.splitlines()[1:]} == {good, bad}
+    assert set(titles(sessions("search", "a", "--json"))) == {"good", "bad"}
+    assert asked(sessions("show", bad, "--json"))["created"] == "1970-01-01T00:00:00+00:00"
+    for form in ("md", "html", "jsonl"):
+        assert sessions("export", bad, "--format", form).exit_code == 0
