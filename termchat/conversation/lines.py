@@ -27,8 +27,10 @@ class LineError(ValueError):
     """A line is not what it should be; the message says what is wrong with it."""
 
 
-Name = Annotated[str, msgspec.Meta(max_length=10_000)]
-"""What a list shows on a line."""
+LONGEST_NAME = 10_000
+"""Characters of what a list shows on a line."""
+
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class SessionLine(msgspec.Struct, tag_field="record", tag="session"):

@@ -166,6 +166,13 @@ def test_the_schema_refuses_what_is_none(changes: dict[str, Any]) -> None:
     assert not validator().is_valid({name: value for name, value in token.items() if name != "rank"})
 
 
+def test_a_name_without_end_is_cut_so_that_the_chat_can_be_taken_in_again(tmp_path: Path) -> None:
+    page = made.whole()
+    page.chat.title = page.chat.nodes[4].name = "y" * 30_000
+    (found,) = intake.chats(page.write(tmp_path / "a.jsonl", "jsonl"))
+    assert {found.conversation.title, found.conversation.nodes[4].name} == {"y" * 10_000}
+
+
 def test_no_folder_of_this_machine_is_told() -> None:
     page = made.whole()
     known = ModelIdentity("smollm2", "/home/me/models/a.gguf", "ab" * 32, "llama", "Q4_1")

@@ -12,6 +12,7 @@ import msgspec
 
 import termchat
 from termchat.conversation.formats.facts import file_name
+from termchat.conversation.lines import LONGEST_NAME
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.transcript import VERSION, Records, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
@@ -21,7 +22,7 @@ from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 def lines(conversation: Conversation, info: SessionInfo, records: Records) -> Iterator[str]:
     """A session line, then each node's line followed by the records of its reply.
 
-    A node's `ids` are its own (see `Node`); `text` is what is shown of it.
+    A node's `ids` are its own (see `Node`); `text` is what is shown of it. A name longer than any that is taken in is cut.
 
     Raises:
         TranscriptError: records are gone, so that nobody could take the file in again.
@@ -56,7 +57,7 @@ def _session(conversation: Conversation, info: SessionInfo) -> dict[str, Any]:
         "format": FORMAT,
         "termchat": termchat.__version__,
         "id": info.id,
-        "title": conversation.title,
+        "title": conversation.title[:LONGEST_NAME],
         "system": conversation.system,
         "raw": conversation.raw,
         "leaf": conversation.leaf,
@@ -89,7 +90,7 @@ def _node(node: Node) -> dict[str, Any]:
         "text": node.text(),
         "ids": list(node.ids),
         "whole": node.whole,
-        "name": node.name,
+        "name": node.name[:LONGEST_NAME],
         "deleted": node.deleted,
     }
     return said if node.omitted is None else said | {"omitted": msgspec.to_builtins(node.omitted)}
