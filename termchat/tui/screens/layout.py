@@ -124,7 +124,7 @@ class ChatLayout(SelectingScreen, Settled):
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: Pulse | None = None
-        self._stale = False
+        self._stale: Literal["", "new", "due"] = ""
         self._choosing = Choosing(self, chat, models, self._do, self.tell)
         self._conversations = Conversations(self, chat, self.tokens, sessions, keymap, self._do, self.tell)
         self._personating = Personating(self, chat, self._conversations, self._do, self.tell)
@@ -260,19 +260,23 @@ class ChatLayout(SelectingScreen, Settled):
             self._welcome.show_lines(welcome_lines(self._chat, self._room))
 
     def _show_soon(self) -> None:
-        """Shows the chat's state in the next frame, once, however much of what is shown has changed by then."""
-        self._stale = True
+        """Shows the chat's state once, however much of it changes until then: in the frame after what is to be drawn now."""
+        self._stale = self._stale or "new"
         self._update_timer.resume()
 
     def _on_timer_update(self) -> None:
-        if self._stale and not self._layout_required:  # else it would be shown in the sizes of before
+        if self._layout_required:  # it would be shown in the sizes of before
+            pass
+        elif self._stale == "due" or (self._stale and not self._dirty_widgets):
             self._show_state()
+        elif self._stale:
+            self._stale = "due"
         super()._on_timer_update()
         if self._stale:
             self._update_timer.resume()
 
     def _show_state(self) -> None:
-        self._stale = False
+        self._stale = ""
         chat = self._chat
         self._header.show_lines([header_line(chat, self._header.room, self._choosing.downloads)])
         mode = self.tokens.mode
