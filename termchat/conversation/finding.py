@@ -184,11 +184,13 @@ def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
 def _snippet(db: sqlite3.Connection, marker: Marker, forms: Sequence[str], row: Sequence[Any]) -> str:
     """Around the match in the text that was weighed best; rather not the title, which everybody sees anyway."""
     title, chat, text = row[1], row[7], row[8]
-    if text is not None and text & 0xFFFFFFFF:
-        found = db.execute("SELECT text FROM texts WHERE id = ?", (text,)).fetchall()
-    else:
+    in_title = text is not None and not text & 0xFFFFFFFF
+    if text is None or in_title:
         found = db.execute(TEXTS, (chat, LOOKED_THROUGH)).fetchall()
-    tried = chain((around(one, forms) for (one,) in found), (one for (one,) in found))  # mostly a part will do
+    else:
+        found = db.execute("SELECT text FROM texts WHERE id = ?", (text,)).fetchall()
+    parts = (around(one, forms) for (one,) in found)  # mostly a part will do
+    tried = chain(parts, () if in_title else (one for (one,) in found))
     matches = (marked for text in tried if text and (marked := marker.snippet(shown(text))))
     return next(matches, "") or marker.snippet(title)
 
