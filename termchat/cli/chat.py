@@ -63,7 +63,7 @@ def _drop(stream: TextIO) -> None:
 
 def _leave(code: int) -> NoReturn:
     """Ends the program, also where the terminal is gone: what it was not told would make another code of it."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # Python has none where the descriptor was closed
         try:
             stream.flush()
         except OSError:

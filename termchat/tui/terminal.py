@@ -6,6 +6,7 @@ import os
 import re
 import selectors
 import signal
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -46,6 +47,8 @@ class Terminal(LinuxDriver):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if not _is_terminal(self._file) and _is_terminal(sys.__stdout__):  # 2>/dev/null, or 2>&-
+            self._file = cast(Any, sys.__stdout__)
         if self._file is not None:
             self._file = cast(Any, _Outlet(self._file, self._gone))
         self._told = False
@@ -126,6 +129,10 @@ class Terminal(LinuxDriver):
         if not self._told:
             self._told = True
             self.process_message(TerminalGone())
+
+
+def _is_terminal(file: TextIO | None) -> bool:
+    return file is not None and file.isatty()
 
 
 class Pastes:
