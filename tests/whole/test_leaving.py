@@ -1,12 +1,17 @@
-"""How the program leaves a terminal, and what it says there on its way: at the worst moments, and of the worst names."""
+"""How the program takes and leaves a terminal, and what it says there: at the worst moments, and of the worst names."""
 
 from __future__ import annotations
 
 import signal
+import sqlite3
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
 from tests.attacks import CONTROLS, outside_the_grammar
 from tests.whole.test_chat import FLAGS, Open
 
@@ -43,3 +48,33 @@ def test_a_path_alone_on_a_terminal_has_marks(open_terminal: Open, args: tuple[s
     assert terminal.ended() == 0
     assert "/nowhere/␛]0;owned␇".encode() in terminal.output
     assert not outside_the_grammar(bytes(terminal.output))
+
+
+def test_a_chat_is_removed_by_an_id_of_controls(open_terminal: Open, tmp_path: Path) -> None:
+    file = tmp_path / "data" / "termchat" / "sessions.db"
+    store = Store.open(file)
+    chat = Conversation()
+    session = store.begin(chat)
+    store.add_node(session, chat.grow("user", parent=None, at=0, text="hello"))
+    assert store.close()
+    with closing(sqlite3.connect(file)) as db, db:
+        for table in ("sessions", "nodes"):
+            db.execute(f"UPDATE {table} SET {'id' if table == 'sessions' else 'session'} = ?", (HOSTILE,))
+    for args, said in ((("rm", "last"), "deleted ␛]0;owned␇"), (("rm", "--now", HOSTILE), "Remove ␛]0;owned␇")):
+        terminal = open_terminal("sessions", *args)
+        if "--now" in args:
+            terminal.wait("for good?")
+            terminal.keys("y", "enter")
+        assert terminal.ended() == 0
+        assert said.encode() in terminal.output
+        assert not outside_the_grammar(bytes(terminal.output))
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/null"])
+def test_without_stderr_it_draws_on_stdout(open_terminal: Open, closed: str) -> None:
+    line = f"import os; os.execvp('sh', ['sh', '-c', 'exec {sys.executable} -m termchat {' '.join(FLAGS)} {closed}'])"
+    terminal = open_terminal(program=("-c", line))
+    terminal.wait(lambda: terminal.is_ready)
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    assert terminal.restored()

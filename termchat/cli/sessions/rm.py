@@ -9,6 +9,7 @@ import click
 from termchat.cli import completers
 from termchat.cli.page import Page
 from termchat.cli.sessions.which import opened
+from termchat.text import sanitize
 
 
 @click.command("rm", cls=Page)
@@ -25,11 +26,11 @@ def command(*, sessions: tuple[str, ...], now: bool, yes: bool) -> None:
         if now and not yes:
             if sys.stdin is None or not sys.stdin.isatty():
                 raise click.UsageError("nobody can be asked here; give --yes to remove it for good")
-            click.confirm(f"Remove {', '.join(found)} for good?", abort=True, err=True)
+            click.confirm(f"Remove {sanitize(', '.join(found))} for good?", abort=True, err=True)
         for session in found:
             if now:
                 store.purge(session)
             else:
                 store.delete(session)
-    for session in found:
+    for session in map(sanitize, found):  # an id may be damaged, or of a file from elsewhere
         click.echo(f"removed {session}" if now else f"deleted {session}; termchat sessions restore {session}", err=True)
