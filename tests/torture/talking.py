@@ -62,6 +62,9 @@ class Told:
         assert process.stdout is not None
         self._process, self._known = process, known
         self._out = process.stdout.fileno()
+        # select takes no descriptor beyond 1,023, and a long run of tests may have as many.
+        self._poller = select.poll()
+        self._poller.register(self._out, select.POLLIN)
         self._rest = b""
         self._heard: set[str] = set()
         self._take: dict[str, Callable[..., None]] = {
@@ -78,7 +81,7 @@ class Told:
         end = monotonic() + PATIENCE_S
         self._heard.discard(word)
         while word not in self._heard:
-            if not select.select([self._out], [], [], max(end - monotonic(), 0))[0]:
+            if not self._poller.poll(max(end - monotonic(), 0) * 1e3):
                 raise Fault(
                     "start", f"the app runs and does not come to say {word!r}; children {children(self._process.pid)}"
                 )
