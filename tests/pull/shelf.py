@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
                 count, event = served.hold
                 self.wfile.write(data[:count])
                 served.held.set()
-                event.wait(30)
+                event.wait(120)
                 data = data[count:]
             self.wfile.write(data)
         if cut is not None or not served.length:
