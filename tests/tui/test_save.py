@@ -22,6 +22,8 @@ from tests.tui.test_app import desktop
         ("Tell me of rivers, and Alps!", "tell-me-of-rivers-and-alps.md"),
         ("../../etc/passwd", "etc-passwd.md"),
         ("🦊", "chat.md"),
+        ("❤\ufe0f", "chat.md"),
+        ("I ❤\ufe0f rivers", "i-rivers.md"),
         ("", "chat.md"),
         ("สวัสดีครับ แม่น้ำ", "สวัสดีครับ-แม่น้ำ.md"),
         ("हिन्दी में बातचीत", "हिन्दी-में-बातचीत.md"),

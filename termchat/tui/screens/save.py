@@ -25,13 +25,16 @@ _LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS
 
 def default_path(title: str) -> Path:
     """A file name made from a chat's title, in the folder where the app was started."""
-    words = "".join(char if _is_of_a_word(char) else " " for char in title.lower()).split()[:8]
-    return Path(("-".join(words)[:60] or "chat") + ".md")
+    return Path(("-".join(_words(title.lower())[:8])[:60] or "chat") + ".md")
 
 
-def _is_of_a_word(char: str) -> bool:
-    """Marks are too: without its vowels and accents a word of Thai or Hindi falls apart."""
-    return char.isalnum() or char == "_" or unicodedata.category(char).startswith("M")
+def _words(text: str) -> list[str]:
+    """Marks behind letters belong to words: without its vowels and accents one of Thai or Hindi falls apart."""
+    kept = [" "]
+    for char in text:
+        marks = kept[-1] != " " and unicodedata.category(char).startswith("M")
+        kept.append(char if char.isalnum() or char == "_" or marks else " ")
+    return "".join(kept).split()
 
 
 def _hint() -> Content:
