@@ -141,8 +141,34 @@ def _placed(strip: Strip, x: int, y: int, console: Console) -> str:
     return "".join(drawn)
 
 
-class LineCompositor(Compositor):
-    """Textual's compositor, with a short way for lines that stand alone."""
+class PlacingCompositor(Compositor):
+    """Textual's compositor; the terminal is sent its lines with the cursor put behind what nobody can be sure of."""
+
+    def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
+        """Everything."""
+        update = super().render_full_update(simplify)
+        if simplify:
+            return update
+        rows = enumerate(update.strips, update.region.y)
+        lines = [(update.region.x, y, Strip.join(strips)) for y, strips in rows]
+        return LinesUpdate(lines, lambda: update)  # type: ignore[return-value]
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """What changed since the last time."""
+        update = super().render_partial_update()
+        if update is None:
+            return None
+        lines = [
+            (x, y, strip if end <= last else strip.crop(0, last - x))
+            for y, first, last in update.spans
+            for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False)
+            if strip is not None and x < last and end > first
+        ]
+        return LinesUpdate(lines, lambda: update)  # type: ignore[return-value]
+
+
+class LineCompositor(PlacingCompositor):
+    """With a short way for lines that stand alone."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from textual.screen import ModalScreen
 
+from termchat.tui.compositor import PlacingCompositor
 from termchat.tui.dialogkeys import DIALOG
 
 Result = TypeVar("Result")
@@ -39,6 +40,10 @@ class Dialog(ModalScreen[Result | None]):
     BINDINGS = [key.binding for key in DIALOG]  # noqa: RUF012
     KEYS = "DIALOGS"
     """The title of its keys in the help."""
+
+    def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(name, id, classes)
+        self._compositor = PlacingCompositor()
 
     def on_resize(self) -> None:
         """Closes ranks where there is little room."""
