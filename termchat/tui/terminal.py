@@ -53,6 +53,7 @@ class Terminal(LinuxDriver):
             self._file = cast(Any, _Outlet(self._file, self._gone))
         self._told = False
         self._given_back = True
+        self._changing_hands = self._continued = False
 
     def start_application_mode(self) -> None:
         """Takes the terminal over."""
@@ -71,24 +72,38 @@ class Terminal(LinuxDriver):
         """Stops the whole job, as the terminal itself would: with a script around it, that must stop too for the shell to come
         back. The system lets nobody stop whom no shell could continue; then it simply goes on.
         """
-        if not self._given_back:
-            self.suspend_application_mode()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(0, signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        if self._changing_hands:
+            return
+        self._changing_hands = True
+        try:
+            if not self._given_back:
+                self.suspend_application_mode()
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(0, signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        finally:
+            self._changing_hands = False
         if self._given_back:
             self._sigcont_application()
 
     def _sigcont_application(self, *_: Any) -> None:
         """Takes the terminal over again, also from whoever had it while the process was stopped from outside; not from the
-        program that it was given to.
+        program that it was given to. One that comes while the terminal changes hands waits for that: the terminal as it is
+        then would be taken for how it was before us.
         """
-        if not self._auto_restart:
+        self._continued = True
+        if self._changing_hands or not self._auto_restart:
             return
-        if not self._given_back:
-            self.suspend_application_mode()
-        self._must_signal_resume = True
-        self.resume_application_mode()
+        self._changing_hands = True
+        try:
+            while self._continued:
+                self._continued = False
+                if not self._given_back:
+                    self.suspend_application_mode()
+                self._must_signal_resume = True
+                self.resume_application_mode()
+        finally:
+            self._changing_hands = False
 
     def run_input_thread(self) -> None:
         """Reads keys until the app ends or the terminal does."""

@@ -28,6 +28,20 @@ def test_a_signal_as_soon_as_the_terminal_is_ours_gives_it_back(open_terminal: O
     assert not outside_the_grammar(bytes(terminal.output))
 
 
+def test_continued_more_than_once_it_still_knows_how_the_terminal_was(open_terminal: Open) -> None:
+    terminal = open_terminal(*FLAGS)
+    terminal.wait(lambda: terminal.is_ready)
+    for _ in range(5):
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.read(0.01)
+    terminal.settle()
+    terminal.keys("a message")
+    terminal.wait("a message")
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    assert terminal.restored()
+
+
 def test_why_a_chat_could_not_be_saved_is_told_with_marks(open_terminal: Open, tmp_path: Path) -> None:
     taken = tmp_path / HOSTILE
     taken.write_text("no folder can be made here")
