@@ -13,6 +13,7 @@ from textual import events
 from textual.app import App, SystemCommand
 from textual.filter import DimFilter, LineFilter
 from textual.keys import _character_to_key
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -32,6 +33,7 @@ from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.shelf import Shelf
 from termchat.tui.themes import AUTO, Palette
+from termchat.tui.typeahead import TypeAhead
 from termchat.tui.wardrobe import Wardrobe
 from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.told import in_short
@@ -106,6 +108,7 @@ class TermchatApp(App[None]):
         self.chat = chat
         self.asks_background = abilities.depth != "none"
         self._spec, self._at_end, self._ended = spec, close, False
+        self._typed = TypeAhead(self._take)
         self._begun = False
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
@@ -178,17 +181,26 @@ class TermchatApp(App[None]):
         self.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Tells the chat of every key, paste and click before anybody else takes it. Ctrl+C leads out of any dialog."""
-        if isinstance(event, (events.Key, events.Paste, events.MouseDown)) and not event.is_forwarded:
-            chat = self._chat_screen
-            chat.noticed(event)
-            if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
-                self.screen.dismiss(None)
-                chat.ask_to_quit()
-                return
-        if isinstance(event, events.Paste) and isinstance(self.focused, Input) and not isinstance(self.focused, Field):
+        """Has keys and pastes taken in in the order in which they come; tells the chat of clicks before anybody takes them."""
+        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+            await self._typed.add(event)
+            return
+        if isinstance(event, events.MouseDown) and not event.is_forwarded:
+            self._chat_screen.noticed(event)
+        await super().on_event(event)
+
+    async def _take(self, event: events.Event) -> MessagePump:
+        """Tells the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog."""
+        chat, taker = self._chat_screen, self.focused or self.screen
+        chat.noticed(event)
+        if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
+            self.screen.dismiss(None)
+            chat.ask_to_quit()
+            return taker
+        if isinstance(event, events.Paste) and isinstance(taker, Input) and not isinstance(taker, Field):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
+        return taker
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""

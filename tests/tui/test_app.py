@@ -81,7 +81,8 @@ class Desktop:
     @property
     def _is_busy(self) -> bool:
         widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
-        return self.engine.unread or any(pump.message_queue_size for pump in (self.app, *widgets))
+        waits = self.engine.unread or self.app._typed.waiting
+        return waits or any(pump.message_queue_size for pump in (self.app, *widgets))
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Waits until something is true, which a thread or a timer brings."""

@@ -1,0 +1,79 @@
+"""Keys that come faster than they are taken in, as over a slow line, are taken in one after the other.
+
+Textual hands a key to the widget that has the keyboard when it comes. What that leaves goes up, through the queue of each
+widget around it, to the app, which looks up what the key is bound to: behind the keys that came meanwhile, which may be in the
+text already, or in one that is not to have them any more. So of "ab", Backspace, "c" there would be "abc" without its "b".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from textual import events
+from textual.message_pump import MessagePump
+from textual.timer import Timer
+
+PATIENCE_S = 1.0
+"""After so long a key no longer waits for the one before it: whoever has that takes its time."""
+
+_ROUNDS = 2
+"""Times that all queues on the way up must have been gone through: once for the key, once for the messages it led to."""
+
+
+class TypeAhead:
+    """Has keys and pastes taken by `take`, each once the one before it has been; `take` returns who was given it."""
+
+    def __init__(self, take: Callable[[events.Event], Awaitable[MessagePump]]) -> None:
+        self._take = take
+        self.waiting: deque[events.Event] = deque()
+        """Those whose turn has not come."""
+        self._turn = 0
+        self._way: list[MessagePump] = []
+        self._patience: Timer | None = None
+
+    async def add(self, event: events.Event) -> None:
+        """Has it taken, now or in its turn."""
+        if not self._way:
+            await self._hand_over(event)
+            return
+        self.waiting.append(event)
+        self._be_patient()
+
+    async def _hand_over(self, event: events.Event) -> None:
+        self._turn += 1
+        self._way = _way_up(await self._take(event))
+        if self.waiting:
+            self._be_patient()
+        await self._climb(self._way * _ROUNDS, self._turn)
+
+    async def _climb(self, way: Sequence[MessagePump], turn: int) -> None:
+        """Goes behind the key, the way that it goes."""
+        for at, pump in enumerate(way, 1):
+            if pump.call_later(self._climb, way[at:], turn):
+                return  # else it is closed: nothing waits there
+        await self._done(turn)
+
+    def _be_patient(self) -> None:
+        if self._patience is None:
+            self._patience = self._way[-1].set_timer(PATIENCE_S, partial(self._done, self._turn))
+
+    async def _done(self, turn: int) -> None:
+        if turn != self._turn:
+            return
+        if self._patience is not None:
+            self._patience.stop()
+            self._patience = None
+        self._way = []
+        if self.waiting:
+            await self._hand_over(self.waiting.popleft())
+
+
+def _way_up(pump: MessagePump | None) -> list[MessagePump]:
+    """It and all that is around it, the app last."""
+    way = []
+    while pump is not None:
+        way.append(pump)
+        pump = pump._parent
+    return way

@@ -1,0 +1,99 @@
+"""Keys that come at once are taken in one after the other, each by who has the keyboard once the one before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from textual import events
+from textual.keys import _character_to_key
+from textual.widgets import Input
+
+from termchat.tui.typeahead import TypeAhead
+from tests.tui.test_app import Desktop, desktop
+
+NAMES = {"\x7f": "backspace", "\x01": "ctrl+a", "\x05": "ctrl+e", "\x0b": "ctrl+k", "\r": "enter", "\x1b": "escape"}
+EDITED = "abcdef\x7f\x7f\x7fxyz\x7f!\x01Q\x05W"
+
+
+async def at_once(desk: Desktop, text: str) -> None:
+    """All these keys, as one read of the terminal brings them."""
+    for character in text:
+        key = NAMES.get(character) or _character_to_key(character)
+        event = events.Key(key, character if character.isprintable() else None)
+        event.set_sender(desk.app)
+        desk.app.post_message(event)
+    await desk.settle()
+
+
+async def test_what_is_edited_while_it_is_written() -> None:
+    async with desktop() as desk:
+        await at_once(desk, EDITED)
+        assert desk.composer.text == "Qabcxy!W"
+
+
+async def test_in_a_dialog() -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So")
+        await desk.type("", "ctrl+s")
+        field = desk.app.screen.query_one(Input)
+        await at_once(desk, "\x01\x0b" + EDITED)
+        assert field.value == "Qabcxy!W"
+
+
+async def test_keys_go_to_what_the_ones_before_them_opened() -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So")
+        await at_once(desk, "/prefill\x1b\rA fox and a bear\r")
+        assert desk.composer.text == ""
+        assert desk.chat.prefill == "A fox and a bear"
+
+
+async def test_a_paste_comes_where_it_was_pasted() -> None:
+    async with desktop() as desk:
+        for event in (
+            events.Key("a", "a"),
+            events.Key("backspace", None),
+            events.Paste("pasted"),
+            events.Key("!", "!"),
+        ):
+            event.set_sender(desk.app)
+            desk.app.post_message(event)
+        await desk.settle()
+        assert desk.composer.text == "pasted!"
+
+
+class Stuck:
+    """A widget that takes what it is given and does nothing with it, in an app whose time goes by when `later` is called."""
+
+    _parent = None
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], Awaitable[None]]] = []
+
+    def call_later(self, *_: object) -> bool:
+        return True
+
+    def set_timer(self, _delay: float, callback: Callable[[], Awaitable[None]]) -> SimpleNamespace:
+        self.later.append(callback)
+        return SimpleNamespace(stop=lambda: None)
+
+
+async def test_who_never_is_done_with_a_key_holds_up_nobody() -> None:
+    stuck, taken = Stuck(), []
+
+    async def take(event: events.Event) -> Any:
+        taken.append(event)
+        return stuck
+
+    typed = TypeAhead(take)
+    keys = [events.Key(key, key) for key in "abc"]
+    for key in keys:
+        await typed.add(key)
+    assert taken == keys[:1]
+    await stuck.later[0]()
+    await stuck.later[0]()  # too late: another key is on its way now
+    assert taken == keys[:2]
+    await stuck.later[1]()
+    assert taken == keys
