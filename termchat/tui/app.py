@@ -15,7 +15,7 @@ from textual.filter import DimFilter, LineFilter
 from textual.keys import _character_to_key
 from textual.message_pump import MessagePump
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Input, TextArea
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
@@ -108,7 +108,7 @@ class TermchatApp(App[None]):
         self.chat = chat
         self.asks_background = abilities.depth != "none"
         self._spec, self._at_end, self._ended = spec, close, False
-        self._typed = TypeAhead(self._take)
+        self._typed = TypeAhead(self, self._take)
         self._begun = False
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
@@ -189,8 +189,8 @@ class TermchatApp(App[None]):
             self._chat_screen.noticed(event)
         await super().on_event(event)
 
-    async def _take(self, event: events.Event) -> MessagePump:
-        """Tells the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog."""
+    async def _take(self, event: events.Event) -> MessagePump | None:
+        """Tells the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
         chat, taker = self._chat_screen, self.focused or self.screen
         chat.noticed(event)
         if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
@@ -200,7 +200,8 @@ class TermchatApp(App[None]):
         if isinstance(event, events.Paste) and isinstance(taker, Input) and not isinstance(taker, Field):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
-        return taker
+        written = isinstance(event, events.Key) and event.is_printable and isinstance(taker, (Input, TextArea))
+        return None if written else taker
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""

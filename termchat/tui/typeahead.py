@@ -2,13 +2,13 @@
 
 Textual hands a key to the widget that has the keyboard when it comes. What that leaves goes up, through the queue of each
 widget around it, to the app, which looks up what the key is bound to: behind the keys that came meanwhile, which may be in the
-text already, or in one that is not to have them any more. So of "ab", Backspace, "c" there would be "abc" without its "b".
+text already, or in one that is not to have them any more. So "ab", Backspace, "c" would end as "ab".
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from textual import events
@@ -23,10 +23,13 @@ _ROUNDS = 2
 
 
 class TypeAhead:
-    """Has keys and pastes taken by `take`, each once the one before it has been; `take` returns who was given it."""
+    """Has keys and pastes taken by `take`, each once the one before it has been.
 
-    def __init__(self, take: Callable[[events.Event], Awaitable[MessagePump]]) -> None:
-        self._take = take
+    `take` returns who was given it; None where what comes next need not wait: a letter that a text takes leads nowhere else.
+    """
+
+    def __init__(self, app: MessagePump, take: Callable[[events.Event], Awaitable[MessagePump | None]]) -> None:
+        self._app, self._take = app, take
         self.waiting: deque[events.Event] = deque()
         """Those whose turn has not come."""
         self._turn = 0
@@ -42,8 +45,12 @@ class TypeAhead:
         self._be_patient()
 
     async def _hand_over(self, event: events.Event) -> None:
+        while (taker := await self._take(event)) is None:
+            if not self.waiting:
+                return
+            event = self.waiting.popleft()
         self._turn += 1
-        self._way = _way_up(await self._take(event))
+        self._way = [*_around(taker, self._app), self._app]
         if self.waiting:
             self._be_patient()
         await self._climb(self._way * _ROUNDS, self._turn)
@@ -57,7 +64,7 @@ class TypeAhead:
 
     def _be_patient(self) -> None:
         if self._patience is None:
-            self._patience = self._way[-1].set_timer(PATIENCE_S, partial(self._done, self._turn))
+            self._patience = self._app.set_timer(PATIENCE_S, partial(self._done, self._turn))
 
     async def _done(self, turn: int) -> None:
         if turn != self._turn:
@@ -70,10 +77,9 @@ class TypeAhead:
             await self._hand_over(self.waiting.popleft())
 
 
-def _way_up(pump: MessagePump | None) -> list[MessagePump]:
-    """It and all that is around it, the app last."""
-    way = []
-    while pump is not None:
-        way.append(pump)
+def _around(given: MessagePump, app: MessagePump) -> Iterator[MessagePump]:
+    """It and all around it, within the app; what was taken away since has nothing around it."""
+    pump: MessagePump | None = given
+    while pump is not None and pump is not app:
+        yield pump
         pump = pump._parent
-    return way

@@ -65,9 +65,9 @@ async def test_a_paste_comes_where_it_was_pasted() -> None:
 
 
 class Stuck:
-    """A widget that takes what it is given and does nothing with it, in an app whose time goes by when `later` is called."""
+    """A widget that takes what it is given and does nothing with it, or an app whose time goes by when `later` is called."""
 
-    _parent = None
+    _parent = None  # it was taken away
 
     def __init__(self) -> None:
         self.later: list[Callable[[], Awaitable[None]]] = []
@@ -81,19 +81,35 @@ class Stuck:
 
 
 async def test_who_never_is_done_with_a_key_holds_up_nobody() -> None:
-    stuck, taken = Stuck(), []
+    stuck, app, taken = Stuck(), Stuck(), []
 
     async def take(event: events.Event) -> Any:
         taken.append(event)
         return stuck
 
-    typed = TypeAhead(take)
+    typed = TypeAhead(app, take)  # type: ignore[arg-type]
     keys = [events.Key(key, key) for key in "abc"]
     for key in keys:
         await typed.add(key)
     assert taken == keys[:1]
-    await stuck.later[0]()
-    await stuck.later[0]()  # too late: another key is on its way now
+    await app.later[0]()
+    await app.later[0]()  # too late: another key is on its way now
     assert taken == keys[:2]
-    await stuck.later[1]()
+    await app.later[1]()
+    assert taken == keys
+
+
+async def test_what_leads_nowhere_else_lets_the_next_follow_at_once() -> None:
+    stuck, app, taken = Stuck(), Stuck(), []
+
+    async def take(event: events.Event) -> Any:
+        taken.append(event)
+        return stuck if event.key == "enter" else None
+
+    typed = TypeAhead(app, take)  # type: ignore[arg-type]
+    keys = [events.Key(key, key) for key in ("a", "b", "enter", "c", "d")]
+    for key in keys:
+        await typed.add(key)
+    assert taken == keys[:3]
+    await app.later[0]()
     assert taken == keys
