@@ -155,7 +155,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
             nonlocal seen
             seen += shown(app)
             demo.refused = lambda: refused.append(None)
-            return app.is_over and "that was the demo" in seen
+            return app.is_over and "that was the demo" in seen and not app._typed.waiting
 
         await until(pilot, over)
         assert app.chat.failure is None
