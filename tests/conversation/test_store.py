@@ -532,17 +532,12 @@ print(session)
 
 def test_what_is_saved_can_be_read_on_a_full_disk(path: Path) -> None:
     code = """
-store = Store.open(path)
-chat = Conversation()
-session = store.begin(chat)
-say(store, session, chat, "before", [1, 2], [b"a"])
-assert store.close()
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # not even the index of an empty log can be made
 store = Store.open(path)
 print([one.turns for one in store.sessions()], list(store.load(store.latest()).conversation.turns()))
 print(len(list(store.records(session, 2))), store.problem() is not None)
 """
-    listed, records = output(child(code, path)).splitlines()
+    listed, records = output(child(ONE_CHAT + code, path)).splitlines()
     assert listed == "[1] [('user', 'before'), ('assistant', 'a')]"
     assert records.endswith(" True")
     assert int(records.split()[0]) > 3

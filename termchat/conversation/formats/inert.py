@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_BEGINS = re.compile(r"<(?=[A-Za-z/!?])")
+_TAG = r"<(?=[A-Za-z/!?])"
+_BEGINS = re.compile(_TAG)
 _ADDRESS = r"<https?://[^\s<>`]*>"
 _BARE = re.compile(r"://|www\.")
-_MARK = re.compile(rf"\\.|{_ADDRESS}|`+|<(?=[A-Za-z/!?])")
+_MARK = re.compile(rf"\\.|{_ADDRESS}|`+|{_TAG}")
 """An escape, an address that may stay, backticks, or what begins like a tag."""
 
 
@@ -26,7 +27,7 @@ def inert(text: str) -> str:
     """Markdown without HTML in it; what is inert already stays as it is."""
     if _BEGINS.search(text) is None:
         return text
-    return "\n".join(_lines(text.split("\n")))
+    return "\n".join(_lines(text))
 
 
 def on_a_line(text: str) -> str:
@@ -34,12 +35,11 @@ def on_a_line(text: str) -> str:
     return _BEGINS.sub("&lt;", text)
 
 
-def _lines(lines: list[str]) -> Iterator[str]:
-    text = "\n".join(lines)
+def _lines(text: str) -> Iterator[str]:
     has_fence = "```" in text or "~~~" in text
     fenced = set.intersection(*(_fenced(parser, text) for parser in _parsers())) if has_fence else set[int]()
     sure = True
-    for number, line in enumerate(lines):
+    for number, line in enumerate(text.split("\n")):
         if number in fenced or not line.strip():
             sure = True
             yield line
@@ -90,4 +90,4 @@ def _parts(line: str) -> tuple[list[tuple[str, bool]], bool]:
 
 
 def _without_tags(text: str) -> str:
-    return re.sub(rf"({_ADDRESS})|<(?=[A-Za-z/!?])", lambda found: found[1] or "&lt;", text)
+    return re.sub(rf"({_ADDRESS})|{_TAG}", lambda found: found[1] or "&lt;", text)

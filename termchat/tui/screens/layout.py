@@ -265,12 +265,11 @@ class ChatLayout(SelectingScreen, Settled):
         self._update_timer.resume()
 
     def _on_timer_update(self) -> None:
-        if self._layout_required:  # it would be shown in the sizes of before
-            pass
-        elif self._stale == "due" or (self._stale and not self._dirty_widgets):
-            self._show_state()
-        elif self._stale:
-            self._stale = "due"
+        if self._stale and not self._layout_required:  # else it would be shown in the sizes of before
+            if self._stale == "due" or not self._dirty_widgets:
+                self._show_state()
+            else:
+                self._stale = "due"
         super()._on_timer_update()
         if self._stale:
             self._update_timer.resume()
