@@ -25,7 +25,9 @@ said = []
 def log(level, text, user):
     said.append(text.decode("utf-8", "replace"))
 llama_cpp.llama_log_set(log, None)
-model = llama_cpp.llama_model_load_from_file(sys.argv[1].encode(), llama_cpp.llama_model_default_params())
+how = llama_cpp.llama_model_default_params()
+how.use_extra_bufts = b"AMX_INT8 = 1" not in llama_cpp.llama_print_system_info()
+model = llama_cpp.llama_model_load_from_file(sys.argv[1].encode(), how)
 params = llama_cpp.llama_context_default_params()
 params.n_ctx, params.n_batch, params.n_ubatch = int(sys.argv[2]), 64, 64
 params.n_seq_max, params.kv_unified = 2, True

@@ -52,6 +52,8 @@ class Model:
             return True
 
         params.progress_callback = on_progress
+        # AMX's kernels end the process in virtual machines that announce AMX and do not carry it (a fault at ldtilecfg).
+        params.use_extra_bufts = b"AMX_INT8 = 1" not in LIB.llama_print_system_info()
         last_errors()
         placements()
         self.pointer: Any = LIB.llama_model_load_from_file(spec.path_bytes or os.fsencode(spec.path), params)
