@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
+from termchat.conversation.node import Node
+from termchat.conversation.tree import Conversation
+from termchat.decoding.records import Failed
+
 Phase = Literal["no model", "loading", "idle", "rendering", "prefill", "decoding", "paused", "failed"]
+Way = Literal["stop", "drop", "summarise"]
+WAYS: tuple[Way, ...] = get_args(Way)
+"""What can be done about a full context."""
 
 
 class PathChanged(msgspec.Struct, frozen=True):
@@ -41,6 +48,27 @@ class BreakpointsChanged(msgspec.Struct, frozen=True):
 
 class RoomWanted(msgspec.Struct, frozen=True):
     """The context is full, and a person should say what is to be done: read `chat.full`, answer with `chat.make_room`."""
+
+
+class Full(NamedTuple):
+    """A message that does not fit, and what can be done: `turns` is how many of the oldest would be left out, in all.
+
+    `failure` says that it could not be sent; with None it was sent, and its reply was cut off where the context ended. `leaf`
+    is the end of the path that is shown. In raw mode there is nobody to ask for a summary.
+    """
+
+    conversation: Conversation
+    text: str
+    parent: Node | None
+    at: int
+    leaf: int | None
+    turns: int
+    failure: Failed | None = None
+
+    @property
+    def can_summarise(self) -> bool:
+        """Whether the model can be asked for a summary."""
+        return not self.conversation.raw
 
 
 class Notice(msgspec.Struct, frozen=True):

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from termchat.chat.changes import Notice, PathChanged, RoomWanted
+from termchat.chat.changes import WAYS, Full, Notice, PathChanged, RoomWanted, Way
 from termchat.chat.replies import Replies
 from termchat.chat.room import REQUEST, SUMMARY, most_kept, omission_of, sizes_of, turns_of
 from termchat.chat.state import State
 from termchat.conversation.node import Node, Omission
-from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed
-
-Way = Literal["stop", "drop", "summarise"]
-WAYS: tuple[Way, ...] = get_args(Way)
-
-
-class Full(NamedTuple):
-    """A message that does not fit, and what can be done: `turns` is how many of the oldest would be left out, in all.
-
-    `failure` says that it could not be sent; with None it was sent, and its reply was cut off where the context ended. `leaf`
-    is the end of the path that is shown. In raw mode there is nobody to ask for a summary.
-    """
-
-    conversation: Conversation
-    text: str
-    parent: Node | None
-    at: int
-    leaf: int | None
-    turns: int
-    failure: Failed | None = None
-
-    @property
-    def can_summarise(self) -> bool:
-        """Whether the model can be asked for a summary."""
-        return not self.conversation.raw
-
 
 Begin = Callable[[str, Node | None, int, Omission | None], Node]
 """Begins a turn behind a node's first ids, with these turns left out of its prompt."""

@@ -18,9 +18,9 @@ from termchat.chat.changes import (
     Notice,
     StatusChanged,
     TuningChanged,
+    Way,
 )
 from termchat.chat.editing import Editing
-from termchat.chat.full import Way
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.preview import Preview
 from termchat.chat.questions import Questions

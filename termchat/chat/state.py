@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
-from termchat.chat.changes import Change, Notice, Phase, StatusChanged
+from termchat.chat.changes import Change, Full, Notice, Phase, StatusChanged
 from termchat.chat.line import Line
 from termchat.chat.live import Live
 from termchat.chat.position import is_foreign
@@ -16,9 +15,6 @@ from termchat.decoding.conditions import Condition, Length
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
-
-if TYPE_CHECKING:
-    from termchat.chat.full import Full
 
 BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
-from termchat.chat.full import Full, Way
+from termchat.chat.changes import Full, Way
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.dialogkeys import DIALOG, GROUPS, Group

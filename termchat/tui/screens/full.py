@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
 
-from termchat.chat.full import Full, Way
+from termchat.chat.changes import Full, Way
 from termchat.text import sanitize
 from termchat.tui.dialogkeys import FULL, link
 from termchat.tui.screens.dialog import Dialog
