@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat import paths, wholefile
-from termchat.settings import KEYS, TABLES, guess_of
+from termchat.settings import KEYS, TABLES
+from termchat.text import guess_of
 from termchat.tomlfile import Statement, TomlError, TomlFile, dotted, literal, parsed
 
 Written = str | int | float | bool | Sequence[str]

@@ -15,7 +15,8 @@ import msgspec
 
 from termchat import paths, wholefile
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.settings import PERSONA, guess_of
+from termchat.sources import PERSONA
+from termchat.text import guess_of
 from termchat.tomlfile import TomlError, TomlFile, literal, parsed
 
 _TEXTS = ("description", "system")

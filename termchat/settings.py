@@ -25,19 +25,17 @@ from termchat.engine.port import ModelSpec
 from termchat.options import OPTIONS, OptionError, OptionValue
 from termchat.sources import FLAG as FLAG
 from termchat.sources import KEYS as KEYS
+from termchat.sources import PERSONA as PERSONA
 from termchat.sources import SETTINGS as SETTINGS
 from termchat.sources import TABLES as TABLES
 from termchat.sources import FlagError as FlagError
 from termchat.sources import Found
-from termchat.sources import guess_of as guess_of
 from termchat.sources import range_of as range_of
 
 if TYPE_CHECKING:
     from termchat.personas import Persona
 
 DEFAULT, TUNED, MODEL, PICKER = "default", "tuned", "model", "picker"
-PERSONA = "persona "
-"""What the origin of a setting begins with that a persona set; its name follows."""
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """What else whoever sets the second of two also means."""
 
@@ -58,7 +56,7 @@ class Config(msgspec.Struct, frozen=True):
     model_folders: tuple[str, ...] = ()
     """Where to look for models besides the folders of other programs; `~` is not expanded yet."""
     on_full: str = "ask"
-    """What is done when a context is full: "ask" or one of `termchat.chat.full.WAYS`."""
+    """What is done when a context is full: "ask" or one of `termchat.chat.changes.WAYS`."""
     glyphs: str = "auto"
     """Which characters to draw with: "unicode", "ascii", or "auto" by the terminal."""
     keys: dict[str, str] = {}

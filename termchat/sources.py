@@ -5,7 +5,6 @@ A mistake in a variable or in the file is told and passed over; a mistake in a f
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from termchat.decoding.samplers import KNOBS, Knob, Value, unescape
 from termchat.options import OPTIONS, Option
+from termchat.text import guess_of
 from termchat.tomlfile import TomlError, TomlFile
 
 PREFIX = "TERMCHAT_"
@@ -20,6 +20,8 @@ _NOT_OURS = frozenset({"TERMCHAT_OFFLINE"})
 """Variables that speak to another part of termchat."""
 FLAG = "flag"
 """The origin of what a flag says."""
+PERSONA = "persona "
+"""What the origin of a setting begins with that a persona set; its name follows."""
 
 SETTINGS: dict[str, Option | Knob] = {**OPTIONS, **KNOBS}
 """All there is to set, by name; `Config` says what each is set to."""
@@ -31,8 +33,6 @@ _TOLD = 20
 """Problems that are told one by one; of a file that is all wrong, the number of the others says enough."""
 _LONGEST = 500
 """Characters of a problem: what is wrong may be a text of any length."""
-_NAME = 100
-"""Characters of a name that are compared with those that there are: no name is longer."""
 
 
 class FlagError(ValueError):
@@ -169,13 +169,6 @@ def _flag(name: str, value: object) -> Value | str:
     if setting.kind == "texts" and isinstance(value, (list, tuple)):
         return setting.check([unescape(item) if isinstance(item, str) else item for item in value])
     return setting.check(value)
-
-
-def guess_of(name: str, known: Iterable[str]) -> str:
-    """What a misspelled name may have meant, case aside: " (did you mean top_k?)", to be put behind it; "" if none is near."""
-    folded = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name[:_NAME].lower(), folded, n=1)
-    return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 
 def range_of(setting: Option | Knob) -> str:

@@ -10,9 +10,10 @@ Joiners and variation selectors stay, since scripts and emoji are wrong without 
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 _BEYOND_ASCII = (
@@ -28,6 +29,8 @@ _BEYOND_ASCII = (
 
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _WIDENS = "\ufe0f"
+_NAME = 100
+"""Characters of a name that are compared with those that there are: no name is longer."""
 
 
 @lru_cache(maxsize=8)
@@ -104,3 +107,10 @@ def show_piece(text: str) -> str:
     words = text.lstrip(" ")
     shown = "·" * (len(text) - len(words)) + words
     return sanitize(shown.replace("\n", "⏎").replace("\t", "⇥"), keep="")
+
+
+def guess_of(name: str, known: Iterable[str]) -> str:
+    """What a misspelled name may have meant, case aside: " (did you mean top_k?)", to be put behind it; "" if none is near."""
+    folded = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name[:_NAME].lower(), folded, n=1)
+    return f" (did you mean {folded[close[0]]}?)" if close else ""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import click
 
 from termchat.cli.page import PageGroup
+from termchat.text import guess_of
 
 
 class Lazily(PageGroup):
@@ -35,8 +36,6 @@ class Lazily(PageGroup):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from termchat.sources import guess_of
-
             said = f"{error.message.removesuffix('.')}{guess_of(args[0], self.modules)}"
             raise click.UsageError(said, error.ctx) from None
 

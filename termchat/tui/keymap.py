@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from textual.keys import KEY_TO_UNICODE_NAME, Keys, _character_to_key
 
-from termchat.settings import guess_of
+from termchat.text import guess_of
 from termchat.tui.dialogkeys import GROUPS, Group
 from termchat.tui.key import Key, shown
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from termchat.chat.changes import Notice
-from termchat.text import one_line
+from termchat.text import guess_of, one_line
 from termchat.tui.shelf import Shelf
 from termchat.tui.themes import AUTO, LoadedTheme
 
@@ -36,8 +36,6 @@ class Wardrobe:
         problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
         if there:
             return problems
-        from termchat.sources import guess_of
-
         known = [AUTO, *self.shelf.all()]
         said = f"there is no theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
         said = f"{place}: {said}" if place else said

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from termchat import paths
 from termchat.options import at_odds
-from termchat.settings import DEFAULT, Config, guess_of
+from termchat.settings import DEFAULT, Config
+from termchat.text import guess_of
 
 
 def problems(config: Config) -> list[str]:

@@ -10,7 +10,8 @@ from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json
-from termchat.settings import SETTINGS, TABLES, Config, guess_of, range_of
+from termchat.settings import SETTINGS, TABLES, Config, range_of
+from termchat.text import guess_of
 
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "TAKES")
 
