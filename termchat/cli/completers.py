@@ -23,7 +23,7 @@ _PATHS = (".", "/", "~")
 _LONGEST = 70
 
 
-def _completer(find: Callable[[], Iterable[tuple[str, str]]], *, paths: bool = False) -> Completer:
+def completer_of(find: Callable[[], Iterable[tuple[str, str]]], *, paths: bool = False) -> Completer:
     """Offers what `find` finds, names with what they are; with `paths` also files, where one is begun."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -98,24 +98,17 @@ def _personas() -> Iterable[tuple[str, str]]:
     return [(name, persona.description) for name, persona in personas.load().entries.items()]
 
 
-def _places() -> Iterable[tuple[str, str]]:
-    from termchat.cli.locate import places
-
-    return [(name, what) for name, _, what in places()]
-
-
-models = _completer(_models, paths=True)
-catalogued = _completer(_catalogued, paths=True)
-sessions = _completer(_sessions)
-themes = _completer(_themes)
-settings = _completer(_settings)
-personas = _completer(_personas)
-places = _completer(_places)
+models = completer_of(_models, paths=True)
+catalogued = completer_of(_catalogued, paths=True)
+sessions = completer_of(_sessions)
+themes = completer_of(_themes)
+settings = completer_of(_settings)
+personas = completer_of(_personas)
 
 
 def words(*choices: str) -> Completer:
     """Offers these words."""
-    return _completer(lambda: [(word, "") for word in choices])
+    return completer_of(lambda: [(word, "") for word in choices])
 
 
 def folders(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:

@@ -20,13 +20,12 @@ if VARIABLE in os.environ:
 
 @click.command("completion", cls=Page, short_help="Print what has a shell complete commands.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(*, shell: str) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, *, shell: str) -> None:
     """Print a script that has SHELL complete commands, flags, models, chats, themes and settings."""
     from click.shell_completion import get_completion_class
-
-    from termchat.cli.chat import main
 
     import_module(_SHELLS)
     made = get_completion_class(shell)
     if made is not None:
-        click.echo(made(main, {}, "termchat", VARIABLE).source(), nl=False)
+        click.echo(made(ctx.find_root().command, {}, "termchat", VARIABLE).source(), nl=False)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import click
 
 from termchat.amounts import home, size
-from termchat.cli import completers
+from termchat.cli.completers import completer_of
 from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json, tell_path
-from termchat.settings import guess_of
+from termchat.text import guess_of
 
 _TITLES = ("NAME", "SIZE", "WHERE", "WHAT")
 _RIGHT = frozenset({"SIZE"})
@@ -30,7 +30,9 @@ class Located(NamedTuple):
 
 
 @click.command("locate", cls=Page, short_help="Say where termchat keeps things.")
-@click.argument("name", required=False, shell_complete=completers.places)
+@click.argument(
+    "name", required=False, shell_complete=completer_of(lambda: ((name, what) for name, _, what in places()))
+)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def command(*, name: str | None, as_json: bool) -> None:
     """Say where termchat keeps things, and how large they are; of NAME, only where it is.
