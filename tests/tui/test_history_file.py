@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from termchat.tui import historyfile
+from termchat.tui import history
 from termchat.tui.history import ENTRIES, History
 
 
@@ -21,7 +21,7 @@ def test_what_was_written_is_there_in_the_next_session(tmp_path: Path) -> None:
     for text in texts:
         first.add(text)
     end = monotonic() + 30
-    while len(historyfile.read(file)) < 3 and monotonic() < end:
+    while len(history.read(file)) < 3 and monotonic() < end:
         sleep(0.01)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     again = History(file)
@@ -34,22 +34,22 @@ def test_what_was_written_is_there_in_the_next_session(tmp_path: Path) -> None:
 
 def _write_many(file: Path, name: str) -> None:
     for number in range(200):
-        historyfile.write(file, f"{name} {number} " + "x" * 500)
+        history.write(file, f"{name} {number} " + "x" * 500)
 
 
 def test_several_may_write_at_once_also_while_it_is_shortened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(historyfile, "PATIENCE", 60.0)  # who comes too late does not write
+    monkeypatch.setattr(history, "PATIENCE", 60.0)  # who comes too late does not write
     file = tmp_path / "history.jsonl"
-    historyfile.write(file, "the first")
+    history.write(file, "the first")
     with file.open("ab") as opened:
-        opened.write(b'{"text":"old"}\n' * (2 * historyfile.BYTES // 15 - 100))
+        opened.write(b'{"text":"old"}\n' * (2 * history.BYTES // 15 - 100))
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_write_many, args=(file, name)) for name in "abcd"]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    texts = historyfile.read(file)
+    texts = history.read(file)
     assert len(texts) == len(set(texts))  # it was shortened, and so each is there once
     for name in "abcd":
         assert [text.split()[1] for text in texts if text.startswith(name + " ")] == [str(n) for n in range(200)]
@@ -58,10 +58,10 @@ def test_several_may_write_at_once_also_while_it_is_shortened(tmp_path: Path, mo
 
 def test_it_is_capped_in_bytes_and_in_entries(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
-    file.write_bytes(b"".join(b'{"text":"%d %s"}\n' % (n, b"x" * 1000) for n in range(2 * historyfile.BYTES // 1000)))
-    historyfile.write(file, "the newest")
-    assert file.stat().st_size <= historyfile.BYTES
-    assert historyfile.read(file)[-1] == "the newest"
+    file.write_bytes(b"".join(b'{"text":"%d %s"}\n' % (n, b"x" * 1000) for n in range(2 * history.BYTES // 1000)))
+    history.write(file, "the newest")
+    assert file.stat().st_size <= history.BYTES
+    assert history.read(file)[-1] == "the newest"
     file.write_bytes(b"".join(b'{"text":"%d"}\n' % n for n in range(ENTRIES + 10)))
     kept = History(file)
     kept.begin()
@@ -71,7 +71,7 @@ def test_it_is_capped_in_bytes_and_in_entries(tmp_path: Path) -> None:
     assert len(kept.texts) == ENTRIES
     assert kept.texts[0] == str(ENTRIES + 9)
     size = file.stat().st_size
-    historyfile.write(file, "x" * 100_000)
+    history.write(file, "x" * 100_000)
     assert file.stat().st_size == size
 
 
@@ -80,31 +80,31 @@ def test_damaged_lines_cost_only_themselves(tmp_path: Path) -> None:
     file.write_bytes(
         b'{"text":"one"}\n\0\0\0\n{"text":7}\n\xff\xfe\n[]\n{"text":"two"}{"text":"x"}\n{"text":"three"}\n{"te'
     )
-    assert historyfile.read(file) == ["one", "three"]
-    historyfile.write(file, "four")
-    assert historyfile.read(file) == ["one", "three", "four"]
+    assert history.read(file) == ["one", "three"]
+    history.write(file, "four")
+    assert history.read(file) == ["one", "three", "four"]
 
 
 def test_without_a_file_and_with_one_that_cannot_be_written_the_history_is_that_of_the_session(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for file in (None, tmp_path / "file" / "history.jsonl"):
-        history = History(file)
-        history.begin()
-        history.add("one")
-        history.add("two")
-        history.add("one")
-        assert history.texts == ["one", "two"]
+        kept = History(file)
+        kept.begin()
+        kept.add("one")
+        kept.add("two")
+        kept.add("one")
+        assert kept.texts == ["one", "two"]
 
 
 def test_nobody_waits_for_a_termchat_that_was_stopped_while_it_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(historyfile, "PATIENCE", 0.05)
+    monkeypatch.setattr(history, "PATIENCE", 0.05)
     file = tmp_path / "history.jsonl"
-    historyfile.write(file, "before")
+    history.write(file, "before")
     with file.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(OSError, match="unavailable"):
-            historyfile.write(file, "meanwhile")
-    historyfile.write(file, "after")
-    assert historyfile.read(file) == ["before", "after"]
+            history.write(file, "meanwhile")
+    history.write(file, "after")
+    assert history.read(file) == ["before", "after"]
