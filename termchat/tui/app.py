@@ -6,7 +6,8 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from textual import events
@@ -43,6 +44,8 @@ if sys.platform != "win32":
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
+_KEY_SIGNALS = ("SIGINT", "SIGQUIT")
+"""What keys send."""
 
 
 def _cannot_save(_path: Path) -> Callable[[], object]:
@@ -127,6 +130,8 @@ class TermchatApp(App[None]):
             sessions=sessions,
             keymap=keys,
             save=save,
+            wardrobe=self.wardrobe,
+            keep_theme=self.keep_theme,
             leave=self.leave,
             history=history,
         )
@@ -163,11 +168,30 @@ class TermchatApp(App[None]):
 
     def on_load(self) -> None:
         """Listens to signals, before the terminal is taken: whenever they come, it is given back."""
-        loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT"):
-            if sys.platform != "win32":
+        self._listen("SIGTERM", "SIGHUP", *_KEY_SIGNALS)
+
+    def _listen(self, *names: str) -> None:
+        if sys.platform != "win32":
+            loop = asyncio.get_running_loop()
+            for name in names:
                 number = getattr(signal, name)
                 loop.add_signal_handler(number, self.leave, 128 + number)
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Gives the terminal to another program, whose Ctrl+C is its own, though all processes of the terminal get it.
+
+        Nothing is drawn meanwhile: the terminal's own thread for that has ended.
+        """
+        with self.batch_update(), super().suspend():
+            if sys.platform != "win32":
+                loop = asyncio.get_running_loop()
+                for name in _KEY_SIGNALS:  # not SIG_IGN, which the program would inherit
+                    loop.add_signal_handler(getattr(signal, name), lambda: None)
+            try:
+                yield
+            finally:
+                self._listen(*_KEY_SIGNALS)
 
     def on_mount(self) -> None:
         """Goes on once the first frame is there."""

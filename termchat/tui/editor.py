@@ -6,20 +6,17 @@ import asyncio
 import os
 import shlex
 import shutil
-import signal
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
 from termchat.tui.attachments import LARGEST
 
-if TYPE_CHECKING:
-    from termchat.tui.app import TermchatApp
+Suspend = Callable[[], AbstractContextManager[None]]
+"""Gives the terminal to another program, for as long as the context lasts; raises SuspendNotSupported."""
 
 _USUAL = ("vi", "nano")
 """Editors that are there where nobody has named one."""
@@ -51,8 +48,8 @@ def command() -> list[str]:
     return [found]
 
 
-async def edit(app: TermchatApp, text: str) -> str:
-    """The text as the editor left it; the terminal is the editor's meanwhile, and the event loop goes on.
+async def edit(text: str, suspend: Suspend) -> str:
+    """The text as the editor left it; the event loop goes on meanwhile.
 
     Raises:
         EditorProblem: there is no editor, or it failed, or what it left cannot be read. What was written then is in the file
@@ -65,7 +62,7 @@ async def edit(app: TermchatApp, text: str) -> str:
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(text.encode("utf-8", "surrogatepass"))
         before = file.stat().st_mtime_ns
-        code = await _run(app, [*words, name])
+        code = await _run([*words, name], suspend)
         keep = file.exists() and file.stat().st_mtime_ns != before
         if code != 0:
             raise EditorProblem(f"{words[0]} ended with {code}", _kept(file) if keep else "")
@@ -96,14 +93,10 @@ def _read(file: Path) -> str:
     return edited
 
 
-async def _run(app: TermchatApp, words: list[str]) -> int:
-    """The editor's exit code.
-
-    Nothing is drawn meanwhile: the terminal's own thread for that has ended. A Ctrl+C in the editor is the editor's, though
-    all processes of the terminal get it.
-    """
+async def _run(words: list[str], suspend: Suspend) -> int:
+    """The editor's exit code."""
     try:
-        with app.batch_update(), app.suspend(), _deaf_to_keys(app):
+        with suspend():
             ended = await _ended(words)
     except SuspendNotSupported as error:
         raise EditorProblem("this terminal cannot be given to an editor") from error
@@ -124,20 +117,3 @@ async def _ended(words: list[str]) -> int | OSError:
         if process.returncode is None:  # the app ends
             with suppress(ProcessLookupError):
                 process.terminate()
-
-
-@contextmanager
-def _deaf_to_keys(app: TermchatApp) -> Iterator[None]:
-    """Ignores the signals that keys send."""
-    if sys.platform == "win32":
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    numbers = signal.SIGINT, signal.SIGQUIT
-    for number in numbers:
-        loop.add_signal_handler(number, lambda: None)  # not SIG_IGN, which the editor would inherit
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.add_signal_handler(number, app.leave, 128 + number)

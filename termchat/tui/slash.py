@@ -5,20 +5,45 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line
 from termchat.tui.completing import Completion, Offer
 
-if TYPE_CHECKING:  # the table is made when the first slash is typed
-    from termchat.tui.slashtable import Command, Deeds
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
+    from termchat.tui.gathering import Models
+    from termchat.tui.saving import Save
+    from termchat.tui.screens.choosing import Choosing
+    from termchat.tui.screens.conversations import Conversations
+    from termchat.tui.screens.personate import Personating
+    from termchat.tui.screens.tokens import Tokens
+    from termchat.tui.slashtable import Command, Deeds  # the table is made when the first slash is typed
+    from termchat.tui.wardrobe import Wardrobe
 
 _MOST = 80
 """Offers at once: more than anyone reads."""
 _READ = 100
 """Characters of a name or an argument that are looked at for a message: any text may stand behind a slash."""
 _HOW = "/help lists all; // begins a message with a slash"
+
+
+class Around(NamedTuple):
+    """What stands around a chat. `do` does something to it and has the screen take that in, `tell` shows a notice, `keep_theme`
+    shows a theme from now on."""
+
+    chat: Chat
+    models: Models
+    choosing: Choosing
+    conversations: Conversations
+    personating: Personating
+    tokens: Tokens
+    save: Save
+    wardrobe: Wardrobe
+    keep_theme: Callable[[str], None]
+    do: Callable[[Callable[[], object]], None]
+    tell: Callable[[Notice], None]
 
 
 class Refused(ValueError):

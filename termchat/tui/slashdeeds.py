@@ -13,17 +13,14 @@ from termchat.conversation.formats import of_file
 from termchat.conversation.transcript import TranscriptError
 from termchat.decoding.samplers import Knob, KnobError, Value, unescape
 from termchat.personas import PersonaError
-from termchat.sources import guess_of
-from termchat.text import one_line, sanitize
-from termchat.tui.app import TermchatApp
+from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.completing import Offer
 from termchat.tui.key import Key
 from termchat.tui.keys import APP, TOKENS, name_of
-from termchat.tui.slash import Refused
-from termchat.tui.slashing import Around
+from termchat.tui.slash import Around, Refused
 from termchat.tui.slashlist import SlashList
 from termchat.tui.slashtable import COMMANDS
-from termchat.tui.themes import AUTO
+from termchat.tui.themes import AUTO, Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.looks import LOOKS
 
@@ -74,7 +71,7 @@ class ScreenDeeds:
         personating, saves = self._around.personating, _SAVE.fullmatch(name)
         try:
             if saves is None:
-                personating.take(name, self._app.palette)
+                personating.take(name, self._palette)
             elif saves[1]:
                 personating.keep(saves[1].strip())
             else:
@@ -87,7 +84,7 @@ class ScreenDeeds:
         known = [offer.text for offer in self.themes()]
         if name not in known:
             raise Refused(f"there is no theme {name!r}{guess_of(name, known)}", f"there are {', '.join(known)}")
-        self._app.keep_theme(name)
+        self._around.keep_theme(name)
 
     def look(self, name: str) -> None:
         """Shows the chat in another look."""
@@ -136,7 +133,7 @@ class ScreenDeeds:
         if name and command is None:
             raise Refused(f"there is no command /{name.lstrip('/')}", "/help lists all")
         if command is None:
-            self._screen.app.push_screen(SlashList(self._app.palette))
+            self._screen.app.push_screen(SlashList(self._palette))
         else:
             self._around.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
@@ -170,14 +167,12 @@ class ScreenDeeds:
     def themes(self) -> Iterable[Offer]:
         """Themes: ours, not those that come with Textual."""
         yield Offer(AUTO, "follows the terminal's background")
-        known = self._app.wardrobe.shelf.all()
+        known = self._around.wardrobe.shelf.all()
         yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
     @property
-    def _app(self) -> TermchatApp:
-        app = self._screen.app
-        assert isinstance(app, TermchatApp)
-        return app
+    def _palette(self) -> Palette:
+        return self._around.wardrobe.worn().palette
 
     def _value(self, knob: Knob) -> Value:
         value: Value = getattr(self._chat.tuning, knob.name)

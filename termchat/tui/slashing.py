@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
-from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
-from termchat.tui.saving import Save
-from termchat.tui.slash import Slash
+from termchat.tui.slash import Around, Slash
 from termchat.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
-    from termchat.tui.gathering import Models
-    from termchat.tui.screens.choosing import Choosing
-    from termchat.tui.screens.conversations import Conversations
-    from termchat.tui.screens.personate import Personating
-    from termchat.tui.screens.tokens import Tokens
     from termchat.tui.slashtable import Deeds
-
-
-class Around(NamedTuple):
-    """What stands around a chat. `do` does something to it and has the screen take that in, `tell` shows a notice."""
-
-    chat: Chat
-    models: Models
-    choosing: Choosing
-    conversations: Conversations
-    personating: Personating
-    tokens: Tokens
-    save: Save
-    do: Callable[[Callable[[], object]], None]
-    tell: Callable[[Notice], None]
 
 
 class Slashing:

@@ -32,13 +32,15 @@ from termchat.tui.screens.tokens import Tokens
 from termchat.tui.screens.versions import TurnVersions
 from termchat.tui.screens.writing import Writing
 from termchat.tui.sessionlist import SessionList
-from termchat.tui.slashing import Around, Slashing
+from termchat.tui.slash import Around
+from termchat.tui.slashing import Slashing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.views.notices import notice_lines, queue_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.views.welcome import welcome_lines
+from termchat.tui.wardrobe import Wardrobe
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
 from termchat.tui.widgets.legend import Legend
@@ -58,7 +60,8 @@ class ChatLayout(SelectingScreen, Settled):
     """One chat: brings what it says to the widgets. What a person does is brought to it by `ChatScreen`.
 
     `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` makes what writes a
-    transcript (see `saving`); `leave` ends the app; `keymap` is id to keys where they were remapped.
+    transcript (see `saving`); `keep_theme` shows a theme from now on; `leave` ends the app; `keymap` is id to keys where they
+    were remapped.
     """
 
     DEFAULT_CSS = """
@@ -89,6 +92,8 @@ class ChatLayout(SelectingScreen, Settled):
         sessions: SessionList | None,
         keymap: Mapping[str, str],
         save: Save,
+        wardrobe: Wardrobe,
+        keep_theme: Callable[[str], None],
         leave: Callable[[], None],
         history: History | None = None,
     ) -> None:
@@ -129,7 +134,8 @@ class ChatLayout(SelectingScreen, Settled):
         self._conversations = Conversations(self, chat, self.tokens, sessions, keymap, self._do, self.tell)
         self._personating = Personating(self, chat, self._conversations, self._do, self.tell)
         rooms = (self._choosing, self._conversations, self._personating, self.tokens)
-        self._slashing = Slashing(self, composer, Around(chat, models, *rooms, save, self._do, self.tell))
+        around = Around(chat, models, *rooms, save, wardrobe, keep_theme, self._do, self.tell)
+        self._slashing = Slashing(self, composer, around)
 
     # --- the screen --------------------------------------------------------------------------------------------------
 

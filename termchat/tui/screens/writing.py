@@ -232,12 +232,10 @@ class Writing:
     async def edit(self) -> None:
         """Gives the message to an editor."""
         from termchat.tui import editor  # not needed before the first frame
-        from termchat.tui.app import TermchatApp
 
-        app, composer, before = self._screen.app, self._composer, self._composer.message
-        assert isinstance(app, TermchatApp)
+        composer, before = self._composer, self._composer.message
         try:
-            edited = await editor.edit(app, before)
+            edited = await editor.edit(before, self._screen.app.suspend)
         except editor.EditorProblem as problem:
             self._tell(Notice(problem.message, problem.hint, "warning"))
             return
