@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,20 @@ def test_help_loads_neither_model_nor_screen() -> None:
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
     assert set(json.loads(done.stdout.splitlines()[-1])).isdisjoint((*HEAVY, *SCREEN, *NET))
+
+
+def test_no_module_of_the_tests_imports_from_a_test_file() -> None:
+    """What several tests need stands in a module of its own, or in a conftest."""
+    tests = Path(__file__).parent
+    importers = []
+    for file in sorted(tests.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                imported = [node.module or "", *(alias.name for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                imported = [alias.name for alias in node.names]
+            else:
+                continue
+            if any(part.startswith("test_") for name in imported for part in name.split(".")):
+                importers.append(f"{file.relative_to(tests)}:{node.lineno}")
+    assert importers == []

@@ -19,7 +19,7 @@ from termchat.chat.opening import reopen_latest
 from termchat.conversation.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.personas import Persona, PersonaError
-from tests.chat.test_opening import saved
+from tests.conversation.stored import saved_with_knobs
 from tests.whole.terminal import environment
 
 
@@ -197,7 +197,8 @@ def test_a_chat_that_is_opened_again_knows_its_persona(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     drawn = {"temperature": 1.3, "min_p": 0.1}
     places = {"temperature": "persona storyteller", "min_p": "persona storyteller", "max_tokens": "persona storyteller"}
-    saved(store, places, Tuning(temperature=1.3, min_p=0.2, max_tokens=9), **drawn)  # min_p was turned after the reply
+    left = Tuning(temperature=1.3, min_p=0.2, max_tokens=9)  # min_p was turned after the reply
+    saved_with_knobs(store, places, left, **drawn)
     found = reopen_latest(store, settings.load({}, {"TERMCHAT_TEMPERATURE": "0.1"}, tmp_path / "none"))
     store.close()
     assert found is not None

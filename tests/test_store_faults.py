@@ -15,7 +15,6 @@ from random import Random
 
 import pytest
 
-import tests.patient  # noqa: F401  (in the processes that import all of this)
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation import database, writer
 from termchat.conversation.session import SessionInfo
@@ -24,7 +23,8 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Describe
-from tests.made_records import reply, stream, user
+from tests.made_records import user
+from tests.store_chats import say, turns, until
 
 ROOT = Path(__file__).parents[1]
 PAGE = 4096
@@ -40,33 +40,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "termchat" / "chats.db"
-
-
-def say(store: Store, session: str, chat: Conversation, text: str, tokens: int = 20) -> list[Record]:
-    """A turn and its reply, told to the store as a chat does; returns the reply's records."""
-    store.add_node(session, user(chat, text, [1, 2]))
-    answer = reply(chat)
-    store.add_node(session, answer)
-    records = stream(chat.ids_before(answer.number), [b"word "] * tokens)
-    for record in records:
-        answer.add(record)
-        store.add_record(session, answer.number, record)
-    return records
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def turns(path: Path, session: str) -> list[str]:
-    store = Store.open(path)
-    try:
-        return [text for role, text in store.load(session).conversation.turns() if role == "user"]
-    finally:
-        store.close()
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -196,9 +169,11 @@ def test_a_file_without_a_beginning_never_stops_the_chat(
 def test_a_log_that_is_cut_or_written_over_costs_only_what_was_in_it(path: Path, seed: int) -> None:
     """The write-ahead log of a process that was killed, harmed before the next start."""
     code = """
-import os, sys
+import os, sqlite3, sys
 from pathlib import Path
-from tests.test_store_faults import *
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
+from tests.store_chats import say
 store = Store.open(Path(sys.argv[1]))
 for number in range(4):
     chat = Conversation()
@@ -388,7 +363,13 @@ def test_no_file_of_ours_is_open_to_others_whatever_the_umask(path: Path, tmp_pa
 FULL = """
 import errno, os, resource, sys
 from pathlib import Path
-from tests.test_store_faults import *
+from termchat.chat.recording import StoreRecorder
+from termchat.conversation import database, writer
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import Store
+from termchat.conversation.tree import Conversation
+from tests.made_records import user
+from tests.store_chats import say, turns, until
 database.BUSY_S, writer.RETRY_S = 0.1, 0.1
 folder = Path(sys.argv[1])
 filler = folder / "filler"

@@ -11,7 +11,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.session import Session
 from termchat.engine.port import Cancel, Render, Tokenize
 from tests.chat.driven import Faked, Make
-from tests.engine.test_steering import bare_greedy
+from tests.engine.bare_loop import bare_greedy
 
 
 def said(it: Faked) -> list[tuple[str, str]]:

@@ -10,27 +10,11 @@ import pytest
 from termchat.chat.opening import choose, find_model, reopen_latest
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Settings
-from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
+from termchat.decoding.samplers import Tuning
 from termchat.models import catalogue
 from termchat.settings import Config, load
-from tests import made_records
+from tests.conversation.stored import saved_with_knobs
 from tests.models import made
-
-
-def saved(store: Store, origin: dict[str, str], left: Tuning, **drawn_with: float) -> None:
-    """A chat with one reply that was drawn with some knobs, and left with others."""
-    chat = Conversation("")
-    session = store.begin(chat, tuning=left)
-    turn = chat.grow("user", parent=None, at=0, text="hi")
-    store.add_node(session, turn)
-    reply = chat.grow("assistant", parent=turn.number, at=0)
-    store.add_node(session, reply)
-    drawn = Settings(0, SamplerSettings(**drawn_with), (), dict.fromkeys(KNOBS, "default") | origin)
-    for record in (made_records.start([1, 2]), drawn, made_records.finished()):
-        reply.add(record)
-        store.add_record(session, reply.number, record)
-    assert store.flush()
 
 
 def test_only_what_a_person_turned_in_a_chat_stays_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -38,7 +22,7 @@ def test_only_what_a_person_turned_in_a_chat_stays_when_it_is_opened_again(tmp_p
     drawn = {"temperature": 0.5, "top_p": 0.7, "min_p": 0.2, "repeat_penalty": 1.2}
     left = Tuning(**drawn, max_tokens=99, top_k=3)
     places = {"temperature": "panel", "top_p": "model", "min_p": "config.toml", "repeat_penalty": "flag"}
-    saved(store, places, left, **drawn)  # top_k and max_tokens were turned after the reply
+    saved_with_knobs(store, places, left, **drawn)  # top_k and max_tokens were turned after the reply
     found = reopen_latest(store, load({"repeat_last_n": 9}, {}, tmp_path / "none"))
     again = reopen_latest(store, load({}, {"TERMCHAT_TOP_P": "0.3", "TERMCHAT_MIN_P": "0.1"}, tmp_path / "none"))
     store.close()

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from termchat import paths
 from termchat.cli import main
 from termchat.options import OPTIONS
-from tests.cli.test_sessions import saved
+from tests.conversation.stored import saved_in_home
 
 Offered = Callable[[str], list[str]]
 
@@ -78,7 +78,7 @@ def test_names_are_offered(offered: Offered, home: Path) -> None:
 
 def test_saved_chats_are_offered_and_none_where_there_is_no_store(offered: Offered) -> None:
     assert offered("termchat sessions show ") == []
-    id = saved("a\x1b[2J title", "hello", "there")
+    id = saved_in_home("a\x1b[2J title", "hello", "there")
     assert offered("termchat sessions show ") == ["last", id]
     assert offered(f"termchat --resume {id[:3]}") == [id]
 

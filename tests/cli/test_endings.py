@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from termchat import paths
-from tests.cli.test_sessions import saved
+from tests.conversation.stored import saved_in_home
 from tests.pull.shelf import Shelf, gguf
 
 TERMCHAT = [sys.executable, "-m", "termchat"]
@@ -90,7 +90,7 @@ def test_ctrl_c_ends_tune_and_its_engine_and_keeps_nothing(model_path: Path) -> 
 
 
 def test_ctrl_c_ends_an_export_that_nobody_reads() -> None:
-    saved("long", "tell", "word " * 20_000)
+    saved_in_home("long", "tell", "word " * 20_000)
     with started("sessions", "export", "last") as process:
         assert process.stdout is not None
         assert process.stdout.read(1)  # it writes, until the pipe is full
@@ -134,7 +134,7 @@ WRITING = [
 @pytest.mark.parametrize("args", WRITING, ids=" ".join)
 def test_a_stdout_that_takes_nothing_is_told_in_a_line(args: tuple[str, ...]) -> None:
     if args[0] == "sessions":
-        saved("long", "tell", "word " * 2000)
+        saved_in_home("long", "tell", "word " * 2000)
     with open("/dev/full", "wb") as full:
         done = subprocess.run([*TERMCHAT, *args], stdout=full, stderr=subprocess.PIPE, timeout=WITHIN)
     assert done.returncode == 1
@@ -143,7 +143,7 @@ def test_a_stdout_that_takes_nothing_is_told_in_a_line(args: tuple[str, ...]) ->
 
 @pytest.mark.parametrize(("args", "code"), [("list", 0), ("export last", 1)])
 def test_without_any_stdout_there_is_no_traceback(args: str, code: int) -> None:
-    saved("long", "tell", "a word")
+    saved_in_home("long", "tell", "a word")
     command = [*TERMCHAT, "sessions", *args.split()]
     done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=WITHIN)
     assert done.returncode == code
@@ -153,7 +153,7 @@ def test_without_any_stdout_there_is_no_traceback(args: str, code: int) -> None:
 @pytest.mark.parametrize("args", WRITING, ids=" ".join)
 def test_a_reader_who_leaves_ends_it_without_a_word(args: tuple[str, ...]) -> None:
     if args[0] == "sessions":
-        saved("long", "tell", "word " * 2000)
+        saved_in_home("long", "tell", "word " * 2000)
     with started(*args) as process:
         assert process.stdout is not None
         process.stdout.close()  # before anything was written

@@ -13,9 +13,7 @@ from click.testing import CliRunner, Result
 
 from termchat import paths
 from termchat.cli import main
-from termchat.conversation.store import ModelRef, Store
-from termchat.conversation.tree import Conversation
-from tests.conversation.stored import say
+from tests.conversation.stored import saved_in_home
 
 Sessions = Callable[..., Result]
 
@@ -26,17 +24,6 @@ def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sessions:
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     return lambda *args: CliRunner().invoke(main, ["sessions", *map(str, args)])
-
-
-def saved(title: str, asked: str, answered: str) -> str:
-    """A chat of one turn; its id."""
-    store = Store.open(paths.store_file())
-    chat = Conversation("be brief")
-    chat.title = title
-    session = store.begin(chat, model=ModelRef("smollm2"))
-    say(store, session, chat, asked, [1, 2], [f" {word}".encode() for word in answered.split()])
-    assert store.close()
-    return session
 
 
 def asked(result: Result) -> dict[str, object]:
@@ -51,7 +38,7 @@ def titles(result: Result) -> list[object]:
 
 def test_chats_are_listed_for_people_and_for_scripts(sessions: Sessions) -> None:
     assert asked(sessions("list", "--json")) == {"sessions": []}
-    first, second = saved("a fox", "tell me", "it slept here"), saved("a be\x1bar", "and", "it ran")
+    first, second = saved_in_home("a fox", "tell me", "it slept here"), saved_in_home("a be\x1bar", "and", "it ran")
     lines = sessions("list").stdout.splitlines()
     assert lines[0].split() == ["ID", "USED", "TURNS", "TOKENS", "MODEL", "TITLE"]
     assert [line.split()[0] for line in lines[1:]] == [second, first]
@@ -66,8 +53,8 @@ def test_chats_are_listed_for_people_and_for_scripts(sessions: Sessions) -> None
 
 
 def test_a_long_title_makes_no_long_lines(sessions: Sessions) -> None:
-    saved("a fox", "tell me", "it slept here")
-    saved("x" * 10_000, "and", "it ran")
+    saved_in_home("a fox", "tell me", "it slept here")
+    saved_in_home("x" * 10_000, "and", "it ran")
     assert max(map(len, sessions("list").stdout.splitlines())) < 200
     assert max(map(len, sessions("search", "ran").stdout.splitlines())) < 300
     assert titles(sessions("list", "--json"))[0] == "x" * 10_000
@@ -78,15 +65,15 @@ def test_a_long_title_makes_no_long_lines(sessions: Sessions) -> None:
 def test_a_limit_beyond_what_there_can_be_is_refused_with_the_range(
     sessions: Sessions, command: tuple[str, ...], limit: int
 ) -> None:
-    saved("a fox", "tell me", "it slept here")
+    saved_in_home("a fox", "tell me", "it slept here")
     result = sessions(*command, "-n", limit)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "1<=x<=1000000" in result.stderr
 
 
 def test_chats_are_found_by_their_words(sessions: Sessions) -> None:
-    saved("a fox", "tell me", "it slept on the old mat")
-    saved("a bear", "tell me", "it ran")
+    saved_in_home("a fox", "tell me", "it slept on the old mat")
+    saved_in_home("a bear", "tell me", "it ran")
     assert titles(sessions("search", "tell", "SLE", "--json")) == ["a fox"]
     lines = sessions("search", "mat").stdout.splitlines()
     assert lines[1].endswith("it slept on the old mat")
@@ -96,7 +83,7 @@ def test_chats_are_found_by_their_words(sessions: Sessions) -> None:
 
 
 def test_a_chat_is_shown_as_text_and_as_facts(sessions: Sessions) -> None:
-    session = saved("a fox", "where\x1b[2J?", "in the wood")
+    session = saved_in_home("a fox", "where\x1b[2J?", "in the wood")
     shown = sessions("show", "last").stdout
     assert shown.startswith("# a fox\n")
     assert "where␛[2J?" in shown
@@ -110,13 +97,13 @@ def test_a_chat_is_shown_as_text_and_as_facts(sessions: Sessions) -> None:
 
 
 def test_a_chat_without_a_title_is_told_to_have_none(sessions: Sessions) -> None:
-    saved("", "tell me", "it slept")
+    saved_in_home("", "tell me", "it slept")
     assert sessions("list").stdout.splitlines()[1].endswith("  untitled")
     assert titles(sessions("list", "--json")) == [""]
 
 
 def test_a_chat_is_named_by_a_beginning_of_its_id(sessions: Sessions) -> None:
-    session, other = saved("a fox", "a", "b"), saved("a bear", "c", "d")
+    session, other = saved_in_home("a fox", "a", "b"), saved_in_home("a bear", "c", "d")
     assert sessions("rename", session, "the fox").exit_code == 0
     assert titles(sessions("list", "--json")) == ["a bear", "the fox"]
     result = sessions("rename", session[:4], "neither")
@@ -128,7 +115,7 @@ def test_a_chat_is_named_by_a_beginning_of_its_id(sessions: Sessions) -> None:
 
 
 def test_an_id_that_is_no_text_names_no_chat(sessions: Sessions) -> None:
-    saved("a fox", "tell me", "it slept")
+    saved_in_home("a fox", "tell me", "it slept")
     result = sessions("show", "\udcff")  # how Python gives a byte of the command line that is not UTF-8
     assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
     assert "there is no saved chat" in result.stderr
@@ -136,7 +123,7 @@ def test_an_id_that_is_no_text_names_no_chat(sessions: Sessions) -> None:
 
 
 def test_a_removed_chat_comes_back_unless_it_was_removed_for_good(sessions: Sessions) -> None:
-    session, other = saved("a fox", "a", "b"), saved("a bear", "c", "d")
+    session, other = saved_in_home("a fox", "a", "b"), saved_in_home("a bear", "c", "d")
     result = sessions("rm", session)
     assert result.exit_code == 0
     assert f"restore {session}" in result.stderr
@@ -175,7 +162,7 @@ def test_every_command_has_its_help(sessions: Sessions) -> None:
 @pytest.mark.parametrize("moment", [1e18, 1e300, -1e12, float("inf")])
 def test_a_date_that_no_calendar_has_spoils_no_list(sessions: Sessions, moment: object) -> None:
     """It may be damaged, or what a clock said."""
-    good, bad = saved("good", "a", "b"), saved("bad", "a", "b")
+    good, bad = saved_in_home("good", "a", "b"), saved_in_home("bad", "a", "b")
     with closing(sqlite3.connect(paths.store_file())) as db, db:
         db.execute("UPDATE sessions SET created = ?, updated = ? WHERE id = ?", (moment, moment, bad))
     assert {line.split()[0] for line in sessions("list").stdout.splitlines()[1:]} == {good, bad}

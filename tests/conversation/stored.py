@@ -7,9 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from termchat.conversation.store import Store
+from termchat import paths
+from termchat.conversation.store import ModelRef, Store
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Record
+from termchat.decoding.records import Record, Settings
+from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
+from tests import made_records
 from tests.made_records import reply, stream, user
 
 CHILD = """
@@ -92,3 +95,48 @@ def output(process: subprocess.Popen[str]) -> str:
     out, error = process.communicate(timeout=240)
     assert process.returncode == 0, error
     return out
+
+
+def saved_with_knobs(store: Store, origin: dict[str, str], left: Tuning, **drawn_with: float) -> None:
+    """A chat with one reply that was drawn with some knobs, and left with others."""
+    chat = Conversation("")
+    session = store.begin(chat, tuning=left)
+    turn = chat.grow("user", parent=None, at=0, text="hi")
+    store.add_node(session, turn)
+    reply = chat.grow("assistant", parent=turn.number, at=0)
+    store.add_node(session, reply)
+    drawn = Settings(0, SamplerSettings(**drawn_with), (), dict.fromkeys(KNOBS, "default") | origin)
+    for record in (made_records.start([1, 2]), drawn, made_records.finished()):
+        reply.add(record)
+        store.add_record(session, reply.number, record)
+    assert store.flush()
+
+
+def saved(store: Store, title: str, *turns: tuple[str, str]) -> tuple[str, Conversation]:
+    """A chat with these messages and replies."""
+    chat = Conversation()
+    chat.title = title
+    session = store.begin(chat)
+    for asked, answered in turns:
+        say(store, session, chat, asked, [1, 2], pieces(answered))
+    return session, chat
+
+
+def saved_in_home(title: str, asked: str, answered: str) -> str:
+    """A chat of one turn in the store that the commands use; its id."""
+    store = Store.open(paths.store_file())
+    chat = Conversation("be brief")
+    chat.title = title
+    session = store.begin(chat, model=ModelRef("smollm2"))
+    say(store, session, chat, asked, [1, 2], pieces(answered))
+    assert store.close()
+    return session
+
+
+def pieces(text: str) -> list[bytes]:
+    """A text as tokens, a word each."""
+    return [f" {word}".encode() for word in text.split()]
+
+
+def found(store: Store, search: str, **how: object) -> list[str]:
+    return [one.title for one in store.sessions(search=search, **how)]  # type: ignore[arg-type]

@@ -13,30 +13,9 @@ from hypothesis import strategies as st
 
 from termchat.conversation import finding, gathering, index, removal, weighing
 from termchat.conversation.store import Store, StoreError
-from termchat.conversation.tree import Conversation
 from termchat.conversation.wordless import apart, shown, together
-from tests.conversation.stored import say
+from tests.conversation.stored import found, pieces, saved, say
 from tests.made_records import reply, stream, user
-
-
-def saved(store: Store, title: str, *turns: tuple[str, str]) -> tuple[str, Conversation]:
-    """A chat with these messages and replies."""
-    chat = Conversation()
-    chat.title = title
-    session = store.begin(chat)
-    for asked, answered in turns:
-        say(store, session, chat, asked, [1, 2], pieces(answered))
-    return session, chat
-
-
-def pieces(text: str) -> list[bytes]:
-    """A text as tokens, a word each."""
-    return [f" {word}".encode() for word in text.split()]
-
-
-def found(store: Store, search: str, **how: object) -> list[str]:
-    return [one.title for one in store.sessions(search=search, **how)]  # type: ignore[arg-type]
-
 
 # --- lists -----------------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ from termchat.conversation import saved as saved_chats
 from termchat.conversation.store import Store
 from termchat.conversation.wordless import apart, together
 from tests.conversation.older import to_version
-from tests.conversation.stored import child, output
-from tests.conversation.test_index import found, saved
+from tests.conversation.stored import child, found, output, saved
 
 FAMILY = "👨\u200d👩\u200d👧"
 ENGLAND = "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"

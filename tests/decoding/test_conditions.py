@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import TextGate
+from tests.decoding.byte_pieces import pieces
 
 ALPHABET = "ab\né😀"
 texts = st.text(ALPHABET, max_size=40)
 stops = st.lists(st.text(ALPHABET, min_size=1, max_size=5), max_size=4)
-
-
-def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    """The bytes, cut anywhere: in the middle of characters too."""
-    borders = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[a:b] for a, b in pairwise(borders)]
 
 
 def first_stop(text: str, wanted: list[str]) -> int | None:

@@ -27,7 +27,7 @@ from termchat.decoding.conditions import (
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.rules import WINDOW, Rules, ends_sentence
 from tests import made_records
-from tests.decoding.test_conditions import pieces
+from tests.decoding.byte_pieces import pieces
 
 ACTIONS = st.sampled_from(["stop", "pause"])
 RULES = st.one_of(

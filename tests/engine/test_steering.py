@@ -15,7 +15,6 @@ from termchat.decoding.conditions import Condition, Text, describe, parse
 from termchat.decoding.records import Finished, Prefill, Record, Settings, Start, Token
 from termchat.decoding.rules import MEASURES, ends_sentence
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.native import LIB
 from termchat.engine.llama.session import Session
 from termchat.engine.port import (
     Adjust,
@@ -33,6 +32,7 @@ from termchat.engine.port import (
     Steer,
     Step,
 )
+from tests.engine.bare_loop import bare_greedy
 from tests.engine.conftest import prompt, records, request, tokens
 
 TUNING = Tuning(max_tokens=48, temperature=1.0, repeat_penalty=1.1)
@@ -234,25 +234,6 @@ def test_the_clock_stands_still_while_it_waits(session: Session, story: list[int
 
 
 # --- forced tokens ---------------------------------------------------------------------------------------------------
-
-
-def bare_greedy(session: Session, ids: list[int], count: int) -> list[int]:
-    """Ids of a plain llama.cpp loop after `ids`, by argmax, one token a decode."""
-    cache = session.cache
-    cache.rewind(0)
-    LIB.llama_memory_clear(cache.memory, True)
-    found: list[int] = []
-    body = [ids[i : min(i + 63, len(ids) - 1)] for i in range(0, len(ids) - 1, 63)]
-    for batch in [*body, ids[-1:]]:
-        array = (LIB.llama_token * len(batch))(*batch)
-        assert LIB.llama_decode(cache.pointer, LIB.llama_batch_get_one(array, len(batch))) == 0
-    while len(found) < count:
-        row = LIB.llama_get_logits_ith(cache.pointer, -1)
-        found.append(max(range(session.model.n_vocab), key=row.__getitem__))
-        array = (LIB.llama_token * 1)(found[-1])
-        assert LIB.llama_decode(cache.pointer, LIB.llama_batch_get_one(array, 1)) == 0
-    LIB.llama_memory_clear(cache.memory, True)
-    return found
 
 
 def test_forced_tokens_and_then_on_as_a_bare_loop_would(session: Session, story: list[int]) -> None:

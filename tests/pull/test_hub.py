@@ -17,8 +17,8 @@ from termchat.models.hub import Hub
 from termchat.models.progress import Pulling
 from termchat.models.pull import Cancelled
 from termchat.models.sources import Repository, understand
+from tests.pull.fetching import refusal
 from tests.pull.shelf import Shelf, gguf, sha256
-from tests.pull.test_pull import refusal
 
 Fetch = Callable[..., Path]
 

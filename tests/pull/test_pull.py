@@ -19,21 +19,13 @@ import pytest
 from termchat.models import refusals
 from termchat.models.catalogue import Catalogue
 from termchat.models.entry import Entry
-from termchat.models.errors import ModelError
 from termchat.models.progress import Pulling
 from termchat.models.pull import Cancelled, pull
+from tests.pull.fetching import Fetch, refusal
 from tests.pull.shelf import Shelf, gguf, sha256
-
-Fetch = Callable[..., Path]
 
 SMALL = gguf(200_000)
 LARGE = gguf(6_000_000)
-
-
-def refusal(fetch: Fetch, source: str, **how: object) -> str:
-    with pytest.raises(ModelError) as caught:
-        fetch(source, **how)
-    return f"{caught.value.message} | {caught.value.hint}"
 
 
 def entry_for(url: str, **known: object) -> dict[str, object]:

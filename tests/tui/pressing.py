@@ -11,7 +11,7 @@ from termchat.tui.dialogkeys import ARROWS, DIALOG, GROUPS, Group
 from termchat.tui.key import keys_of
 from termchat.tui.keys import APP, BIG, CHAT, TOKENS
 from termchat.tui.screens.listing import Listing
-from tests.tui.test_app import FRAME, PATIENCE, Desktop
+from tests.tui.running_app import FRAME, PATIENCE, Desktop
 
 Sees = Callable[[], object]
 ELSEWHERE = {key.id for table in (CHAT, APP, TOKENS, BIG) for key in table}

@@ -14,11 +14,11 @@ from termchat.tui.dialogkeys import Group
 from termchat.tui.screens.skipped import SkippedDialog
 from termchat.tui.screens.tree import TreeDialog
 from tests.models.made import named
+from tests.tui.models_dialog import shop
 from tests.tui.pressing import Place, Presses, Sees
-from tests.tui.test_app import Desktop, desktop
-from tests.tui.test_models_screen import shop
-from tests.tui.test_sessions_screen import FakeStore, library
-from tests.tui.test_token_mode import looking
+from tests.tui.running_app import Desktop, desktop
+from tests.tui.sessions_dialog import FakeStore, library
+from tests.tui.token_mode import looking
 
 
 @asynccontextmanager

@@ -4,134 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from textual import events
-from textual.pilot import Pilot
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.conversation.database import StoreError
-from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
+from termchat.engine.port import Adjust, Cancel, Load
 from termchat.tui.app import TermchatApp
 from termchat.tui.transcript import Transcript
-from termchat.tui.widgets import told
-from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.panels import Panels
 from tests.tui.fake_engine import FakeEngine
-
-SPEC = ModelSpec("/tiny.gguf", "tiny")
-FRAME = 0.02
-"""Seconds, a little more than Textual's own timers for layout and resizing wait: timers go off in the order of their times."""
-PATIENCE = 60.0
-"""Seconds after which an app that still has something to read will never be done."""
-
-
-class Desktop:
-    """An app that runs, and what it stands on."""
-
-    def __init__(self, app: TermchatApp, engine: FakeEngine, pilot: Pilot[None]) -> None:
-        self.app, self.engine, self.pilot, self.chat = app, engine, pilot, app.chat
-
-    @property
-    def text(self) -> str:
-        """What the screen shows."""
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join(strip.text.rstrip() for strip in strips)
-
-    @property
-    def composer(self) -> Composer:
-        return self.app.query_one(Composer)
-
-    async def type(self, text: str, *keys: str) -> None:
-        """Types a text, then presses keys, as somebody does who looks at what each of them did."""
-        for key in (*({" ": "space", ".": "full_stop"}.get(c, c) for c in text), *keys):
-            await self.pilot.press(key)
-            await self.settle()
-
-    async def settle(self) -> None:
-        """Lets the app take in what was pressed and what the engine said, until nobody has anything left to read.
-
-        Raises:
-            Exception: what the app failed with; it reads nothing any more.
-            TimeoutError: there is no end to what it has to read.
-        """
-        still, end = 0, monotonic() + PATIENCE
-        while still < 3:
-            if self.app._exception is not None:
-                raise self.app._exception
-            if monotonic() > end:
-                raise TimeoutError(f"the app is busy for {PATIENCE:.0f} s")
-            if still == 2:
-                await asyncio.sleep(FRAME)
-            self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
-            await self.pilot.pause()
-            still = 0 if self._is_busy else still + 1
-
-    @property
-    def _is_busy(self) -> bool:
-        widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
-        waits = self.engine.unread or self.app._typed.waiting
-        return waits or any(pump.message_queue_size for pump in (self.app, *widgets))
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Waits until something is true, which a thread or a timer brings."""
-        await self.settle()
-        end = monotonic() + PATIENCE
-        while not condition():
-            assert monotonic() < end, self.text
-            await asyncio.sleep(FRAME)
-            await self.settle()
-
-    async def shows(self, *texts: str) -> None:
-        """Waits for texts."""
-        await self.until(lambda: all(text in self.text for text in texts))
-
-    async def sent(self, text: str, *pieces: str) -> None:
-        """A message is sent and the reply has begun."""
-        await self.type(text, "enter")
-        self.engine.say(*pieces)
-        await self.settle()
-
-
-async def _no_nap(*_: float) -> None:
-    await asyncio.sleep(0)
-
-
-@contextmanager
-def without_naps() -> Iterator[None]:
-    """Takes away Textual's waits until the process uses little of the processor, which on a busy machine is at once:
-    `Desktop.settle` looks at what is left to read instead."""
-    with patch("textual.app.wait_for_idle", _no_nap), patch("textual.pilot.wait_for_idle", _no_nap):
-        yield
-
-
-@asynccontextmanager
-async def desktop(
-    size: tuple[int, int] = (120, 40),
-    *,
-    spec: ModelSpec | None = SPEC,
-    loads: bool = True,
-    chat: Callable[[FakeEngine], Chat] = lambda engine: Chat(engine, Tuning(seed=1)),
-    **options: object,
-) -> AsyncIterator[Desktop]:
-    engine = FakeEngine(loads=loads)
-    app = TermchatApp(chat(engine), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
-    with without_naps(), patch.object(told, "_QUIT_WITHIN", PATIENCE), patch.object(told, "_GLANCE", PATIENCE):
-        async with app.run_test(size=size) as pilot:
-            desk = Desktop(app, engine, pilot)
-            await desk.settle()
-            yield desk
+from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, desktop
 
 
 async def test_whoever_waits_for_an_app_that_failed_hears_why() -> None:

@@ -12,8 +12,8 @@ from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.views.plots.drawing import LABEL
 from termchat.tui.views.plots.trace import Trace
 from termchat.tui.widgets.panels import BIG_PAGES, Panels
-from tests.tui.test_app import Desktop, desktop
-from tests.tui.test_token_mode import Memory
+from tests.tui.running_app import Desktop, desktop
+from tests.tui.token_mode import Memory
 
 NEXT_PAGE = "ctrl+right_square_bracket"
 CANDIDATES = [Candidate(at, f" c{at}", 18.0 - at, -0.7 - at, 0.5 / (at + 1), 0.0, None) for at in range(8)]

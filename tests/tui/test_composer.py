@@ -14,7 +14,7 @@ from termchat.tui.history import History
 from termchat.tui.mentions import include
 from termchat.tui.screens import writing
 from termchat.tui.widgets.popup import Popup
-from tests.tui.test_app import Desktop, desktop
+from tests.tui.running_app import Desktop, desktop
 
 LONG = "".join(f"line {number}\n" for number in range(20_431))
 

@@ -21,8 +21,8 @@ from textual.widgets import Label
 
 from termchat.tui.compositor import LineCompositor, LinesUpdate
 from termchat.tui.transcript import Transcript
-from tests.tui.test_app import desktop
-from tests.tui.test_sessions_screen import FakeStore, library, summary
+from tests.tui.running_app import desktop
+from tests.tui.sessions_dialog import FakeStore, library, summary
 
 WORDS = ("One ", "two ", "**three** ", "four.\n\n", "- five\n", "`six` ", "七八 ", "nine, ", "ten\n")
 

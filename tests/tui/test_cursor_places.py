@@ -15,13 +15,24 @@ from termchat.text import sanitize
 from termchat.tui.transcript.blocks import TextBlock
 from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.ink import MARGIN, Paint
+from termchat.tui.transcript.ink import MARGIN
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
 from termchat.tui.transcript.places import main_of
 from termchat.tui.transcript.tokens import TokenRef, TurnTokens
-from tests.tui.transcripts import PROSE, THEMES, ask, chat_of, finished, in_pieces, reply, settings_record, start, token
+from tests.tui.transcripts import (
+    PAINT,
+    PROSE,
+    ask,
+    chat_of,
+    finished,
+    in_pieces,
+    reply,
+    settings_record,
+    shown,
+    start,
+    token,
+)
 
-PAINT = Paint(THEMES["dark"].palette)
 CONTINUES = ("\u200d", "\ufe0f", "\u0301")
 words = st.sampled_from([
     "a", " fox", "bears", " ", "   ", "\n", "\n\n", "\t", "x\n y", "extraordinarily", ".\n", "", "",
@@ -37,13 +48,6 @@ def chat_from(pieces: list[str]) -> Conversation:
     for piece in pieces:
         node.add(token(len(node.tokens), piece))
     return chat
-
-
-def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:
-    document = Document(width, "probability")
-    document.show(chat, PAINT, running=running)
-    document.reach_end(10_000)
-    return document, Cursor(document, lambda: ())
 
 
 def walk(cursor: Cursor) -> list[TokenRef]:

@@ -21,9 +21,9 @@ from termchat.tui.screens.engine import EngineDialog
 from termchat.tui.screens.models import ModelsDialog
 from termchat.tui.views.engine import engine_details, engine_heading, engine_lines
 from tests.models.made import U32, named
-from tests.tui.test_models_screen import Shop, home, shop
+from tests.tui.models_dialog import Shop, shop
 
-__all__ = ["home"]
+pytestmark = pytest.mark.usefixtures("home")
 
 ENGINE = [option for option in OPTIONS.values() if option.table == "engine"]
 

@@ -16,12 +16,12 @@ from termchat.tui.engineform import FIELDS
 from termchat.tui.screens.full import FullDialog
 from tests.models.made import named
 from tests.pull.shelf import Shelf
+from tests.tui.models_dialog import served, shop
 from tests.tui.pressing import ELSEWHERE, Place, Presses, Sees
 from tests.tui.pressing_lists import LISTS
-from tests.tui.test_app import desktop
-from tests.tui.test_models_screen import home, served, server, shop
+from tests.tui.running_app import desktop
 
-__all__ = ["home", "server"]
+pytestmark = pytest.mark.usefixtures("home")
 
 
 # --- where text is written -------------------------------------------------------------------------------------------

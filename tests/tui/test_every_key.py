@@ -10,8 +10,8 @@ from textual.app import App
 
 from termchat.tui.key import Key, keys_of
 from termchat.tui.keys import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS
-from tests.tui.test_app import Desktop, desktop
-from tests.tui.test_token_mode import looking
+from tests.tui.running_app import Desktop, desktop
+from tests.tui.token_mode import looking
 
 
 async def heard(desk: Desktop, table: tuple[Key, ...]) -> None:

@@ -21,11 +21,10 @@ from termchat.tui.gathering import Models
 from termchat.tui.views.welcome import first_run_lines
 from tests.models.made import named
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop, desktop, without_naps
-from tests.tui.test_models_screen import home
-from tests.tui.test_snapshots import Snapshot
+from tests.tui.running_app import Desktop, desktop, without_naps
+from tests.tui.snapshots import Snapshot
 
-__all__ = ["home"]
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

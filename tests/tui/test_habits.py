@@ -12,19 +12,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
 from termchat.tui import finding
 from termchat.tui.transcript import Transcript
-from tests.tui.test_app import Desktop, desktop
-
-
-async def talked(desk: Desktop, *turns: tuple[str, str]) -> None:
-    """Messages and their replies."""
-    for text, reply in turns:
-        await desk.sent(text, reply)
-        desk.engine.end()
-        await desk.settle()
-
-
-def path(desk: Desktop) -> list[str]:
-    return [text for _, text in desk.chat.conversation.turns()]
+from tests.tui.running_app import Desktop, desktop, path, talked
 
 
 def below(desk: Desktop) -> str:

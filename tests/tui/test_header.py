@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from termchat.tui.views.status import header_line
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_panels import idle_chat
+from tests.tui.running_app import idle_chat
 
 LONG = "Mistral-Small-3.2-24B-Instruct-2506"
 

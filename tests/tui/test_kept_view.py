@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo, View
+from termchat.conversation.session import View
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Place
-from termchat.decoding.samplers import Tuning
-from termchat.settings import load
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.looks import Look
-from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop, desktop
-from tests.tui.test_token_mode import WORDS, index
-
-
-@asynccontextmanager
-async def kept(directory: Path, *, resume: bool = False) -> AsyncIterator[Desktop]:
-    """A desktop whose chat is kept in a directory; with `resume`, the chat that was kept there."""
-    store = Store.open(directory / "sessions.db")
-
-    def chat(engine: FakeEngine) -> Chat:
-        if not resume:
-            return Chat(engine, Tuning(seed=1), recorder=StoreRecorder(store, SessionInfo()))
-        found = reopen_latest(store, load({}, environ={}, file=directory / "none.toml"))
-        assert found is not None
-        return Chat(
-            engine, found.config.tuning, conversation=found.conversation, recorder=found.recorder,
-            view=found.recorder.info.view,
-        )  # fmt: skip
-
-    async with desktop(chat=chat, close=store.close) as desk:
-        yield desk
-
-
-async def told(desk: Desktop) -> None:
-    await desk.sent("tell me", *WORDS)
-    desk.engine.end()
-    await desk.settle()
+from tests.tui.running_app import Desktop
+from tests.tui.stored_chat import kept, told
+from tests.tui.token_mode import index
 
 
 def look(desk: Desktop) -> Look:

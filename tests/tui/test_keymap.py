@@ -16,7 +16,7 @@ from termchat.tui.dialogkeys import GROUPS
 from termchat.tui.key import NO_KEY
 from termchat.tui.keymap import checked
 from termchat.tui.transcript import Transcript
-from tests.tui.test_app import desktop
+from tests.tui.running_app import desktop
 
 KEYS = {key.id: key for group in GROUPS for key in group.table}
 

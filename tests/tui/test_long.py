@@ -16,7 +16,7 @@ from termchat.tui.transcript import Look
 from termchat.tui.widgets.composer import Composer
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop
+from tests.tui.running_app import Desktop
 from tests.tui.transcripts import LOOKS, Host, chat_of, numbered_chat, screen, settled, texts
 
 

@@ -19,8 +19,7 @@ from termchat.tui.transcript.ink import HEATS
 from termchat.tui.transcript.jumps import UNCERTAIN
 from termchat.tui.transcript.looks import CALM, entropy_heat, heats, probability_heat, rank_heat
 from termchat.tui.views.ribbon import BLOCKS, legend_line, ribbon_line, token_at
-from tests.tui.test_cursor_places import PAINT, shown
-from tests.tui.transcripts import ask, chat_of, finished, reply, settings_record, start, token
+from tests.tui.transcripts import PAINT, ask, chat_of, finished, reply, settings_record, shown, start, token
 
 
 def measured(node: Node, count: int, seed: int = 1) -> None:

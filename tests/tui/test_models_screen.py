@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.engine.port import Load, ModelSpec
 from termchat.models import listing, memory
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
@@ -23,7 +19,6 @@ from termchat.settings import load
 from termchat.tui import start
 from termchat.tui.gathering import Models
 from termchat.tui.pulls import Pull
-from termchat.tui.screens.models import ModelsDialog
 from termchat.tui.views.model import Known, Running, model_lines
 from termchat.tui.views.models import (
     Download,
@@ -38,72 +33,14 @@ from termchat.tui.views.models import (
 )
 from termchat.tui.views.status import header_line
 from tests.models.made import F32, TEXT, named
-from tests.pull.shelf import Served, Shelf, gguf, sha256, shelf
+from tests.pull.shelf import Shelf, gguf
 from tests.tui import fake_engine
-from tests.tui.test_app import PATIENCE, Desktop, desktop
+from tests.tui.models_dialog import Shop, entry, served, shop
+from tests.tui.running_app import PATIENCE, desktop
+
+pytestmark = pytest.mark.usefixtures("home")
 
 GB = 10**9
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own, where no other program has models."""
-    for name in list(os.environ):
-        if name.startswith(("HF_", "HUGGING", "LLAMA_", "OLLAMA", "TERMCHAT_", "XDG_")) or "proxy" in name.lower():
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as made:
-        yield made
-
-
-def entry(home: Path, name: str, **keys: object) -> None:
-    """Writes a model into the user's own catalogue."""
-    file = home / ".config/termchat/models.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in keys.items())
-    with file.open("a") as out:
-        out.write(f'["{name}"]\ndescription = "{name}"\n{lines}')
-
-
-class Shop(Desktop):
-    """An app with the list of models open."""
-
-    @property
-    def open(self) -> bool:
-        return isinstance(self.app.screen, ModelsDialog)
-
-    def line(self, name: str) -> str:
-        """The line of a model."""
-        found = re.search(rf"[●◌○↓✗] {re.escape(name)} .*", self.text)
-        return found[0] if found else ""
-
-    async def find(self, text: str) -> None:
-        """Types into the filter, from its beginning."""
-        self.app.screen.query_one(Input).value = text
-        await self.settle()
-
-    @property
-    def loads(self) -> list[ModelSpec]:
-        return [command.spec for command in self.engine.asked(Load)]
-
-
-@asynccontextmanager
-async def shop(
-    *folders: Path, size: tuple[int, int] = (120, 40), opened: bool = True, **options: object
-) -> AsyncIterator[Shop]:
-    config = load({"model_folders": os.pathsep.join(map(str, folders))} if folders else {}, {}, Path("/none"))
-    async with desktop(size, models=Models(config), **options) as desk:  # type: ignore[arg-type]
-        made = Shop(desk.app, desk.engine, desk.pilot)
-        if opened:
-            if not made.open:
-                await made.type("", "f3")
-            await made.until(lambda: not made.app._models.looking)
-        yield made
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -387,15 +324,6 @@ async def test_the_palette_has_all_of_it() -> None:
 
 
 # --- downloads -------------------------------------------------------------------------------------------------------
-
-
-def served(home: Path, server: Shelf, name: str, *, held: int = 0, **more: object) -> tuple[bytes, Served]:
-    """A model of the user's catalogue that the server has; it stops after `held` bytes."""
-    data = gguf(3_000_000, seed=len(name))
-    hold = (held, threading.Event()) if held else None
-    url = server.put(f"/{name}.gguf", data, hold=hold)
-    entry(home, name, url=url, size=len(data), sha256=sha256(data), **more)
-    return data, server.files[f"/{name}.gguf"]
 
 
 async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Path, server: Shelf) -> None:

@@ -22,11 +22,10 @@ from termchat.tui.gathering import Models
 from termchat.tui.pulls import Pull
 from tests.models.made import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop
-from tests.tui.test_models_screen import home
-from tests.tui.test_snapshots import Snapshot
+from tests.tui.running_app import Desktop
+from tests.tui.snapshots import Snapshot
 
-__all__ = ["home"]
+pytestmark = pytest.mark.usefixtures("home")
 
 GB = 10**9
 DOWNLOADS = {

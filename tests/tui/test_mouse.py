@@ -19,8 +19,8 @@ from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import Ink, Line, doing
 from termchat.tui.widgets.lines import LinesView
 from termchat.tui.widgets.picker import Picker
-from tests.tui.test_app import Desktop, desktop
-from tests.tui.test_token_mode import looking
+from tests.tui.running_app import Desktop, desktop
+from tests.tui.token_mode import looking
 
 
 class Clicked(App[None]):

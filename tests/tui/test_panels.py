@@ -8,10 +8,8 @@ import pytest
 
 from termchat.chat.changes import Notice
 from termchat.chat.live import Live
-from termchat.chat.service import Chat
 from termchat.decoding.records import Candidate, Prefill, Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.engine.port import ModelSpec
 from termchat.tui import keys
 from termchat.tui.dialogkeys import TUNE
 from termchat.tui.key import displayed, keys_of, remap
@@ -26,8 +24,7 @@ from termchat.tui.views.status import context_used, header_line
 from termchat.tui.views.timing import timing_lines
 from tests import made_records
 from tests.tui.fake_engine import FakeEngine, replaced
-
-SPEC = ModelSpec("/tiny.gguf", "tiny")
+from tests.tui.running_app import idle_chat
 
 
 def texts(lines: list[Line]) -> list[str]:
@@ -46,13 +43,6 @@ def live_with(token: Token) -> Live:
     live = Live()
     live.add(token)
     return live
-
-
-def idle_chat(engine: FakeEngine) -> Chat:
-    chat = Chat(engine, Tuning(seed=1))
-    chat.load(SPEC)
-    chat.pump()
-    return chat
 
 
 # --- marks -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from termchat.conversation import export
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.tree import Conversation
 from termchat.tui.screens.save import default_path
-from tests.tui.test_app import desktop
+from tests.tui.running_app import desktop
 
 
 @pytest.mark.parametrize(

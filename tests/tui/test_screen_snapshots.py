@@ -18,10 +18,9 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop, without_naps
-from tests.tui.test_snapshots import Snapshot
-from tests.tui.test_token_mode import Memory
-from tests.tui.test_token_snapshots import STORY, pieces
+from tests.tui.running_app import Desktop, without_naps
+from tests.tui.snapshots import STORY, Snapshot, pieces
+from tests.tui.token_mode import Memory
 
 MESSAGE = "Write a story about a fox and a bear."
 PAGE = "ctrl+right_square_bracket"

@@ -15,9 +15,9 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.screens import sessions
 from termchat.tui.sessionlist import SessionList
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import without_naps
-from tests.tui.test_sessions_screen import NOON, FakeStore, Library
-from tests.tui.test_snapshots import Snapshot
+from tests.tui.running_app import without_naps
+from tests.tui.sessions_dialog import NOON, FakeStore, Library
+from tests.tui.snapshots import Snapshot
 
 
 @pytest.mark.parametrize(

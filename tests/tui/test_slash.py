@@ -12,7 +12,7 @@ from termchat.tui import keys
 from termchat.tui.slash import Slash, message_of, parted
 from termchat.tui.slashtable import ALSO, COMMANDS, Deeds
 from termchat.tui.transcript import Transcript
-from tests.tui.test_app import Desktop, desktop
+from tests.tui.running_app import Desktop, desktop
 
 
 def test_all_that_has_a_key_and_every_knob_is_a_command() -> None:

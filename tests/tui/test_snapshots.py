@@ -9,22 +9,14 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop, without_naps
+from tests.tui.running_app import Desktop, without_naps
+from tests.tui.snapshots import CANDIDATES, Snapshot
 
 STORY = ("Once", " upon", " a", " time", " a", " **fox**", " met", " a", " bear", ".", " He", " was", " very", " old")
-CANDIDATES = [
-    Candidate(7, " hungry", 18.2, -1.17, 0.439, 0.31, None),
-    Candidate(8, " old", 17.6, -1.77, 0.267, 2.05, None),
-    Candidate(9, " tired", 15.9, -3.47, 0.0, -0.4, "min_p"),
-    Candidate(10, "\n", 15.1, -4.27, 0.0, 1.2, "top_p"),
-]
-
-Snapshot = Callable[..., bool]
 
 
 def screen(theme: str) -> tuple[TermchatApp, Callable[..., Awaitable[None]]]:

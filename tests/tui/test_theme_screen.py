@@ -23,7 +23,7 @@ from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.ink import HEATS, Ink, Line, Paint
 from termchat.tui.transcript.looks import CALM, probability_heat
 from tests.colors import contrast
-from tests.tui.test_app import Desktop, desktop
+from tests.tui.running_app import Desktop, desktop
 
 THEMES, _ = load_themes()
 

@@ -2,55 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 from textual.widgets import Label
 
 from termchat.chat.recorder import Recorder
-from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Threshold
-from termchat.decoding.records import Candidate, Record, Token
+from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
 from termchat.tui.transcript import Transcript
-from tests.tui.test_app import Desktop, desktop
-
-WORDS = ("Once", " upon", " a", " time", ".\n", "A", " fox", " met", " a", " bear", ".")
-
-
-class Memory(Recorder):
-    """Keeps the tokens of all replies."""
-
-    def __init__(self) -> None:
-        self._kept: dict[Node, list[Token]] = {}
-
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        if isinstance(record, Token):
-            self._kept.setdefault(node, []).append(record)
-
-    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
-        return self._kept[node][index]
-
-
-@asynccontextmanager
-async def looking(size: tuple[int, int] = (120, 40), *, ended: bool = True) -> AsyncIterator[Desktop]:
-    """A desktop whose reply is over, in token mode, the cursor on the last token."""
-    async with desktop(size) as desk:
-        desk.chat.recorder = Memory()
-        await desk.sent("tell me", *WORDS)
-        if ended:
-            desk.engine.end()
-            await desk.settle()
-        await desk.type("draft", "ctrl+g")
-        yield desk
-
-
-def index(desk: Desktop) -> int:
-    cursor = desk.app.query_one(Transcript).cursor
-    assert cursor is not None
-    return cursor.index
-
+from tests.tui.running_app import Desktop, desktop
+from tests.tui.token_mode import index, looking
 
 # --- in, out and about -----------------------------------------------------------------------------------------------
 

@@ -16,27 +16,13 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.test_app import Desktop, without_naps
-from tests.tui.test_snapshots import CANDIDATES, Snapshot
-from tests.tui.test_token_mode import Memory
+from tests.tui.running_app import Desktop, without_naps
+from tests.tui.snapshots import CANDIDATES, STORY, Snapshot, pieces
+from tests.tui.token_mode import Memory
 
 MESSAGE = "Write a story about a fox and a bear."
-STORY = (
-    "Once upon a time, in a forest at the edge of the sea, a fox met a bear. The bear was old and tired, and he had "
-    "not eaten for three days.\n\nThe fox, who was clever but not unkind, said: come with me, I know where the salmon "
-    "jump. They walked until the moon stood over the hills, and the bear told of the winters that he had slept through."
-)
 SURPRISES = {"sea": (31, 0.04, 6.1), "clever": (2, 0.11, 4.4), "salmon": (5, 0.08, 5.2), "moon": (1, 0.22, 3.1)}
 """Words with the rank, the probability and the entropy of theirs; all others are about as likely as one expects."""
-
-
-def pieces(text: str) -> list[str]:
-    """A word a token, with the space before it; a paragraph's end is one of its own."""
-    words: list[str] = []
-    for line in text.split("\n\n"):
-        first, *others = line.split(" ")
-        words += [*(["\n\n"] if words else []), first, *(f" {word}" for word in others)]
-    return [word for word in words if word]
 
 
 async def tell(desk: Desktop, text: str = STORY, since: int = 0) -> None:

@@ -11,7 +11,7 @@ from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from termchat.tui.typeahead import TypeAhead
-from tests.tui.test_app import Desktop, desktop
+from tests.tui.running_app import Desktop, desktop
 
 NAMES = {"\x7f": "backspace", "\x01": "ctrl+a", "\x05": "ctrl+e", "\x0b": "ctrl+k", "\r": "enter", "\x1b": "escape"}
 EDITED = "abcdef\x7f\x7f\x7fxyz\x7f!\x01Q\x05W"

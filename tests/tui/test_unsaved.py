@@ -10,8 +10,8 @@ from time import monotonic
 
 import pytest
 
-from tests.tui.test_app import PATIENCE, Desktop
-from tests.tui.test_kept_view import kept, told
+from tests.tui.running_app import PATIENCE, Desktop
+from tests.tui.stored_chat import kept, told
 
 
 async def appears(desk: Desktop, text: str) -> None:

@@ -12,9 +12,8 @@ from termchat.engine.port import Cancel
 from termchat.tui.abilities import Abilities
 from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.transcript import Transcript
-from tests.tui.test_app import Desktop, desktop
-from tests.tui.test_habits import path, talked
-from tests.tui.test_token_mode import index, looking
+from tests.tui.running_app import Desktop, desktop, path, talked
+from tests.tui.token_mode import index, looking
 
 
 async def again(desk: Desktop, *pieces: str) -> None:

@@ -16,6 +16,9 @@ from termchat.decoding.records import Failed, Finished, ModelIdentity, Reason, S
 from termchat.decoding.samplers import SamplerSettings
 from termchat.tui.themes import load_themes
 from termchat.tui.transcript import Look, Transcript
+from termchat.tui.transcript.cursor import Cursor
+from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.ink import Paint
 
 THEMES, _ = load_themes()
 LOOKS: tuple[Look, ...] = ("reading", "probability")
@@ -194,3 +197,13 @@ LONG = {
     "docstring": '```python\n"""\n' + "words in a docstring\n" * 1500,
     "fence in a list": "- item\n  ```py\n" + "  x = 1\n" * 3000,
 }
+
+
+PAINT = Paint(THEMES["dark"].palette)
+
+
+def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:
+    document = Document(width, "probability")
+    document.show(chat, PAINT, running=running)
+    document.reach_end(10_000)
+    return document, Cursor(document, lambda: ())

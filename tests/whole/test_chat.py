@@ -6,82 +6,23 @@ import json
 import os
 import re
 import signal
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
-import msgspec
 import pytest
 
 from termchat.conversation.store import Store
-from termchat.decoding.records import Finished, Record, Token
+from termchat.decoding.records import Token
 from termchat.tui.views.status import context_used
 from tests.stalls import Stalls
+from tests.whole.chat_steps import COUNT, ENDLESS, FLAGS, Open, counting, gone, ready, stop, stored, used
 from tests.whole.terminal import Terminal
-
-Open = Callable[..., Terminal]
-FLAGS = ("--context", "2048", "--threads", "1", "--seed", "1")
-ENDLESS, COUNT = ("--context", "8192", "--threads", "1", "--seed", "1", "--raw"), "1, 2, 3, 4, 5, 6,"
-"""How a reply does not end by itself: it counts on. The end has less than a millionth of the probability, and min_p cuts it; a
-story is as long as the model likes, which differs from processor to processor."""
-
-
-def stop(terminal: Terminal) -> None:
-    """Esc, once more if need be: the first may close something."""
-    end = monotonic() + 60
-    while not terminal.is_ready:
-        assert monotonic() < end, terminal.text
-        terminal.keys("esc")
-        pause = monotonic() + 1
-        while not terminal.is_ready and monotonic() < pause:
-            terminal.read()
-
-
-def ready(terminal: Terminal) -> None:
-    terminal.wait(lambda: terminal.is_ready)
-
-
-def counting(terminal: Terminal) -> None:
-    """Has a reply begin that does not end by itself, and waits for some of it."""
-    ready(terminal)
-    terminal.keys(COUNT, "enter")
-    terminal.wait(lambda: used(terminal) > 30 and re.search(r"entropy \d", terminal.text))
-
-
-def used(terminal: Terminal) -> int:
-    """Tokens of the chat, as the header says; 0 where it does not."""
-    found = re.search(r"context \S+ (\d+)/", terminal.screen.display[0])
-    return int(found[1]) if found else 0
-
-
-def stored(home: Path) -> list[Record]:
-    """Every record in the store, in order."""
-    db = sqlite3.connect(f"file:{home / 'data/termchat/sessions.db'}?mode=ro", uri=True)
-    rows = db.execute("SELECT record FROM records ORDER BY session, node, seq").fetchall()
-    db.close()
-    decoder = msgspec.msgpack.Decoder(Record)  # type: ignore[var-annotated]
-    return [decoder.decode(row[0]) for row in rows]
-
-
-def over(home: Path) -> int:
-    """How many replies have ended, as the store says; a header that says ready may be from before the last was asked for."""
-    if not (home / "data/termchat/sessions.db").exists():
-        return 0
-    return sum(isinstance(record, Finished) for record in stored(home))
 
 
 def told(terminal: Terminal) -> list[str]:
     """The chat's own lines, without the panels."""
     lines = [line[:72].rstrip() for line in terminal.text.splitlines()]
     return lines[1 : next(i for i, line in enumerate(lines) if "max_tokens" in line)]
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def test_the_main_job(open_terminal: Open, tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ import stat
 from pathlib import Path
 from time import monotonic, sleep
 
+from tests.whole.chat_steps import COMMAND, ENDLESS, FLAGS, SHELL, Open, counting, gone, over, ready, stop, stored
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import ENDLESS, FLAGS, Open, counting, gone, over, ready, stop, stored
-from tests.whole.test_life import COMMAND, SHELL
 
 F8 = "\x1b[19~"
 EDITOR = """

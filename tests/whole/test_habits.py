@@ -8,8 +8,8 @@ import re
 import stat
 from pathlib import Path
 
+from tests.whole.chat_steps import FLAGS, SHORT, Open, place, ready, said
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import FLAGS, Open, over, ready
 
 CODE = "```python\nfor fox in den:\n\n    print(fox)  # 狐狸\n```"
 
@@ -38,32 +38,6 @@ def drag(terminal: Terminal, *places: tuple[int, int], release: bool = True) -> 
     if release:
         x, y = places[-1]
         terminal.keys(f"\x1b[<0;{x + 1};{y + 1}m")
-
-
-def place(terminal: Terminal, text: str, *, after: bool = False) -> tuple[int, int]:
-    """The cell on which a text begins, or its last character does."""
-    from rich.cells import cell_len
-
-    for y, line in enumerate(terminal.screen.display):
-        if text in line:
-            shown = line[: line.index(text)] + (text[:-1] if after else "")
-            return cell_len(shown), y
-    raise AssertionError(f"{text!r} is not on the screen:\n{terminal.text}")
-
-
-def said(terminal: Terminal, text: str) -> None:
-    """A reply that begins with that text: forced, so that every model says it on every machine."""
-    terminal.keys("/prefill", "esc", "enter")
-    terminal.wait("its first words")
-    terminal.keys(text.replace("\n", "\\n"), "enter")
-    terminal.wait("/prefill changes it")
-    before = over(terminal.home)
-    terminal.keys("go", "enter")
-    terminal.wait(lambda: over(terminal.home) > before and terminal.is_ready)
-    terminal.settle()
-
-
-SHORT = (*FLAGS, "--max-tokens", "1")
 
 
 def test_what_is_copied_goes_through_the_terminal_and_to_the_systems_tool(open_terminal: Open, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from termchat.decoding.records import Candidate, Finished, ModelIdentity, Prefil
 from termchat.decoding.samplers import SamplerSettings
 from tests.attacked_model import LOOPS, REFUSES, attacked
 from tests.attacks import BYTES, CONTROLS, FLOODS, MARKDOWN, MARKUP, outside_the_grammar
+from tests.whole.chat_steps import Open, over
 from tests.whole.terminal import Terminal, environment
-from tests.whole.test_chat import Open, over
 
 QUICK = ("--context", "2048", "--threads", "1")
 ALL = " ".join(CONTROLS.values())

@@ -13,7 +13,7 @@ import pytest
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from tests.attacks import CONTROLS, outside_the_grammar
-from tests.whole.test_chat import FLAGS, Open
+from tests.whole.chat_steps import FLAGS, Open
 
 HOSTILE = CONTROLS["title"] + CONTROLS["C1 CSI"] + CONTROLS["bidi override"]
 

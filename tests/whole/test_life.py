@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle, islice
@@ -14,11 +13,8 @@ from time import monotonic
 import pytest
 
 from tests.attacks import outside_the_grammar
+from tests.whole.chat_steps import COMMAND, COUNT, ENDLESS, FLAGS, SHELL, Open, counting, gone, ready, stop, used
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import COUNT, ENDLESS, FLAGS, Open, counting, gone, ready, stop, used
-
-SHELL = ("-c", "import os; os.execvp('bash', ['bash', '--norc', '--noprofile', '-i'])")
-COMMAND = f"{sys.executable} -m termchat {' '.join(ENDLESS)}"
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(open_terminal: Open) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.pull.shelf import Shelf, sha256, shelf
 from tests.requantized import requantized
+from tests.whole.chat_steps import over
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import over
 
 Open = Callable[..., Terminal]
 FLAGS = ("--context", "2048", "--threads", "1", "--max-tokens", "12")

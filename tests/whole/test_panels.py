@@ -7,7 +7,7 @@ from statistics import median
 
 from termchat.decoding.records import Finished, Token
 from termchat.tui.views.plots.drawing import number
-from tests.whole.test_chat import FLAGS, Open, ready, stored
+from tests.whole.chat_steps import FLAGS, Open, ready, stored
 
 NEXT_PAGE, BIG = "\x1d", "\x1b[17~"
 

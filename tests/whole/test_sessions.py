@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tests.whole.chat_steps import over
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import over
 
 Open = Callable[..., Terminal]
 FLAGS = ("--context", "2048", "--threads", "1", "--max-tokens", "12", "--seed", "3")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.whole.chat_steps import FLAGS, Open, ready
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import FLAGS, Open, ready
 
 SHORT = (*FLAGS, "--max-tokens", "60")
 COLOR = re.compile(r"[34][0-7]|9[0-7]|10[0-7]|[34]8")

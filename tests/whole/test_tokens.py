@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.whole.chat_steps import ENDLESS, FLAGS, Open, counting, over, ready
 from tests.whole.terminal import Terminal, environment
-from tests.whole.test_chat import ENDLESS, FLAGS, Open, counting, over, ready
 
 
 def panel(terminal: Terminal) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from tests.whole.chat_steps import SHORT, Open, over, place, ready, said
 from tests.whole.terminal import Terminal
-from tests.whole.test_chat import Open, over, ready
-from tests.whole.test_habits import SHORT, place, said
 
 
 def shows(terminal: Terminal, sign: str, text: str) -> None:

@@ -1,0 +1,27 @@
+"""A home and a server, for tests that look for models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pull.shelf import Shelf, shelf
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, where no other program has models."""
+    for name in list(os.environ):
+        if name.startswith(("HF_", "HUGGING", "LLAMA_", "OLLAMA", "TERMCHAT_", "XDG_")) or "proxy" in name.lower():
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def server() -> Iterator[Shelf]:
+    with shelf() as made:
+        yield made

@@ -1,0 +1,43 @@
+"""The app on a chat that a store in a directory keeps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from termchat.chat.opening import reopen_latest
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.service import Chat
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import Store
+from termchat.decoding.samplers import Tuning
+from termchat.settings import load
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.running_app import Desktop, desktop
+from tests.tui.token_mode import WORDS
+
+
+@asynccontextmanager
+async def kept(directory: Path, *, resume: bool = False) -> AsyncIterator[Desktop]:
+    """A desktop whose chat is kept in a directory; with `resume`, the chat that was kept there."""
+    store = Store.open(directory / "sessions.db")
+
+    def chat(engine: FakeEngine) -> Chat:
+        if not resume:
+            return Chat(engine, Tuning(seed=1), recorder=StoreRecorder(store, SessionInfo()))
+        found = reopen_latest(store, load({}, environ={}, file=directory / "none.toml"))
+        assert found is not None
+        return Chat(
+            engine, found.config.tuning, conversation=found.conversation, recorder=found.recorder,
+            view=found.recorder.info.view,
+        )  # fmt: skip
+
+    async with desktop(chat=chat, close=store.close) as desk:
+        yield desk
+
+
+async def told(desk: Desktop) -> None:
+    await desk.sent("tell me", *WORDS)
+    desk.engine.end()
+    await desk.settle()
