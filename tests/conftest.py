@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-import tests.patient  # noqa: F401  (to wait for disks that stall)
+import tests.store_timeouts  # noqa: F401  (to wait for disks that stall)
 from termchat.engine.port import ModelSpec
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)

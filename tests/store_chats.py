@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import tests.patient  # noqa: F401  (in the processes that import this)
+import tests.store_timeouts  # noqa: F401  (in the processes that import this)
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record

@@ -32,7 +32,7 @@ from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
 from termchat.settings import load
-from tests.chat.driven import Driven
+from tests.chat.driven_chat import Driven
 from tests.made_records import start, token
 
 TERMCHAT = [sys.executable, "-m", "termchat"]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from termchat.models.catalogue import Catalogue
 from termchat.models.pull import pull
-from tests.pull.shelf import gguf
+from tests.pull.file_server import gguf
 
 SETTLE = 1.0
 """Seconds of rest before each."""

@@ -12,7 +12,7 @@ import pytest
 
 from termchat.text import sanitize
 from tests.browser.chromium import Browser
-from tests.formats import made
+from tests.formats import example_chats
 
 pytestmark = pytest.mark.browser
 
@@ -59,7 +59,7 @@ def text_of(browser: Browser, selector: str) -> list[str]:
 
 
 def test_the_tokens_are_there_one_by_one(browser: Browser, tmp_path: Path) -> None:
-    page = made.whole()
+    page = example_chats.whole()
     browser.open(page.write(tmp_path / "chat.html", "html"))
     node = page.chat.nodes[2]
     assert text_of(browser, ".piece[data-node='2'] .t") == [sanitize(text) for text in node.tokens.texts]
@@ -77,7 +77,7 @@ def test_the_tokens_are_there_one_by_one(browser: Browser, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_heat_follows_the_switch(browser: Browser, tmp_path: Path, theme: str) -> None:
-    page = made.long(300)
+    page = example_chats.long(300)
     tokens = page.chat.nodes[2].tokens
     browser.look(1280, 800, theme)
     browser.open(page.write(tmp_path / "chat.html", "html"))
@@ -106,7 +106,7 @@ def test_the_heat_follows_the_switch(browser: Browser, tmp_path: Path, theme: st
 
 
 def test_pointing_at_a_token_tells_of_it(browser: Browser, tmp_path: Path) -> None:
-    page = made.whole()
+    page = example_chats.whole()
     browser.look(1280, 800, "light")
     browser.open(page.write(tmp_path / "chat.html", "html"))
     assert browser.ask("document.getElementById('panel').hidden")
@@ -145,7 +145,7 @@ def press(browser: Browser, key: str, modifiers: int = 0) -> None:
 
 def test_the_keyboard_alone_goes_from_token_to_token(browser: Browser, tmp_path: Path) -> None:
     browser.look(1280, 400, "light")
-    browser.open(made.long(300).write(tmp_path / "chat.html", "html"))
+    browser.open(example_chats.long(300).write(tmp_path / "chat.html", "html"))
     assert browser.ask("document.getElementById('panel').hidden")
     for wanted in ("0, id 1000", "1, id 1001"):
         press(browser, "ArrowRight")
@@ -165,7 +165,7 @@ def test_the_keyboard_alone_goes_from_token_to_token(browser: Browser, tmp_path:
 
 def test_on_paper_it_is_dark_on_white_with_the_heat(browser: Browser, tmp_path: Path) -> None:
     browser.look(1280, 800, "light")
-    browser.open(made.whole().write(tmp_path / "chat.html", "html"))
+    browser.open(example_chats.whole().write(tmp_path / "chat.html", "html"))
     light = [ground(browser, selector) for selector in ("body", ".t")]
     browser.look(1280, 800, "dark")
     assert ground(browser, "body") != light[0]
@@ -178,7 +178,7 @@ def test_on_paper_it_is_dark_on_white_with_the_heat(browser: Browser, tmp_path: 
 
 
 def test_the_plots_are_there(browser: Browser, tmp_path: Path) -> None:
-    browser.open(made.long(300).write(tmp_path / "chat.html", "html"))
+    browser.open(example_chats.long(300).write(tmp_path / "chat.html", "html"))
     captions = text_of(browser, "figcaption")
     assert captions[0].startswith("entropy, up to ")
     assert "118.2 tokens/s" in captions[1]
@@ -193,13 +193,13 @@ def test_the_plots_are_there(browser: Browser, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1280, 360])
 def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
     browser.look(width, 800, "dark")
-    for page in (made.whole(), made.hostile("http://127.0.0.1:9/")):
+    for page in (example_chats.whole(), example_chats.hostile("http://127.0.0.1:9/")):
         browser.open(page.write(tmp_path / "chat.html", "html"))
         assert browser.ask("document.documentElement.scrollWidth") <= width
 
 
 def test_hostile_text_runs_nothing_and_asks_nobody(browser: Browser, server: Server, tmp_path: Path) -> None:
-    page = made.hostile(server.address)
+    page = example_chats.hostile(server.address)
     path = page.write(tmp_path / "chat.html", "html")
     assert not path.read_text("utf-8").translate({10: None}).isascii()
     assert sanitize(path.read_text("utf-8")) == path.read_text("utf-8")
@@ -228,7 +228,7 @@ def test_hostile_text_runs_nothing_and_asks_nobody(browser: Browser, server: Ser
 
 def test_the_policy_would_stop_what_got_in(browser: Browser, server: Server, tmp_path: Path) -> None:
     """Not that it should: a page that was changed by hand still runs no script, and asks for nothing."""
-    whole = made.whole().write(tmp_path / "chat.html", "html").read_text("utf-8")
+    whole = example_chats.whole().write(tmp_path / "chat.html", "html").read_text("utf-8")
     smuggled = (
         "<main><script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>"
         f"<img src='{server.address}'><script src='{server.address}'></script><iframe src='{server.address}'></iframe>"
@@ -245,7 +245,7 @@ def test_the_policy_would_stop_what_got_in(browser: Browser, server: Server, tmp
 
 
 def test_a_reply_of_twenty_thousand_tokens_can_be_read(browser: Browser, tmp_path: Path) -> None:
-    page = made.long(20_000)
+    page = example_chats.long(20_000)
     browser.look(1280, 800, "light")
     browser.open(page.write(tmp_path / "chat.html", "html"))
     assert browser.ask("document.querySelectorAll('.t').length") == 20_000

@@ -10,7 +10,7 @@ from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
-from tests.chat.driven import Driven
+from tests.chat.driven_chat import Driven
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.settings import load
-from tests.chat.driven import Faked
+from tests.chat.driven_chat import Faked
 
 
 def two_replies(it: Faked) -> tuple[Node, Node]:

@@ -10,7 +10,7 @@ from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.session import Session
 from termchat.engine.port import Cancel, Render, Tokenize
-from tests.chat.driven import Faked, Make
+from tests.chat.driven_chat import Faked, Make
 from tests.engine.bare_loop import bare_greedy
 
 

@@ -20,7 +20,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.settings import load
-from tests.chat.driven import Driven, Make
+from tests.chat.driven_chat import Driven, Make
 
 STORY = "Write a long story about a fox, a bear and the sea, in many chapters."
 TUNINGS = st.builds(

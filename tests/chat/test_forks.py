@@ -8,7 +8,7 @@ import pytest
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel, Generate, ModelSpec, Scripted, Tokenize
-from tests.chat.driven import Faked
+from tests.chat.driven_chat import Faked
 
 
 def asked(it: Faked) -> Generate:

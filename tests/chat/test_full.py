@@ -18,7 +18,7 @@ from termchat.conversation.reader import read
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.tree import Conversation
 from termchat.engine.port import Message, Render
-from tests.chat.driven import Faked
+from tests.chat.driven_chat import Faked
 from tests.made_records import add_all, reply, stream, user
 from tests.tui import fake_engine
 

@@ -14,7 +14,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.models import catalogue
 from termchat.settings import Config, load
 from tests.conversation.stored import saved_with_knobs
-from tests.models import made
+from tests.models import gguf_files
 
 
 def test_only_what_a_person_turned_in_a_chat_stays_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -57,7 +57,11 @@ def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file = tmp_path / "termchat/models/smollm3/SmolLM3-Q4_K_M.gguf"
     file.parent.mkdir(parents=True)
-    file.write_bytes(made.model({"general.sampling.temp": (made.F32, 0.25), "general.sampling.top_k": (made.I32, 7)}))
+    file.write_bytes(
+        gguf_files.model(
+            {"general.sampling.temp": (gguf_files.F32, 0.25), "general.sampling.top_k": (gguf_files.I32, 7)}
+        )
+    )
     ours = load({"top_p": "0.5"}, {}, tmp_path / "none")
     entry = 'description = "d"\nrepo = "ggml-org/SmolLM3-3B-GGUF"\nfile = "SmolLM3-Q4_K_M.gguf"\n'
     ships = tmp_path / "ships.toml"

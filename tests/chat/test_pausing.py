@@ -15,7 +15,7 @@ from termchat.decoding.conditions import Length, Threshold
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Force, Generate, Pause, Unit
 from termchat.settings import load
-from tests.chat.driven import Faked
+from tests.chat.driven_chat import Faked
 
 UNSURE = Breakpoint(Threshold("entropy", ">", 3.0))
 

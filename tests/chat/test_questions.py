@@ -13,7 +13,7 @@ from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Describe, Explain, Inspect, Score, Tokenize
 from termchat.settings import load
-from tests.chat.driven import Faked
+from tests.chat.driven_chat import Faked
 
 TUNING = Tuning(temperature=0.7, seed=7)
 

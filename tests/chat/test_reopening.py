@@ -17,8 +17,8 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, ModelSpec
 from termchat.settings import Config, load
-from tests.chat.driven import Faked
-from tests.models.made import named
+from tests.chat.driven_chat import Faked
+from tests.models.gguf_files import named
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 

@@ -21,7 +21,7 @@ from termchat.decoding.samplers import KnobError, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.settings import load
-from tests.chat.driven import Driven, Make
+from tests.chat.driven_chat import Driven, Make
 
 
 def test_turns_reuse_every_cell(make: Make) -> None:

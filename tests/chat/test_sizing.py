@@ -7,7 +7,7 @@ import pytest
 from termchat.chat.sizing import SAMPLED, Size, Sizing
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
-from tests.chat.driven import Driven, Make
+from tests.chat.driven_chat import Driven, Make
 
 TEXTS = ["Hello!", "naïve 漢字 <|im_end|> \n\n\t code()", "word " * 150]
 

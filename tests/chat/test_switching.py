@@ -21,7 +21,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Generate, Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
 from termchat.settings import load
-from tests.chat.driven import Driven, Faked, Make
+from tests.chat.driven_chat import Driven, Faked, Make
 from tests.engine.conftest import Driver
 from tests.requantized import TEMPERATURE, requantized
 from tests.tui import fake_engine

@@ -17,7 +17,7 @@ import pytest
 
 from termchat import paths
 from tests.conversation.stored import saved_in_home
-from tests.pull.shelf import Shelf, gguf
+from tests.pull.file_server import FileServer, gguf
 
 TERMCHAT = [sys.executable, "-m", "termchat"]
 WITHIN = 120.0
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_an_export_that_nobody_reads() -> None:
         assert process.stderr.read() == b""
 
 
-def test_a_download_that_was_interrupted_goes_on_where_it_was(server: Shelf, home: Path) -> None:
+def test_a_download_that_was_interrupted_goes_on_where_it_was(server: FileServer, home: Path) -> None:
     large, held = gguf(3_000_000), threading.Event()
     url = server.put("/a.gguf", large, hold=(2_000_000, held))
     part = home / "models" / "a.gguf.part"

@@ -23,7 +23,7 @@ from click.testing import Result
 
 from termchat import paths
 from termchat.amounts import duration, size
-from tests.pull.shelf import Shelf, gguf, sha256
+from tests.pull.file_server import FileServer, gguf, sha256
 
 Termchat = Callable[..., Result]
 
@@ -129,7 +129,7 @@ def test_show_tells_what_the_file_says(termchat: Termchat, home: Path) -> None:
     assert "there is no file" in missing.stderr
 
 
-def test_pull_prints_where_it_is_and_nothing_else(server: Shelf, termchat: Termchat, home: Path) -> None:
+def test_pull_prints_where_it_is_and_nothing_else(server: FileServer, termchat: Termchat, home: Path) -> None:
     url = server.put("/a.gguf", SMALL)
     done = termchat("pull", url, "--to", home / "models")
     assert done.exit_code == 0
@@ -140,7 +140,7 @@ def test_pull_prints_where_it_is_and_nothing_else(server: Shelf, termchat: Termc
     assert told["files"] == [{"path": str(path), "size": len(SMALL), "sha256": sha256(SMALL), "url": url}]
 
 
-def test_a_refused_pull_says_why(server: Shelf, termchat: Termchat) -> None:
+def test_a_refused_pull_says_why(server: FileServer, termchat: Termchat) -> None:
     done = termchat("pull", server.put("/a.gguf", b"<html>\x1b[2J</html>"))
     assert done.exit_code == 1
     assert "web page" in done.stderr
@@ -149,7 +149,7 @@ def test_a_refused_pull_says_why(server: Shelf, termchat: Termchat) -> None:
     assert termchat("pull", "nonsense").exit_code == 1
 
 
-def test_what_is_here_needs_no_network(server: Shelf, termchat: Termchat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_here_needs_no_network(server: FileServer, termchat: Termchat, monkeypatch: pytest.MonkeyPatch) -> None:
     url = server.put("/a.gguf", SMALL)
     first = termchat("pull", url)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -157,7 +157,7 @@ def test_what_is_here_needs_no_network(server: Shelf, termchat: Termchat, monkey
     assert "HF_HUB_OFFLINE is set" in termchat("pull", server.put("/b.gguf", SMALL)).stderr
 
 
-def test_progress_is_one_line_and_ctrl_c_keeps_what_came(server: Shelf, home: Path) -> None:
+def test_progress_is_one_line_and_ctrl_c_keeps_what_came(server: FileServer, home: Path) -> None:
     large = gguf(8_000_000)
     url = server.put("/a.gguf", large, hold=(6_000_000, threading.Event()))
     terminal = Terminal("pull", url, "--to", home / "models", columns=70)
@@ -174,7 +174,7 @@ def test_progress_is_one_line_and_ctrl_c_keeps_what_came(server: Shelf, home: Pa
     assert sorted(path.name for path in (home / "models").iterdir()) == ["a.gguf.part", "a.gguf.part.json"]
 
 
-def test_rm_removes_what_was_downloaded(server: Shelf, termchat: Termchat) -> None:
+def test_rm_removes_what_was_downloaded(server: FileServer, termchat: Termchat) -> None:
     path = Path(termchat("pull", server.put("/a.gguf", SMALL)).stdout.strip())
     assert path.exists()
     assert termchat("rm", path).exit_code == 2, "there is nobody to ask"
@@ -184,7 +184,7 @@ def test_rm_removes_what_was_downloaded(server: Shelf, termchat: Termchat) -> No
     assert list(paths.models_folder().iterdir()) == []
 
 
-def test_rm_asks(server: Shelf, termchat: Termchat) -> None:
+def test_rm_asks(server: FileServer, termchat: Termchat) -> None:
     path = Path(termchat("pull", server.put("/a.gguf", SMALL)).stdout.strip())
     terminal = Terminal("rm", path)
     terminal.until("Remove them and free 200 kB? [y/N]")
@@ -213,7 +213,7 @@ def test_rm_leaves_what_others_put_there(termchat: Termchat, home: Path) -> None
     assert path.exists()
 
 
-def test_rm_removes_what_was_only_begun(server: Shelf, termchat: Termchat) -> None:
+def test_rm_removes_what_was_only_begun(server: FileServer, termchat: Termchat) -> None:
     url = server.put("/a.gguf", SMALL, cut=[1000] + [0] * 99)
     assert termchat("add", "tiny", url).exit_code == 0
     terminal = Terminal("pull", "tiny")
@@ -225,7 +225,7 @@ def test_rm_removes_what_was_only_begun(server: Shelf, termchat: Termchat) -> No
     assert list(paths.models_folder().iterdir()) == []
 
 
-def test_verify_finds_damage(server: Shelf, termchat: Termchat) -> None:
+def test_verify_finds_damage(server: FileServer, termchat: Termchat) -> None:
     path = Path(termchat("pull", server.put("/a.gguf", SMALL)).stdout.strip())
     told = asked(termchat("verify", path, "--json"))
     assert told["files"] == [
@@ -277,7 +277,9 @@ def test_add_keeps_the_file_as_it_was(termchat: Termchat, home: Path) -> None:
     assert termchat("add", "../x", model).exit_code == 1
 
 
-def test_add_writes_down_what_the_hub_says(server: Shelf, termchat: Termchat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_writes_down_what_the_hub_says(
+    server: FileServer, termchat: Termchat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_ENDPOINT", server.address)
     commit = "ab" * 20
     sibling = {"rfilename": "Tiny-Q8_0.gguf", "size": len(SMALL), "lfs": {"sha256": sha256(SMALL)}}

@@ -21,7 +21,7 @@ from pathlib import Path
 from termchat.conversation import writer
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation
-import tests.patient
+import tests.store_timeouts
 from tests.made_records import finished, settings, start, stream, token, user, reply
 from tests.conversation.stored import eventually, say
 writer.RETRY_S = 0.2

@@ -15,7 +15,7 @@ from termchat.conversation.store import Store, StoreError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from termchat.decoding.samplers import Tuning
-from tests.conversation.older import TABLES, to_version
+from tests.conversation.older_stores import TABLES, to_version
 from tests.conversation.stored import child, eventually, output, reopened, same, say
 
 each_older = pytest.mark.parametrize("version", sorted(TABLES))

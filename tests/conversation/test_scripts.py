@@ -14,7 +14,7 @@ from termchat.conversation import index
 from termchat.conversation import saved as saved_chats
 from termchat.conversation.store import Store
 from termchat.conversation.wordless import apart, together
-from tests.conversation.older import to_version
+from tests.conversation.older_stores import to_version
 from tests.conversation.stored import child, found, output, saved
 
 FAMILY = "👨\u200d👩\u200d👧"

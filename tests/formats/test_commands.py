@@ -14,7 +14,7 @@ from termchat import paths
 from termchat.cli import main
 from termchat.conversation import intake
 from termchat.conversation.store import Store
-from tests.formats import made
+from tests.formats import example_chats
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def session(tmp_path: Path) -> str:
     """A saved chat."""
     store = Store.open(paths.store_file())
-    (transcript,) = intake.chats(made.whole().write(tmp_path / "first.jsonl", "jsonl"))
+    (transcript,) = intake.chats(example_chats.whole().write(tmp_path / "first.jsonl", "jsonl"))
     found = intake.keep(store, transcript)
     store.close()
     return found
@@ -74,7 +74,7 @@ def test_a_file_is_replaced_only_by_force(session: str) -> None:
 
 
 def test_the_good_files_are_taken_in_and_the_fault_of_another_is_told() -> None:
-    made.whole().write(Path("good.json"), "sharegpt")
+    example_chats.whole().write(Path("good.json"), "sharegpt")
     Path("bad.json").write_text('{"messages": [\n{"role": "\x1b[31m", "content": "x"}]}')
     done = run("import", "bad.json", "good.json", "none.json")
     assert done.exit_code == 1

@@ -27,11 +27,11 @@ from termchat.conversation.store import Store
 from termchat.conversation.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import ModelIdentity, Record, Token
-from tests.formats import made
-from tests.formats.made import Made
+from tests.formats import example_chats
+from tests.formats.example_chats import ExampleChat
 
 SCHEMA = json.loads((Path(termchat.__file__).parent / "conversation/formats/transcript.schema.json").read_text("utf-8"))
-EXAMPLES: tuple[Callable[[], Made], ...] = (made.whole, made.conditions, made.hostile)
+EXAMPLES: tuple[Callable[[], ExampleChat], ...] = (example_chats.whole, example_chats.conditions, example_chats.hostile)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_an_unknown_name_or_ending_is_told_with_those_that_there_are() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("example", EXAMPLES, ids=["whole", "conditions", "hostile"])
-def test_no_format_lets_a_terminal_or_a_line_be_steered(form: str, example: Callable[[], Made]) -> None:
+def test_no_format_lets_a_terminal_or_a_line_be_steered(form: str, example: Callable[[], ExampleChat]) -> None:
     page = example()
     kept = "\n\t" if form in ("md", "html") else ""
     for line in page.lines(form):
@@ -69,7 +69,7 @@ def test_no_format_lets_a_terminal_or_a_line_be_steered(form: str, example: Call
 
 
 def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
-    page, path = made.whole(), tmp_path / "a.md"
+    page, path = example_chats.whole(), tmp_path / "a.md"
     export.write(path, page.chat, page.info, page.records, replace=False)
     first = path.read_bytes()
     with pytest.raises(TranscriptError, match="exists") as caught:
@@ -82,7 +82,7 @@ def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
 
 def test_a_transcript_that_nobody_could_take_in_again_is_not_written(tmp_path: Path) -> None:
     """As when another termchat removed the chat for good, and what is known of its tokens with it."""
-    page, path = made.whole(), tmp_path / "chat.jsonl"
+    page, path = example_chats.whole(), tmp_path / "chat.jsonl"
     with pytest.raises(TranscriptError, match="records of a reply are gone, 8 of 8 tokens") as caught:
         export.write(path, page.chat, page.info, lambda _: ())
     assert list(tmp_path.iterdir()) == []
@@ -96,14 +96,14 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from termchat.conversation import export
-from tests.formats import made
-page = made.whole()
+from tests.formats import example_chats
+page = example_chats.whole()
 export.write(Path(sys.argv[1]), page.chat, page.info, lambda number: os.kill(os.getpid(), 9))
 """
 
 
 def test_what_a_killed_export_left_goes_with_the_next(tmp_path: Path) -> None:
-    page, path = made.whole(), tmp_path / "chat.csv"
+    page, path = example_chats.whole(), tmp_path / "chat.csv"
     done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == -signal.SIGKILL
     assert [found.name for found in tmp_path.iterdir()] == [".chat.csv.part"]
@@ -113,7 +113,7 @@ def test_what_a_killed_export_left_goes_with_the_next(tmp_path: Path) -> None:
 
 
 def test_of_two_exports_to_one_name_at_once_one_is_there_whole(tmp_path: Path) -> None:
-    page, path = made.whole(), tmp_path / "chat.jsonl"
+    page, path = example_chats.whole(), tmp_path / "chat.jsonl"
 
     def overtaken(number: int) -> list[Record]:
         export.write(path, page.chat, page.info, page.records)
@@ -126,7 +126,7 @@ def test_of_two_exports_to_one_name_at_once_one_is_there_whole(tmp_path: Path) -
 
 
 def test_a_name_may_be_as_long_as_a_file_system_takes(tmp_path: Path) -> None:
-    page = made.whole()
+    page = example_chats.whole()
     for name in ("x" * 252 + ".md", "漢" * 84 + ".md"):
         export.write(tmp_path / name, page.chat, page.info, page.records)
     assert len(list(tmp_path.iterdir())) == 2
@@ -134,7 +134,9 @@ def test_a_name_may_be_as_long_as_a_file_system_takes(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_left_alone() -> None:
     with pytest.raises(TranscriptError, match="no regular file"):
-        export.write(Path("/dev/null"), made.whole().chat, made.INFO, lambda _: [], form=FORMATS["md"])
+        export.write(
+            Path("/dev/null"), example_chats.whole().chat, example_chats.INFO, lambda _: [], form=FORMATS["md"]
+        )
     assert Path("/dev/null").is_char_device()
 
 
@@ -147,7 +149,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=["whole", "conditions", "hostile"])
-def test_every_line_is_as_the_schema_says(example: Callable[[], Made]) -> None:
+def test_every_line_is_as_the_schema_says(example: Callable[[], ExampleChat]) -> None:
     check = validator()
     lines = [json.loads(line) for line in example().lines("jsonl")]
     assert [list(check.iter_errors(line)) for line in lines] == [[]] * len(lines)
@@ -160,23 +162,27 @@ def test_the_schema_knows_every_kind_of_line_and_no_more() -> None:
 
 @pytest.mark.parametrize("changes", [{"entropy": "high"}, {"more": 1}, {"id": None}, {"candidates": [{"id": 1}]}])
 def test_the_schema_refuses_what_is_none(changes: dict[str, Any]) -> None:
-    token = next(found for line in made.whole().lines("jsonl") if (found := json.loads(line))["record"] == "token")
+    token = next(
+        found for line in example_chats.whole().lines("jsonl") if (found := json.loads(line))["record"] == "token"
+    )
     assert validator().is_valid(token)
     assert not validator().is_valid(token | changes)
     assert not validator().is_valid({name: value for name, value in token.items() if name != "rank"})
 
 
 def test_a_name_without_end_is_cut_so_that_the_chat_can_be_taken_in_again(tmp_path: Path) -> None:
-    page = made.whole()
+    page = example_chats.whole()
     page.chat.title = page.chat.nodes[4].name = "y" * 30_000
     (found,) = intake.chats(page.write(tmp_path / "a.jsonl", "jsonl"))
     assert {found.conversation.title, found.conversation.nodes[4].name} == {"y" * 10_000}
 
 
 def test_no_folder_of_this_machine_is_told() -> None:
-    page = made.whole()
+    page = example_chats.whole()
     known = ModelIdentity("smollm2", "/home/me/models/a.gguf", "ab" * 32, "llama", "Q4_1")
-    page.info = made.INFO.__class__(made.INFO.id, 1.7e9, 1.7e9, ModelRef("smollm2", "/home/me/models/a.gguf", known))
+    page.info = example_chats.INFO.__class__(
+        example_chats.INFO.id, 1.7e9, 1.7e9, ModelRef("smollm2", "/home/me/models/a.gguf", known)
+    )
     for form in FORMATS:
         assert "/home/me" not in "\n".join(page.lines(form))
 
@@ -185,10 +191,12 @@ def test_no_folder_of_this_machine_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "example", [made.whole, made.conditions, partial(made.hostile, well_formed=True)], ids=range(3)
+    "example",
+    [example_chats.whole, example_chats.conditions, partial(example_chats.hostile, well_formed=True)],
+    ids=range(3),
 )
 def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
-    store: Store, tmp_path: Path, example: Callable[[], Made]
+    store: Store, tmp_path: Path, example: Callable[[], ExampleChat]
 ) -> None:
     first = example().write(tmp_path / "a.jsonl", "jsonl").read_text().splitlines()
     (transcript,) = intake.chats(tmp_path / "a.jsonl")
@@ -204,7 +212,7 @@ def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
 
 
 def test_a_chat_from_the_future_is_of_today(store: Store, tmp_path: Path) -> None:
-    lines = [json.loads(line) for line in made.whole().lines("jsonl")]
+    lines = [json.loads(line) for line in example_chats.whole().lines("jsonl")]
     lines[0] |= {"created": "9000-01-01T00:00:00+00:00", "updated": "2020-01-01T00:00:00+00:00"}
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (transcript,) = intake.chats(tmp_path / "a.jsonl")
@@ -213,7 +221,7 @@ def test_a_chat_from_the_future_is_of_today(store: Store, tmp_path: Path) -> Non
 
 
 def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
-    lines = [json.loads(line) for line in made.whole().lines("jsonl")]
+    lines = [json.loads(line) for line in example_chats.whole().lines("jsonl")]
     lines[0]["model"] |= {"path": "/etc/passwd", "identity": lines[0]["model"]["identity"] | {"path": "/etc/shadow"}}
     lines[0]["id"] = "../../somewhere"
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -225,10 +233,10 @@ def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
 
 
 def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> None:
-    made.whole().write(tmp_path / "a.json", "openai")
+    example_chats.whole().write(tmp_path / "a.json", "openai")
     (transcript,) = intake.chats(tmp_path / "a.json")
     stored = store.load(intake.keep(store, transcript))
-    assert list(stored.conversation.turns()) == list(made.whole().chat.turns())
+    assert list(stored.conversation.turns()) == list(example_chats.whole().chat.turns())
     assert stored.interrupted == ()
 
 
@@ -236,7 +244,7 @@ def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> Non
 
 
 def test_a_row_a_token_with_the_records_own_names() -> None:
-    page = made.conditions()
+    page = example_chats.conditions()
     rows = list(csv.DictReader(io.StringIO("\n".join(page.lines("csv")))))
     tokens = [record for record in page.records(2) if isinstance(record, Token)]
     assert list(rows[0])[:6] == ["node", "step", "position", "id", "bytes", "text"]
@@ -248,10 +256,10 @@ def test_a_row_a_token_with_the_records_own_names() -> None:
 
 
 def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
-    page = Made()
+    page = ExampleChat()
     page.say("hi")
     texts = ["=HYPERLINK(1)", "-", "+1", "a,b\"c'", "\n", "\x1b[0m", "\u202e", "=", "@x", "\\x3d"]
-    page.reply(made.stream([1, 2, 3], [text.encode() for text in texts]))
+    page.reply(example_chats.stream([1, 2, 3], [text.encode() for text in texts]))
     rows = list(csv.DictReader(page.lines("csv")))
     assert [unescape(row["text"]) for row in rows] == texts
     assert [row["text"] for row in rows if len(row["text"]) > 1 and row["text"][0] in "=+-@"] == []
@@ -261,7 +269,7 @@ def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
 
 
 def test_where_the_chat_could_have_gone_on_in_another_way_is_noted() -> None:
-    text = "\n".join(made.whole().lines("md"))
+    text = "\n".join(example_chats.whole().lines("md"))
     assert "⟦1 other branch⟧Once upon a⟦temperature 0.8 → 1.2" in text
     assert ' time⟦1 other branch: "wild"⟧ 🦊' in text
     assert "gone" not in text

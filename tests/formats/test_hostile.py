@@ -24,8 +24,8 @@ from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.text import sanitize
 from tests.attacks import BYTES, CONTROLS, FLOODS, MARKDOWN, MARKUP, forbidden
-from tests.formats import made
-from tests.formats.made import Made
+from tests.formats import example_chats
+from tests.formats.example_chats import ExampleChat
 from tests.made_records import stream
 
 ALL = " ".join(CONTROLS.values())
@@ -34,9 +34,9 @@ SAID = ALL.encode() + b" ".join(BYTES.values())
 
 
 @pytest.fixture(scope="module")
-def attacked() -> Made:
+def attacked() -> ExampleChat:
     """A chat whose every text is an attack. Those that steer come a byte a token, cut within characters too."""
-    page = Made("system " + ALL)
+    page = ExampleChat("system " + ALL)
     page.chat.title = ALL
     page.say(ALL + "\n".join(MARKUP.values()))
     page.reply(stream([1, 2, 3], [bytes([byte]) for byte in SAID], stops=("never" + ALL,))).name = ALL
@@ -46,13 +46,13 @@ def attacked() -> Made:
     return page
 
 
-def written(page: Made, folder: Path, form: str) -> Path:
+def written(page: ExampleChat, folder: Path, form: str) -> Path:
     """The chat in a file whose name is an attack, too."""
     return export.write(folder / f"chat{NAMED}{FORMATS[form].endings[0]}", page.chat, page.info, page.records)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_no_byte_of_a_file_steers_or_hides(attacked: Made, tmp_path: Path, form: str) -> None:
+def test_no_byte_of_a_file_steers_or_hides(attacked: ExampleChat, tmp_path: Path, form: str) -> None:
     data = written(attacked, tmp_path, form).read_bytes()
     data.decode("utf-8", "strict")
     assert forbidden(data) == []
@@ -63,7 +63,7 @@ def test_no_byte_of_a_file_steers_or_hides(attacked: Made, tmp_path: Path, form:
 
 def test_numbers_at_the_ends_of_their_range_are_written(tmp_path: Path) -> None:
     """Rounded for the page, the largest of all is no number any more."""
-    page = Made()
+    page = ExampleChat()
     page.say("hi")
     tokens = stream([1, 2, 3], [b"a"])
     wild = {
@@ -79,7 +79,7 @@ def test_numbers_at_the_ends_of_their_range_are_written(tmp_path: Path) -> None:
     assert list(FORMATS["jsonl"].writer(found.conversation, page.info, found.records)) == page.lines("jsonl")
 
 
-def test_our_own_lines_come_back_whole(attacked: Made, tmp_path: Path) -> None:
+def test_our_own_lines_come_back_whole(attacked: ExampleChat, tmp_path: Path) -> None:
     (found,) = intake.chats(written(attacked, tmp_path, "jsonl"))
     assert found.conversation.title == ALL
     assert found.conversation.system == attacked.chat.system
@@ -89,7 +89,7 @@ def test_our_own_lines_come_back_whole(attacked: Made, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["openai", "sharegpt"])
 def test_messages_come_back_with_their_very_words_and_the_store_keeps_them(
-    attacked: Made, tmp_path: Path, form: str
+    attacked: ExampleChat, tmp_path: Path, form: str
 ) -> None:
     (found,) = intake.chats(written(attacked, tmp_path, form))
     store = Store.open(tmp_path / "store.db")
@@ -99,7 +99,7 @@ def test_messages_come_back_with_their_very_words_and_the_store_keeps_them(
     assert list(kept.turns()) == list(attacked.chat.turns())
 
 
-def test_the_table_gives_every_byte_and_every_text_back(attacked: Made, tmp_path: Path) -> None:
+def test_the_table_gives_every_byte_and_every_text_back(attacked: ExampleChat, tmp_path: Path) -> None:
     with written(attacked, tmp_path, "csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["node"] == "2"]
     assert b"".join(base64.b64decode(row["bytes"]) for row in rows) == SAID
@@ -107,7 +107,7 @@ def test_the_table_gives_every_byte_and_every_text_back(attacked: Made, tmp_path
 
 
 def test_no_token_is_nothing_to_pandas() -> None:
-    page = Made()
+    page = ExampleChat()
     page.say("hi")
     texts = ["null", "None", "nan", "NaN", "NA", "N/A", "NULL", "n/a", "<NA>", " null", "nulls"]
     page.reply(stream([1, 2, 3], [text.encode() for text in texts]))
@@ -116,7 +116,7 @@ def test_no_token_is_nothing_to_pandas() -> None:
     assert [row["text"] for row in rows if row["text"] in texts] == [" null", "nulls"]
 
 
-def test_a_person_reads_marks(attacked: Made, tmp_path: Path) -> None:
+def test_a_person_reads_marks(attacked: ExampleChat, tmp_path: Path) -> None:
     text = written(attacked, tmp_path, "md").read_text("utf-8")
     for attack in CONTROLS.values():
         for line in inert(sanitize(attack.replace("\r\n", "\n"))).split("\n"):
@@ -134,8 +134,8 @@ def has_html(text: str) -> bool:
     return any(each.type.startswith("html_") for token in tokens for each in (token, *(token.children or ())))
 
 
-def test_a_viewer_of_markdown_finds_nothing_to_run(attacked: Made) -> None:
-    for page in (attacked, made.hostile()):
+def test_a_viewer_of_markdown_finds_nothing_to_run(attacked: ExampleChat) -> None:
+    for page in (attacked, example_chats.hostile()):
         assert not has_html("\n".join(page.lines("md")))
     page.chat.leaf = 2
     shown = unescape_html(VIEWERS[0].render("\n".join(page.lines("md"))))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from termchat.conversation import halves, intake
 from termchat.conversation.formats import FORMATS, messages, values
 from termchat.conversation.transcript import Transcript, TranscriptError
-from tests.formats import made
+from tests.formats import example_chats
 
 SAID = [
     {"role": "system", "content": "Be brief."},
@@ -41,15 +41,15 @@ def said(transcript: Transcript) -> list[dict[str, str]]:
 
 
 def test_the_messages_of_the_chat_that_is_shown_are_written() -> None:
-    assert [json.loads(line) for line in made.whole().lines("openai")] == [{"messages": SAID}]
-    assert [json.loads(line) for line in made.whole().lines("sharegpt")] == [
-        {"id": made.INFO.id, "conversations": as_sharegpt(SAID)}
+    assert [json.loads(line) for line in example_chats.whole().lines("openai")] == [{"messages": SAID}]
+    assert [json.loads(line) for line in example_chats.whole().lines("sharegpt")] == [
+        {"id": example_chats.INFO.id, "conversations": as_sharegpt(SAID)}
     ]
 
 
 @pytest.mark.parametrize("form", ["openai", "sharegpt"])
 def test_what_was_written_comes_back(tmp_path: Path, form: str) -> None:
-    page = made.whole()
+    page = example_chats.whole()
     path = page.write(tmp_path / "chat.json", form)
     assert intake.recognised(path).name == form
     (found,) = intake.chats(path)

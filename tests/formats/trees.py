@@ -12,7 +12,7 @@ from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import Every, Text, Threshold
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Candidate, Failed, Reason, Record, Stage, Token
-from tests.formats.made import Made
+from tests.formats.example_chats import ExampleChat
 from tests.made_records import settings, stream
 
 _TEXTS = (
@@ -24,7 +24,7 @@ _RULES = (Threshold("entropy", ">", 3.5, "stop"), Every(20), Text("a/b", regex=T
 _REASONS: tuple[Reason | None, ...] = ("end", "user", "length", "rule", "context", None)
 
 
-def tree(seed: int) -> Made:
+def tree(seed: int) -> ExampleChat:
     """A conversation, another one for every seed."""
     return _Tree(random.Random(seed)).made
 
@@ -32,7 +32,7 @@ def tree(seed: int) -> Made:
 class _Tree:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
-        self.made = Made(self._text(), self._info())
+        self.made = ExampleChat(self._text(), self._info())
         chat = self.made.chat
         chat.raw, chat.title = dice.random() < 0.2, self._text()
         for _ in range(dice.randrange(1, 12)):

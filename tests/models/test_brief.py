@@ -12,7 +12,7 @@ from termchat.models.brief import quantization_in, read_brief
 from termchat.models.errors import ModelError
 from termchat.models.header import read_header
 from termchat.models.reader import HeaderError
-from tests.models.made import ARCHITECTURES, BASE, TEXT, U32, header, model, whole
+from tests.models.gguf_files import ARCHITECTURES, BASE, TEXT, U32, header, model, whole
 
 
 def test_the_real_model(model_path: Path) -> None:

@@ -15,7 +15,7 @@ from termchat.models import catalogue
 from termchat.models.catalogue import Catalogue, resolve
 from termchat.models.entry import Entry
 from termchat.models.errors import ModelError, NotHere
-from tests.models.made import named
+from tests.models.gguf_files import named
 
 TINY = {"description": "Tiny", "license": "MIT", "context": 64, "size": 5, "file": "tiny.gguf", "extra": "tiny"}
 

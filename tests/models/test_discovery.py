@@ -12,7 +12,7 @@ import pytest
 
 from termchat.models import places, walk
 from termchat.models.discovery import Found, Skipped, discover, names
-from tests.models.made import BASE, TEXT, U32, model, named, whole
+from tests.models.gguf_files import BASE, TEXT, U32, model, named, whole
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -19,7 +19,7 @@ from termchat.models.header import Header, parse_header, read_header
 from termchat.models.memory import estimate
 from termchat.models.metadata import MAX_LAYERS
 from termchat.models.reader import HeaderError, Reader
-from tests.models.made import ARCHITECTURES, model, whole
+from tests.models.gguf_files import ARCHITECTURES, model, whole
 
 EACH = 10_500
 """Mutations of each of ten headers."""

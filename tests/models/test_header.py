@@ -15,7 +15,7 @@ from termchat.models.errors import ModelError
 from termchat.models.header import read_header
 from termchat.models.quantization import FILE_TYPES
 from termchat.models.reader import HeaderError
-from tests.models.made import (
+from tests.models.gguf_files import (
     ARCHITECTURES,
     ARRAY,
     BASE,

@@ -8,7 +8,7 @@ from termchat.models.catalogue import Catalogue
 from termchat.models.discovery import Skipped
 from termchat.models.entry import Entry
 from termchat.models.listing import Row, gather, listing
-from tests.models.made import TEXT, model, named
+from tests.models.gguf_files import TEXT, model, named
 
 REPO = {"description": "From a repository", "repo": "owner/Tiny-GGUF", "file": "Tiny-Q8_0.gguf", "license": "MIT"}
 

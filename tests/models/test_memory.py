@@ -13,7 +13,7 @@ import pytest
 from termchat.models import memory
 from termchat.models.header import read_header
 from termchat.models.memory import Memory, available, estimate
-from tests.models.made import ARCHITECTURES, whole
+from tests.models.gguf_files import ARCHITECTURES, whole
 
 MIB = 1 << 20
 

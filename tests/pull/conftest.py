@@ -10,19 +10,19 @@ import pytest
 
 from termchat.models.catalogue import Catalogue
 from termchat.models.pull import pull
-from tests.pull.shelf import Shelf, shelf
+from tests.pull.file_server import FileServer, file_server
 
 
 @pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as made:
+def server() -> Iterator[FileServer]:
+    with file_server() as made:
         yield made
 
 
 @pytest.fixture
-def other() -> Iterator[Shelf]:
+def other() -> Iterator[FileServer]:
     """A second host: another port is one."""
-    with shelf() as made:
+    with file_server() as made:
         yield made
 
 

@@ -18,7 +18,7 @@ from termchat.models.progress import Pulling
 from termchat.models.pull import Cancelled
 from termchat.models.sources import Repository, understand
 from tests.pull.fetching import refusal
-from tests.pull.shelf import Shelf, gguf, sha256
+from tests.pull.file_server import FileServer, gguf, sha256
 
 Fetch = Callable[..., Path]
 
@@ -28,14 +28,14 @@ REPO = "someone/Tiny-GGUF"
 
 
 @pytest.fixture
-def hub(server: Shelf, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+def hub(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> FileServer:
     """The server as the hub, with a repository, and a token that it may see."""
     monkeypatch.setenv("HF_ENDPOINT", server.address + "/")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     return server
 
 
-def share(hub: Shelf, files: dict[str, bytes], other: Shelf | None = None) -> None:
+def share(hub: FileServer, files: dict[str, bytes], other: FileServer | None = None) -> None:
     """Puts files into the repository; with another host, that is where their content lies, as it does on the real hub."""
     siblings = []
     for name, data in files.items():
@@ -65,25 +65,25 @@ FILES = {"mmproj-F16.gguf": VISION, "Tiny-Q8_0.gguf": Q8, "Tiny-Q4_K_M.gguf": Q4
         (f"https://hf.co/{REPO}/resolve/main/Tiny-Q8_0.gguf?download=true", "Tiny-Q8_0.gguf"),
     ],
 )
-def test_every_way_to_write_it_finds_its_file(hub: Shelf, fetch: Fetch, source: str, name: str) -> None:
+def test_every_way_to_write_it_finds_its_file(hub: FileServer, fetch: Fetch, source: str, name: str) -> None:
     share(hub, FILES)
     path = fetch(source)
     assert path.name == name
     assert path.read_bytes() == FILES[name]
 
 
-def test_without_the_usual_quantization_the_first_model_is_taken(hub: Shelf, fetch: Fetch) -> None:
+def test_without_the_usual_quantization_the_first_model_is_taken(hub: FileServer, fetch: Fetch) -> None:
     share(hub, {"mmproj.gguf": VISION, "a-Q8_0.gguf": Q8, "b-Q6_K.gguf": Q4})
     assert fetch(REPO).name == "a-Q8_0.gguf"
 
 
-def test_it_lies_under_its_owner_and_repository(hub: Shelf, fetch: Fetch) -> None:
+def test_it_lies_under_its_owner_and_repository(hub: FileServer, fetch: Fetch) -> None:
     share(hub, FILES)
     path = fetch(REPO, destination=None)
     assert path == paths.models_folder() / REPO / "Tiny-Q4_K_M.gguf"
 
 
-def test_a_set_in_a_folder_comes_whole(hub: Shelf, fetch: Fetch) -> None:
+def test_a_set_in_a_folder_comes_whole(hub: FileServer, fetch: Fetch) -> None:
     parts = {f"Q4_K_M/Big-Q4_K_M-{n:05d}-of-00002.gguf": gguf(9_000, n) for n in (1, 2)}
     share(hub, {"Small-Q8_0.gguf": Q8, **parts})
     seen: list[Pulling] = []
@@ -93,7 +93,7 @@ def test_a_set_in_a_folder_comes_whole(hub: Shelf, fetch: Fetch) -> None:
     assert (seen[-1].done, seen[-1].total) == (len(gguf(9_000)) * 2, len(gguf(9_000)) * 2)
 
 
-def test_a_name_that_is_not_there_says_what_is(hub: Shelf, fetch: Fetch) -> None:
+def test_a_name_that_is_not_there_says_what_is(hub: FileServer, fetch: Fetch) -> None:
     share(hub, FILES)
     assert "It has Tiny-Q4_K_M.gguf, Tiny-Q8_0.gguf." in refusal(fetch, f"{REPO}:Q5_K_M")
     assert "Tiny-Q8_0.gguf" in refusal(fetch, f"{REPO}/Tony.gguf")
@@ -102,13 +102,13 @@ def test_a_name_that_is_not_there_says_what_is(hub: Shelf, fetch: Fetch) -> None
 @pytest.mark.parametrize(
     "evil", ["../../evil-Q4_K_M.gguf", "/etc/evil-Q4_K_M.gguf", "a/\x1b[2J-Q4_K_M.gguf", "con.gguf"]
 )
-def test_what_a_repository_calls_its_files_cannot_escape(hub: Shelf, fetch: Fetch, home: Path, evil: str) -> None:
+def test_what_a_repository_calls_its_files_cannot_escape(hub: FileServer, fetch: Fetch, home: Path, evil: str) -> None:
     share(hub, {evil: Q4})
     assert "cannot be the name of a file here" in refusal(fetch, REPO, destination=None)
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
-def test_the_hash_the_hub_tells_is_checked(hub: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_the_hash_the_hub_tells_is_checked(hub: FileServer, fetch: Fetch, folder: Path) -> None:
     share(hub, FILES)
     place = f"/{REPO}/resolve/{COMMIT}/Tiny-Q4_K_M.gguf"
     hub.files[place].data = gguf(10_000, 77)
@@ -120,7 +120,7 @@ def test_the_hash_the_hub_tells_is_checked(hub: Shelf, fetch: Fetch, folder: Pat
 
 
 def test_a_catalogue_entry_needs_one_request_and_is_checked_by_its_headers(
-    hub: Shelf, fetch: Fetch, other: Shelf
+    hub: FileServer, fetch: Fetch, other: FileServer
 ) -> None:
     share(hub, FILES, other)
     known = Catalogue({"tiny": Entry(description="Tiny", repo=REPO, file="Tiny-Q8_0.gguf", revision=COMMIT)})
@@ -131,7 +131,9 @@ def test_a_catalogue_entry_needs_one_request_and_is_checked_by_its_headers(
     assert [asked.path for asked in hub.asked] == [f"/{REPO}/resolve/{COMMIT}/Tiny-Q8_0.gguf"] * 2
 
 
-def test_the_token_goes_to_the_hub_and_to_nobody_else(hub: Shelf, other: Shelf, fetch: Fetch, home: Path) -> None:
+def test_the_token_goes_to_the_hub_and_to_nobody_else(
+    hub: FileServer, other: FileServer, fetch: Fetch, home: Path
+) -> None:
     share(hub, FILES, other)
     fetch(REPO)
     assert [asked.headers.get("authorization") for asked in hub.asked] == [f"Bearer {TOKEN}"] * 2
@@ -145,7 +147,7 @@ def test_the_token_goes_to_the_hub_and_to_nobody_else(hub: Shelf, other: Shelf, 
 
 
 @pytest.mark.usefixtures("hub")
-def test_another_server_never_sees_it(other: Shelf, fetch: Fetch) -> None:
+def test_another_server_never_sees_it(other: FileServer, fetch: Fetch) -> None:
     fetch(other.put("/a.gguf", Q4))
     assert "authorization" not in other.asked[0].headers
 
@@ -160,7 +162,7 @@ def test_a_hub_in_the_clear_sees_no_token() -> None:
     assert safe.headers("https://hub.example@evil.example/x") == {}
 
 
-def test_no_error_holds_the_token(hub: Shelf, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_holds_the_token(hub: FileServer, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.put(f"/api/models/{REPO}/revision/main", b"", first=[(401, {}), (403, {}), (500, {})] + [(500, {})] * 5)
     for _ in range(3):
         assert TOKEN not in refusal(fetch, REPO)
@@ -169,7 +171,9 @@ def test_no_error_holds_the_token(hub: Shelf, fetch: Fetch, monkeypatch: pytest.
     assert "Injected" not in str(hub.asked)
 
 
-def test_a_model_behind_a_licence_says_what_to_do(hub: Shelf, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_behind_a_licence_says_what_to_do(
+    hub: FileServer, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub.put(f"/api/models/{REPO}/revision/main", b"", first=[(401, {})] * 2)
     assert "the token of HF_TOKEN must have access" in refusal(fetch, REPO)
     monkeypatch.delenv("HF_TOKEN")
@@ -189,13 +193,13 @@ def test_where_the_token_is_looked_for(tmp_path: Path) -> None:
     assert Hub.from_environment({**cache, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}).token == ""
 
 
-def test_a_redirect_in_circles_ends(hub: Shelf, fetch: Fetch) -> None:
+def test_a_redirect_in_circles_ends(hub: FileServer, fetch: Fetch) -> None:
     url = hub.put("/a.gguf", b"", redirect="/a.gguf")
     hub.files["/a.gguf"].redirect = url
     assert "redirects more than" in refusal(fetch, f"{hub.address.replace('127.0.0.1', 'localhost')}/a.gguf")
 
 
-def test_asking_the_hub_can_be_ended(hub: Shelf, fetch: Fetch) -> None:
+def test_asking_the_hub_can_be_ended(hub: FileServer, fetch: Fetch) -> None:
     share(hub, FILES)
     hub.files[f"/api/models/{REPO}/revision/main"].hold = (5, threading.Event())
     calls = iter(range(99))

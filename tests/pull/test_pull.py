@@ -22,7 +22,7 @@ from termchat.models.entry import Entry
 from termchat.models.progress import Pulling
 from termchat.models.pull import Cancelled, pull
 from tests.pull.fetching import Fetch, refusal
-from tests.pull.shelf import Shelf, gguf, sha256
+from tests.pull.file_server import FileServer, gguf, sha256
 
 SMALL = gguf(200_000)
 LARGE = gguf(6_000_000)
@@ -37,7 +37,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_a_file_comes_whole_and_says_how_it_goes(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_file_comes_whole_and_says_how_it_goes(server: FileServer, fetch: Fetch, folder: Path) -> None:
     seen: list[Pulling] = []
     path = fetch(server.put("/big.gguf", LARGE), progress=seen.append)
     assert path == folder / "big.gguf"
@@ -50,7 +50,7 @@ def test_a_file_comes_whole_and_says_how_it_goes(server: Shelf, fetch: Fetch, fo
     assert done == sorted(done)
 
 
-def test_what_is_there_is_not_asked_for_again(server: Shelf, fetch: Fetch) -> None:
+def test_what_is_there_is_not_asked_for_again(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", SMALL)
     assert fetch(url) == fetch(url)
     assert len(server.asked) == 1
@@ -80,7 +80,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_after_kill_9_it_goes_on_where_it_was(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_after_kill_9_it_goes_on_where_it_was(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/big.gguf", LARGE, hold=(3 << 20, threading.Event()))
     part = folder / "big.gguf.part"
     child = puller(url, folder)
@@ -98,13 +98,13 @@ def test_after_kill_9_it_goes_on_where_it_was(server: Shelf, fetch: Fetch, folde
     assert names(folder) == ["big.gguf", "big.gguf.json"]
 
 
-def test_a_lost_connection_is_taken_up_again(server: Shelf, fetch: Fetch) -> None:
+def test_a_lost_connection_is_taken_up_again(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", LARGE, cut=[2_500_000, 1_000_000])
     assert fetch(url).read_bytes() == LARGE
     assert server.ranges() == ["", "bytes=2500000-", "bytes=3500000-"]
 
 
-def test_a_body_that_is_always_too_short_is_given_up_and_kept(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_body_that_is_always_too_short_is_given_up_and_kept(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL, cut=[1000] + [0] * 99)
     said = refusal(fetch, url)
     assert "the connection was lost" in said
@@ -113,33 +113,33 @@ def test_a_body_that_is_always_too_short_is_given_up_and_kept(server: Shelf, fet
     assert (folder / "a.gguf.part").read_bytes() == SMALL[:1000]
 
 
-def test_a_server_without_ranges_starts_over(server: Shelf, fetch: Fetch) -> None:
+def test_a_server_without_ranges_starts_over(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", LARGE, ranges=False, cut=[2_500_000])
     assert fetch(url).read_bytes() == LARGE
     assert server.ranges() == ["", "bytes=2500000-"]
 
 
-def test_a_file_that_changed_meanwhile_starts_over(server: Shelf, fetch: Fetch) -> None:
+def test_a_file_that_changed_meanwhile_starts_over(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", SMALL, cut=[1000] + [0] * 9)
     refusal(fetch, url)
     server.put("/a.gguf", LARGE, etag='"two"')
     assert fetch(url).read_bytes() == LARGE
 
 
-def test_without_a_mark_or_a_hash_nothing_is_stitched_together(server: Shelf, fetch: Fetch) -> None:
+def test_without_a_mark_or_a_hash_nothing_is_stitched_together(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", SMALL, etag="", cut=[1000])
     assert fetch(url).read_bytes() == SMALL
     assert server.ranges() == ["", ""]
 
 
-def test_with_a_hash_no_mark_is_needed(server: Shelf, fetch: Fetch) -> None:
+def test_with_a_hash_no_mark_is_needed(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/tiny.gguf", SMALL, etag="", cut=[1000])
     path = fetch("tiny", **entry_for(url, sha256=sha256(SMALL)))
     assert path.read_bytes() == SMALL
     assert server.ranges() == ["", "bytes=1000-"]
 
 
-def test_a_part_that_is_whole_is_only_checked(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_part_that_is_whole_is_only_checked(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL)
     folder.mkdir()
     (folder / "a.gguf.part").write_bytes(SMALL)
@@ -148,7 +148,7 @@ def test_a_part_that_is_whole_is_only_checked(server: Shelf, fetch: Fetch, folde
     assert server.ranges() == [f"bytes={len(SMALL)}-"], "the server answered 416: there is no more"
 
 
-def test_a_part_that_is_longer_than_the_file_starts_over(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_part_that_is_longer_than_the_file_starts_over(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL, cut=[1000] + [0] * 9)
     refusal(fetch, url)
     with (folder / "a.gguf.part").open("ab") as part:
@@ -157,7 +157,7 @@ def test_a_part_that_is_longer_than_the_file_starts_over(server: Shelf, fetch: F
     assert fetch(url).read_bytes() == SMALL
 
 
-def test_a_wrong_hash_is_refused_and_removed(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_wrong_hash_is_refused_and_removed(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL)
     wanted = sha256(b"something else")
     said = refusal(fetch, "tiny", **entry_for(url, sha256=wanted))
@@ -166,13 +166,13 @@ def test_a_wrong_hash_is_refused_and_removed(server: Shelf, fetch: Fetch, folder
     assert names(folder) == []
 
 
-def test_a_wrong_size_is_refused_before_anything_comes(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_wrong_size_is_refused_before_anything_comes(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL)
     assert f"{len(SMALL)} bytes, not 12345" in refusal(fetch, "tiny", **entry_for(url, size=12_345))
     assert names(folder) == []
 
 
-def test_damage_in_the_part_is_found_by_the_hash(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_damage_in_the_part_is_found_by_the_hash(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL, cut=[100_000] + [0] * 9)
     known = entry_for(url, sha256=sha256(SMALL))
     refusal(fetch, "tiny", **known)
@@ -183,21 +183,21 @@ def test_damage_in_the_part_is_found_by_the_hash(server: Shelf, fetch: Fetch, fo
     assert fetch("tiny", **known).read_bytes() == SMALL
 
 
-def test_what_is_no_model_is_refused_after_its_first_bytes(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_what_is_no_model_is_refused_after_its_first_bytes(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", b"<!DOCTYPE html><title>Sign in</title>" + bytes(1 << 24))
     said = refusal(fetch, url)
     assert "it looks like a web page" in said
     assert names(folder) == []
 
 
-def test_a_model_whose_end_is_missing_is_refused(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_model_whose_end_is_missing_is_refused(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL[:-5000])
     assert "cannot be used" in refusal(fetch, url)
     assert names(folder) == []
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_asks_to_wait_is_waited_for(server: Shelf, fetch: Fetch, status: int) -> None:
+def test_a_server_that_asks_to_wait_is_waited_for(server: FileServer, fetch: Fetch, status: int) -> None:
     url = server.put("/a.gguf", SMALL, first=[(status, {"Retry-After": "1"})])
     seen: list[Pulling] = []
     begun = time.monotonic()
@@ -208,12 +208,12 @@ def test_a_server_that_asks_to_wait_is_waited_for(server: Shelf, fetch: Fetch, s
     assert "again in 1 s" in waits[0]
 
 
-def test_a_server_that_asks_for_hours_is_not_waited_for(server: Shelf, fetch: Fetch) -> None:
+def test_a_server_that_asks_for_hours_is_not_waited_for(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", SMALL, first=[(429, {"Retry-After": "7200"})])
     assert "7200 s" in refusal(fetch, url)
 
 
-def test_waiting_can_be_ended(server: Shelf, fetch: Fetch) -> None:
+def test_waiting_can_be_ended(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", SMALL, first=[(503, {"Retry-After": "60"})])
     begun = time.monotonic()
     with pytest.raises(Cancelled):
@@ -221,7 +221,7 @@ def test_waiting_can_be_ended(server: Shelf, fetch: Fetch) -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_a_silent_server_can_be_left(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_silent_server_can_be_left(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", LARGE, hold=(2 << 20, threading.Event()))
     served = server.files["/a.gguf"]
     part = folder / "a.gguf.part"
@@ -236,7 +236,7 @@ def test_a_silent_server_can_be_left(server: Shelf, fetch: Fetch, folder: Path) 
     assert server.ranges()[-1] == f"bytes={kept}-"
 
 
-def test_a_server_in_trouble_is_tried_again_and_then_given_up(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_server_in_trouble_is_tried_again_and_then_given_up(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL, first=[(502, {})] * 3)
     assert fetch(url).read_bytes() == SMALL
     url = server.put("/b.gguf", SMALL, first=[(500, {})] * 9)
@@ -244,13 +244,13 @@ def test_a_server_in_trouble_is_tried_again_and_then_given_up(server: Shelf, fet
     assert names(folder) == ["a.gguf", "a.gguf.json"]
 
 
-def test_a_missing_file_leaves_nothing_behind(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_missing_file_leaves_nothing_behind(server: FileServer, fetch: Fetch, folder: Path) -> None:
     assert "there is no http://127.0.0.1" in refusal(fetch, server.address + "/none.gguf")
     assert len(server.asked) == 1
     assert not folder.exists()
 
 
-def test_two_at_once_download_once(server: Shelf, folder: Path) -> None:
+def test_two_at_once_download_once(server: FileServer, folder: Path) -> None:
     release = threading.Event()
     url = server.put("/a.gguf", LARGE, hold=(1 << 20, release))
     first = puller(url, folder)
@@ -269,7 +269,7 @@ def test_two_at_once_download_once(server: Shelf, folder: Path) -> None:
     assert names(folder) == ["a.gguf", "a.gguf.json"]
 
 
-def test_a_full_disk_is_said_and_what_came_is_kept(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_full_disk_is_said_and_what_came_is_kept(server: FileServer, fetch: Fetch, folder: Path) -> None:
     """A limit on the size of files is the one full disk that every machine has."""
     url = server.put("/a.gguf", LARGE)
     limit = 2_000_000
@@ -283,14 +283,14 @@ def test_a_full_disk_is_said_and_what_came_is_kept(server: Shelf, fetch: Fetch, 
     assert server.ranges() == ["", f"bytes={limit}-"]
 
 
-def test_a_file_larger_than_the_disk_is_refused_at_once(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_file_larger_than_the_disk_is_refused_at_once(server: FileServer, fetch: Fetch, folder: Path) -> None:
     huge = str(1 << 60)
     url = server.put("/a.gguf", SMALL, headers={"Content-Length": huge})
     assert f"needs {1 << 60:,} more bytes" in refusal(fetch, url)
     assert not (folder / "a.gguf.part").exists()
 
 
-def test_a_set_of_files_comes_whole(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_set_of_files_comes_whole(server: FileServer, fetch: Fetch, folder: Path) -> None:
     parts = [f"big-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
     for number, part in enumerate(parts):
         server.put(f"/x/{part}", gguf(50_000, seed=number))
@@ -299,7 +299,7 @@ def test_a_set_of_files_comes_whole(server: Shelf, fetch: Fetch, folder: Path) -
     assert [(folder / part).read_bytes() for part in parts] == [gguf(50_000, seed=n) for n in range(3)]
 
 
-def test_someone_elses_file_is_not_replaced(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_someone_elses_file_is_not_replaced(server: FileServer, fetch: Fetch, folder: Path) -> None:
     folder.mkdir()
     (folder / "a.gguf").write_bytes(b"mine")
     url = server.put("/a.gguf", SMALL)
@@ -307,7 +307,7 @@ def test_someone_elses_file_is_not_replaced(server: Shelf, fetch: Fetch, folder:
     assert (folder / "a.gguf").read_bytes() == b"mine"
 
 
-def test_a_newer_version_replaces_ours_in_one_step(server: Shelf, fetch: Fetch, folder: Path) -> None:
+def test_a_newer_version_replaces_ours_in_one_step(server: FileServer, fetch: Fetch, folder: Path) -> None:
     url = server.put("/a.gguf", SMALL)
     fetch("tiny", **entry_for(url, sha256=sha256(SMALL)))
     server.put("/a.gguf", LARGE, cut=[1000] + [0] * 9)
@@ -321,7 +321,7 @@ def test_a_newer_version_replaces_ours_in_one_step(server: Shelf, fetch: Fetch, 
 @pytest.mark.parametrize(
     "name", ["..%2f..%2fevil.gguf", "%2e%2e", "a%00b.gguf", "C%3Aevil.gguf", "nul.gguf", "%1b[31m.gguf"]
 )
-def test_names_that_would_escape_are_refused(server: Shelf, fetch: Fetch, home: Path, name: str) -> None:
+def test_names_that_would_escape_are_refused(server: FileServer, fetch: Fetch, home: Path, name: str) -> None:
     server.put(f"/{name}", SMALL)
     refusal(fetch, f"{server.address}/{name}")
     assert server.asked == []
@@ -329,13 +329,15 @@ def test_names_that_would_escape_are_refused(server: Shelf, fetch: Fetch, home: 
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TERMCHAT_OFFLINE"])
-def test_offline_nothing_is_asked(server: Shelf, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_offline_nothing_is_asked(
+    server: FileServer, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "1")
     assert f"{variable} is set" in refusal(fetch, server.put("/a.gguf", SMALL))
     assert server.asked == []
 
 
-def test_a_server_that_is_not_there(fetch: Fetch, server: Shelf, folder: Path) -> None:
+def test_a_server_that_is_not_there(fetch: Fetch, server: FileServer, folder: Path) -> None:
     port = server.server_port
     server.server_close()
     assert f"no connection to 127.0.0.1:{port}" in refusal(fetch, f"http://127.0.0.1:{port}/a.gguf")

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 
 from termchat.conversation.database import VERSION
 from termchat.conversation.store import Store
-from tests.conversation.older import TABLES
+from tests.conversation.older_stores import TABLES
 from tests.torture.home import Home
 from tests.torture.known import Loss
 from tests.torture.old import CHATS, Old, old

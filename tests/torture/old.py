@@ -12,7 +12,7 @@ import msgspec
 
 from termchat.conversation import columns
 from termchat.decoding.records import Record
-from tests.conversation.older import TABLES
+from tests.conversation.older_stores import TABLES
 from tests.made_records import stream
 
 ROLES = ("assistant", "user")

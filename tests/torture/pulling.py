@@ -11,7 +11,7 @@ from time import sleep
 
 from termchat.models.catalogue import Catalogue
 from termchat.models.pull import pull
-from tests.pull.shelf import gguf, shelf
+from tests.pull.file_server import file_server, gguf
 from tests.torture.home import Home
 from tests.torture.known import Loss
 from tests.torture.plan import Round
@@ -29,7 +29,7 @@ def run(home: Home, what: Round) -> Loss:
     """One round. Raises a Fault."""
     folder = home.folder / f"models-{what.number}"
     path = folder / "big.gguf"
-    with shelf() as server:
+    with file_server() as server:
         address = server.put("/big.gguf", _model())
         process = home.start("-m", "termchat", "models", "pull", address, "--to", str(folder))
         until(lambda: list(folder.glob("*.part")) or process.poll() is not None, "start", "nothing is pulled")

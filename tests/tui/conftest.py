@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pull.shelf import Shelf, shelf
+from tests.pull.file_server import FileServer, file_server
 
 
 @pytest.fixture
@@ -22,6 +22,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as made:
+def server() -> Iterator[FileServer]:
+    with file_server() as made:
         yield made

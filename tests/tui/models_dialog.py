@@ -16,7 +16,7 @@ from termchat.engine.port import Load, ModelSpec
 from termchat.settings import load
 from termchat.tui.gathering import Models
 from termchat.tui.screens.models import ModelsDialog
-from tests.pull.shelf import Served, Shelf, gguf, sha256
+from tests.pull.file_server import FileServer, Served, gguf, sha256
 from tests.tui.running_app import Desktop, desktop
 
 
@@ -65,7 +65,7 @@ async def shop(
         yield made
 
 
-def served(home: Path, server: Shelf, name: str, *, held: int = 0, **more: object) -> tuple[bytes, Served]:
+def served(home: Path, server: FileServer, name: str, *, held: int = 0, **more: object) -> tuple[bytes, Served]:
     """A model of the user's catalogue that the server has; it stops after `held` bytes."""
     data = gguf(3_000_000, seed=len(name))
     hold = (held, threading.Event()) if held else None

@@ -20,7 +20,7 @@ from termchat.tui.engineform import FIELDS, EngineForm
 from termchat.tui.screens.engine import EngineDialog
 from termchat.tui.screens.models import ModelsDialog
 from termchat.tui.views.engine import engine_details, engine_heading, engine_lines
-from tests.models.made import U32, named
+from tests.models.gguf_files import U32, named
 from tests.tui.models_dialog import Shop, shop
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -14,11 +14,11 @@ from termchat.decoding.samplers import KNOBS
 from termchat.tui.dialogkeys import DIALOG, GROUPS, Group
 from termchat.tui.engineform import FIELDS
 from termchat.tui.screens.full import FullDialog
-from tests.models.made import named
-from tests.pull.shelf import Shelf
+from tests.models.gguf_files import named
+from tests.pull.file_server import FileServer
+from tests.tui.key_checks import ELSEWHERE, Place, Presses, Sees
+from tests.tui.list_key_checks import LISTS
 from tests.tui.models_dialog import served, shop
-from tests.tui.pressing import ELSEWHERE, Place, Presses, Sees
-from tests.tui.pressing_lists import LISTS
 from tests.tui.running_app import desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -155,7 +155,9 @@ PRESSED_HERE = [
 
 
 @pytest.mark.parametrize("group", PRESSED_HERE, ids=lambda group: group.title)
-async def test_every_key_does_something_where_it_works(group: Group, tmp_path: Path, home: Path, server: Shelf) -> None:
+async def test_every_key_does_something_where_it_works(
+    group: Group, tmp_path: Path, home: Path, server: FileServer
+) -> None:
     assert group.title in PLACES, "nobody presses the keys of this group"
     if group.title == "MODELS":
         served(home, server, "remote", held=2_000_000)

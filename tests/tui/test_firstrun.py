@@ -19,7 +19,7 @@ from termchat.settings import load
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
 from termchat.tui.views.welcome import first_run_lines
-from tests.models.made import named
+from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, without_naps
 from tests.tui.snapshots import Snapshot

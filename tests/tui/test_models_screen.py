@@ -32,8 +32,8 @@ from termchat.tui.views.models import (
     text_of,
 )
 from termchat.tui.views.status import header_line
-from tests.models.made import F32, TEXT, named
-from tests.pull.shelf import Shelf, gguf
+from tests.models.gguf_files import F32, TEXT, named
+from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
 from tests.tui.models_dialog import Shop, entry, served, shop
 from tests.tui.running_app import PATIENCE, desktop
@@ -326,7 +326,7 @@ async def test_the_palette_has_all_of_it() -> None:
 # --- downloads -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Path, server: Shelf) -> None:
+async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Path, server: FileServer) -> None:
     data, file = served(home, server, "remote", held=2_000_000)
     async with shop() as desk:
         await desk.find("remote")
@@ -355,7 +355,7 @@ async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Pat
         assert Path(desk.loads[-1].path).read_bytes() == data
 
 
-async def test_two_downloads_at_once(home: Path, server: Shelf) -> None:
+async def test_two_downloads_at_once(home: Path, server: FileServer) -> None:
     held = [served(home, server, name, held=1_000_000)[1] for name in ("one-far", "two-far")]
     async with shop() as desk:
         for name in ("one-far", "two-far"):
@@ -370,7 +370,7 @@ async def test_two_downloads_at_once(home: Path, server: Shelf) -> None:
         assert len(list((home / ".local/share/termchat/models").rglob("*.gguf"))) == 2
 
 
-async def test_what_cannot_be_downloaded_says_why_in_place(home: Path, server: Shelf) -> None:
+async def test_what_cannot_be_downloaded_says_why_in_place(home: Path, server: FileServer) -> None:
     entry(home, "gone", url=f"{server.address}/gone.gguf")
     async with shop() as desk:
         await desk.find("gone")
@@ -388,7 +388,7 @@ async def test_what_comes_with_a_package_says_how_to_install_it(home: Path) -> N
         assert "pip install no_such_package" in desk.text
 
 
-async def test_what_is_in_no_list_is_downloaded_by_its_address(server: Shelf) -> None:
+async def test_what_is_in_no_list_is_downloaded_by_its_address(server: FileServer) -> None:
     data = gguf(100_000)
     url = server.put("/Other-Q8_0.gguf", data)
     async with shop() as desk:
@@ -402,7 +402,7 @@ async def test_what_is_in_no_list_is_downloaded_by_its_address(server: Shelf) ->
         assert Path(desk.loads[-1].path).read_bytes() == data
 
 
-async def test_a_download_goes_on_while_the_list_is_closed_and_its_end_is_told(home: Path, server: Shelf) -> None:
+async def test_a_download_goes_on_while_the_list_is_closed_and_its_end_is_told(home: Path, server: FileServer) -> None:
     _, file = served(home, server, "remote", held=1_000_000)
     async with shop() as desk:
         await desk.find("remote")
@@ -417,7 +417,7 @@ async def test_a_download_goes_on_while_the_list_is_closed_and_its_end_is_told(h
         assert len(desk.loads) == 1
 
 
-async def test_leaving_ends_a_download_and_keeps_what_came(home: Path, server: Shelf) -> None:
+async def test_leaving_ends_a_download_and_keeps_what_came(home: Path, server: FileServer) -> None:
     _, file = served(home, server, "remote", held=1_000_000)
     async with shop() as desk:
         await desk.find("remote")
@@ -434,7 +434,7 @@ async def test_leaving_ends_a_download_and_keeps_what_came(home: Path, server: S
 
 
 async def test_without_a_model_the_list_opens_and_the_first_that_comes_is_chatted_with(
-    home: Path, server: Shelf
+    home: Path, server: FileServer
 ) -> None:
     data, _ = served(home, server, "remote")
     async with shop(spec=None, missing="there is no model. Download one.") as desk:

@@ -20,7 +20,7 @@ from termchat.tui import pulls
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
 from termchat.tui.pulls import Pull
-from tests.models.made import F32, TEXT, U32, named
+from tests.models.gguf_files import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop
 from tests.tui.snapshots import Snapshot

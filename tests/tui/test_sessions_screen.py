@@ -21,7 +21,7 @@ from termchat.engine.port import Load, Render
 from termchat.tui.inturn import InTurn
 from termchat.tui.transcript import Transcript
 from termchat.tui.views.sessions import heading, matched, preview_lines, session_line, when
-from tests.models.made import named
+from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import desktop
 from tests.tui.sessions_dialog import DAY, NOON, FakeStore, Library, library, summary

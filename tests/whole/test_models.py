@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pull.shelf import Shelf, sha256, shelf
+from tests.pull.file_server import FileServer, file_server, sha256
 from tests.requantized import requantized
 from tests.whole.chat_steps import over
 from tests.whole.terminal import Terminal
@@ -26,8 +26,8 @@ def other(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server() -> Iterator[Shelf]:
-    with shelf() as made:
+def server() -> Iterator[FileServer]:
+    with file_server() as made:
         yield made
 
 
@@ -99,7 +99,7 @@ def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp
 
 
 def test_begin_without_a_model_download_one_stop_go_on_and_chat(
-    open_terminal: Open, tmp_path: Path, server: Shelf, model_path: Path
+    open_terminal: Open, tmp_path: Path, server: FileServer, model_path: Path
 ) -> None:
     data = model_path.read_bytes()
     go_on = threading.Event()

@@ -13,9 +13,9 @@ from termchat.models.discovery import Skipped
 from termchat.tui.dialogkeys import Group
 from termchat.tui.screens.skipped import SkippedDialog
 from termchat.tui.screens.tree import TreeDialog
-from tests.models.made import named
+from tests.models.gguf_files import named
+from tests.tui.key_checks import Place, Presses, Sees
 from tests.tui.models_dialog import shop
-from tests.tui.pressing import Place, Presses, Sees
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.sessions_dialog import FakeStore, library
 from tests.tui.token_mode import looking

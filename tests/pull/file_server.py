@@ -60,7 +60,7 @@ class Served:
     held: threading.Event = field(default_factory=threading.Event)
 
 
-class Shelf(ThreadingHTTPServer):
+class FileServer(ThreadingHTTPServer):
     """The server. `files` by path; `asked` are the requests so far."""
 
     daemon_threads = True
@@ -87,9 +87,9 @@ class Shelf(ThreadingHTTPServer):
 
 
 @contextmanager
-def shelf() -> Iterator[Shelf]:
+def file_server() -> Iterator[FileServer]:
     """A server that runs."""
-    with Shelf() as server:
+    with FileServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server
@@ -102,7 +102,7 @@ def shelf() -> Iterator[Shelf]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Shelf
+    server: FileServer
 
     def do_GET(self) -> None:
         self.server.asked.append(Asked(self.path, {name.lower(): value for name, value in self.headers.items()}))

@@ -38,7 +38,7 @@ ATTACKS = (
 """`{address}` stands for a server that nobody may ask."""
 
 
-class Made:
+class ExampleChat:
     """A chat, what is known of it, and the records of its replies."""
 
     def __init__(self, system: str = "", info: SessionInfo = INFO) -> None:
@@ -66,9 +66,9 @@ class Made:
         return path
 
 
-def whole() -> Made:
+def whole() -> ExampleChat:
     """Settings that change, a reply in two pieces, forks with a name and without, a deleted one, one that failed."""
-    made = Made("Be brief.")
+    made = ExampleChat("Be brief.")
     made.chat.title = "fox and bear"
     made.say("Write a story")
     pieces = [b"Once", b" upon", b" a", b" time", b" \xf0\x9f", b"\xa6\x8a", b"\nmet", b" a <bear>"]
@@ -86,9 +86,9 @@ def whole() -> Made:
     return made
 
 
-def conditions() -> Made:
+def conditions() -> ExampleChat:
     """A reply with every kind of condition, a number that was none, and a stop that swallowed tokens."""
-    made = Made()
+    made = ExampleChat()
     made.say("hi\n\u202e")
     records = stream([1, 2, 3], [b"a", b"b", b"END"], stops=("END",))
     rules = (Threshold("entropy", ">", 3.5), Every(20), Text("fo+", regex=True, action="stop"))
@@ -98,10 +98,10 @@ def conditions() -> Made:
     return made
 
 
-def long(tokens: int) -> Made:
+def long(tokens: int) -> ExampleChat:
     """One reply of so many tokens, with words and measures that go up and down."""
     dice = random.Random(5)
-    made = Made()
+    made = ExampleChat()
     made.say("Write a long story")
     words = [" fox", " bear", " the", " and", ".", "\n\n", " walked", " into", " forest", ","]
     records: list[Record] = stream([1, 2, 3], [dice.choice(words).encode() for _ in range(tokens)], reason=None)
@@ -118,7 +118,7 @@ def long(tokens: int) -> Made:
     return made
 
 
-def hostile(address: str = "http://127.0.0.1:9/", *, well_formed: bool = False) -> Made:
+def hostile(address: str = "http://127.0.0.1:9/", *, well_formed: bool = False) -> ExampleChat:
     """Every attack in every place that holds foreign text. `well_formed` leaves out what no store and no encoding takes."""
     attacks = [attack.replace("{address}", address) for attack in ATTACKS]
     all_of_them = " ".join(attacks)
@@ -128,7 +128,7 @@ def hostile(address: str = "http://127.0.0.1:9/", *, well_formed: bool = False) 
     file = clean.rsplit("/", 1)[-1]
     identity = ModelIdentity(clean, file, "0" * 64, clean, clean)
     info = SessionInfo("x", 1.7e9, 1.7e9, ModelRef(clean, "/" + file, identity), Tuning(stop=(clean,)))
-    made = Made(all_of_them, info)
+    made = ExampleChat(all_of_them, info)
     made.chat.title = all_of_them
     made.say(all_of_them)
     made.reply(list(_harmful(attacks, clean, identity)))
