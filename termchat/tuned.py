@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from termchat import paths, wholefile
-from termchat.engine.llama.cores import all_threads, default_threads
+from termchat.engine.llama.threads import all_threads, default_threads
 
 VERSION = 1
 _LIBRARY = "llama-cpp-python"

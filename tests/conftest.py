@@ -39,7 +39,7 @@ def spec(model_path: Path) -> ModelSpec:
 @pytest.fixture(scope="session")
 def session(model_path: Path) -> Iterator[object]:
     """An engine session in this very process, to look inside."""
-    from termchat.engine.llama.session import Session
+    from termchat.engine.llama.model_session import Session
 
     made = Session(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
     yield made

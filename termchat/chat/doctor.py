@@ -20,7 +20,7 @@ from termchat.amounts import size
 from termchat.chat.report import Report, Section
 from termchat.conversation import health
 from termchat.decoding.records import Failed
-from termchat.engine import wheel
+from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing
@@ -81,9 +81,9 @@ def _engine(report: Report, engine: Engine) -> None:
     for device in answer.devices:
         memory = f", {size(device.free)} of {size(device.total)} free" if device.total else ""
         section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{memory})"))
-    gpu = wheel.find_gpu() if not any(device.offloads for device in answer.devices) else None
+    gpu = gpu_wheel.find_gpu() if not any(device.offloads for device in answer.devices) else None
     if gpu is not None:
-        remark = wheel.other_wheel(gpu)
+        remark = gpu_wheel.other_wheel(gpu)
         section.rows.append(("gpu", f"{gpu.name}, not used by this build"))
         report.advise(f"{remark.message[0].upper()}{remark.message[1:]}: {remark.hint}")
     for entry in tuned.entries():

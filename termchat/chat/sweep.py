@@ -15,7 +15,7 @@ import msgspec
 
 from termchat import tuned
 from termchat.chat.measuring import Bench
-from termchat.engine.llama.cores import all_threads, default_threads
+from termchat.engine.llama.threads import all_threads, default_threads
 from termchat.engine.port import Engine, ModelSpec
 
 GAIN = 1.03

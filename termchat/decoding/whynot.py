@@ -7,6 +7,7 @@ comes first; llama.cpp's sort leaves that open, and thresholds hold either way.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,9 +18,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding import dice
-from termchat.decoding.explanation import Explanation, Penalised, Remedy, StageEffect
-from termchat.decoding.libm import expf, logf
+from termchat.decoding.records import Explanation, Penalised, Remedy, StageEffect
 from termchat.decoding.samplers import KNOBS, SamplerSettings
+
+_NEARLY_HALF = 0.48
+"""From so far off, in units of the last place, the C library may round to the other side."""
+
+
+def _own(name: str) -> Callable[[float], float] | None:
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError, TypeError):  # Windows has no such handle
+        return None
+    function.argtypes, function.restype = [ctypes.c_float], ctypes.c_float
+    return function  # type: ignore[no-any-return]
+
+
+_LOGF, _EXPF = _own("logf"), _own("expf")
+
+
+def logf(value: np.float32) -> np.float32:
+    """The natural logarithm of a number above 0."""
+    return np.float32(np.log(np.float64(value)) if _LOGF is None else _LOGF(float(value)))
+
+
+def expf(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """e to the power of each, shape (n,). Only those that float64 leaves in doubt are asked of the C library, one by one."""
+    wide = np.exp(values.astype(np.float64))
+    found = wide.astype(np.float32)
+    if _EXPF is not None:
+        doubtful = np.flatnonzero(np.abs(wide - found) > _NEARLY_HALF * np.spacing(found))
+        found[doubtful] = [_EXPF(value) for value in values[doubtful].tolist()]
+    return found
+
 
 Logits = NDArray[np.float32]
 
@@ -28,7 +59,7 @@ _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)
 """How far into its interval a temperature is moved, as a share of it, until float32 agrees that it will do."""
 
 
-class Row(NamedTuple):
+class Surviving(NamedTuple):
     """The tokens that are left, in llama.cpp's order: ids and logits, shape (n,) each."""
 
     ids: NDArray[np.int32]
@@ -86,10 +117,10 @@ class _Asked:
     """One step, which can be drawn under any settings."""
 
     def __init__(self, logits: Logits, past: Sequence[int], seed: int, step: int) -> None:
-        self._all = Row(np.arange(len(logits), dtype=np.int32), logits)
+        self._all = Surviving(np.arange(len(logits), dtype=np.int32), logits)
         self._past, self._seed, self._step = past, seed, step
 
-    def rows(self, settings: SamplerSettings) -> dict[str, Row]:
+    def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
         """What is left after each stage, in the order of the chain."""
         row = _penalties(self._all, settings, Counter(_window(self._past, settings)))
         rows = {"penalties": row}
@@ -101,7 +132,7 @@ class _Asked:
         """The dice's numbers for these tokens, shape (n,)."""
         return dice.gumbel(self._seed, self._step, ids)
 
-    def winner(self, row: Row) -> int:
+    def winner(self, row: Surviving) -> int:
         """What the dice take."""
         scores = row.logits.astype(np.float64)
         scores -= scores.max()
@@ -115,7 +146,7 @@ def _window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
     return past[len(past) - min(s.repeat_last_n, len(past)) :] if on else ()
 
 
-def _penalties(row: Row, settings: SamplerSettings, counts: Counter[int]) -> Row:
+def _penalties(row: Surviving, settings: SamplerSettings, counts: Counter[int]) -> Surviving:
     """A seen token's logit is divided by the repeat penalty, a negative one multiplied; then the others are subtracted."""
     if not counts:
         return row
@@ -126,39 +157,39 @@ def _penalties(row: Row, settings: SamplerSettings, counts: Counter[int]) -> Row
     values = logits[seen]
     values = np.where(values <= 0, values * repeat, values / repeat)
     logits[seen] = values - (often * np.float32(settings.frequency_penalty) + np.float32(settings.presence_penalty))
-    return Row(row.ids, logits)
+    return Surviving(row.ids, logits)
 
 
-def _top_k(row: Row, settings: SamplerSettings) -> Row:
+def _top_k(row: Surviving, settings: SamplerSettings) -> Surviving:
     return _sorted(row, settings.top_k) if settings.top_k > 0 else row
 
 
-def _top_p(row: Row, settings: SamplerSettings) -> Row:
+def _top_p(row: Surviving, settings: SamplerSettings) -> Surviving:
     """The token that reaches p is the last to stay."""
     p = np.float32(settings.top_p)
     if p >= 1:
         return row
     row, reached = _nucleus(row)
     count = int(np.searchsorted(reached, p)) + 1
-    return Row(row.ids[:count], row.logits[:count])
+    return Surviving(row.ids[:count], row.logits[:count])
 
 
-def _min_p(row: Row, settings: SamplerSettings) -> Row:
+def _min_p(row: Surviving, settings: SamplerSettings) -> Surviving:
     if settings.min_p <= 0:
         return row
     kept = row.logits >= _floor(row, np.float32(settings.min_p))
-    return Row(row.ids[kept], row.logits[kept])
+    return Surviving(row.ids[kept], row.logits[kept])
 
 
-def _temperature(row: Row, settings: SamplerSettings) -> Row:
+def _temperature(row: Surviving, settings: SamplerSettings) -> Surviving:
     """0 is greedy: the highest stays, as it was."""
     if settings.temperature > 0:
-        return Row(row.ids, row.logits / np.float32(settings.temperature))
+        return Surviving(row.ids, row.logits / np.float32(settings.temperature))
     highest = int(row.logits.argmax())
-    return Row(row.ids[highest : highest + 1], row.logits[highest : highest + 1])
+    return Surviving(row.ids[highest : highest + 1], row.logits[highest : highest + 1])
 
 
-_CUTS: dict[str, Callable[[Row, SamplerSettings], Row]] = {
+_CUTS: dict[str, Callable[[Surviving, SamplerSettings], Surviving]] = {
     "top_k": _top_k,
     "top_p": _top_p,
     "min_p": _min_p,
@@ -167,21 +198,21 @@ _CUTS: dict[str, Callable[[Row, SamplerSettings], Row]] = {
 """The stages that can take tokens away, in the order of the chain."""
 
 
-def _sorted(row: Row, count: int) -> Row:
+def _sorted(row: Surviving, count: int) -> Surviving:
     """The `count` highest, highest first."""
     order = np.argsort(-row.logits, kind="stable")[:count]
-    return Row(row.ids[order], row.logits[order])
+    return Surviving(row.ids[order], row.logits[order])
 
 
-def _nucleus(row: Row) -> tuple[Row, Logits]:
+def _nucleus(row: Surviving) -> tuple[Surviving, Logits]:
     """The row, highest first, and the running sum of its probabilities, as llama.cpp rounds them: one after the other."""
     weights = expf(row.logits - row.logits.max())
     total = np.cumsum(weights)[-1]
     order = np.argsort(-row.logits, kind="stable")
-    return Row(row.ids[order], row.logits[order]), np.cumsum(weights[order] / total)
+    return Surviving(row.ids[order], row.logits[order]), np.cumsum(weights[order] / total)
 
 
-def _floor(row: Row, min_p: np.float32) -> np.float32:
+def _floor(row: Surviving, min_p: np.float32) -> np.float32:
     """The lowest logit that is at least `min_p` times as likely as the highest."""
     return np.float32(row.logits.max() + logf(min_p))
 
@@ -189,7 +220,7 @@ def _floor(row: Row, min_p: np.float32) -> np.float32:
 # --- what was done to the token --------------------------------------------------------------------------------------
 
 
-def _stages(rows: dict[str, Row], token: int, winner: int) -> list[StageEffect]:
+def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEffect]:
     """A stage each, then the dice."""
     effects = []
     alive = True
@@ -207,7 +238,7 @@ def _stages(rows: dict[str, Row], token: int, winner: int) -> list[StageEffect]:
 
 
 def _penalised(
-    logits: Logits, after: Row, token: int, past: Sequence[int], settings: SamplerSettings
+    logits: Logits, after: Surviving, token: int, past: Sequence[int], settings: SamplerSettings
 ) -> Penalised | None:
     window = _window(past, settings)
     start = len(past) - len(window)
@@ -244,18 +275,18 @@ def _turned(settings: SamplerSettings, knob: str, value: object) -> SamplerSetti
     return msgspec.structs.replace(settings, **{knob: KNOBS[knob].check(value)})
 
 
-def _top_k_from(row: Row, token: int) -> float:
+def _top_k_from(row: Surviving, token: int) -> float:
     return float(np.count_nonzero(row.logits >= _logit(row, token)))
 
 
-def _top_p_from(row: Row, token: int) -> float:
+def _top_p_from(row: Surviving, token: int) -> float:
     """The first number above what the tokens before it reach; 1, which is off, if they reach all."""
     ordered, reached = _nucleus(row)
     place = int(np.count_nonzero(ordered.logits >= _logit(row, token))) - 1
     return float(min(np.nextafter(reached[place - 1], np.float32(2)), np.float32(1)))
 
 
-def _min_p_to(row: Row, token: int) -> float:
+def _min_p_to(row: Surviving, token: int) -> float:
     """The last number whose floor is not above it."""
     logit = _logit(row, token)
     value = np.float32(np.exp(np.float64(logit) - np.float64(row.logits.max())))
@@ -266,11 +297,11 @@ def _min_p_to(row: Row, token: int) -> float:
     return float(value)
 
 
-def _not_greedy(_: Row, __: int) -> float:
+def _not_greedy(_: Surviving, __: int) -> float:
     return KNOBS["temperature"].gap
 
 
-_THRESHOLDS: dict[str, tuple[str, str, Callable[[Row, int], float]]] = {
+_THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int], float]]] = {
     "top_k": ("top_k", ">=", _top_k_from),
     "top_p": ("top_p", ">=", _top_p_from),
     "min_p": ("min_p", "<=", _min_p_to),
@@ -279,11 +310,11 @@ _THRESHOLDS: dict[str, tuple[str, str, Callable[[Row, int], float]]] = {
 """Stage to its knob, the side that keeps a token, and the value from which it does, given what comes into the stage."""
 
 
-def _logit(row: Row, token: int) -> np.float32:
+def _logit(row: Surviving, token: int) -> np.float32:
     return row.logits[row.ids == token][0]  # type: ignore[no-any-return]
 
 
-def _winning_temperature(asked: _Asked, row: Row, token: int, present: float) -> Remedy:
+def _winning_temperature(asked: _Asked, row: Surviving, token: int, present: float) -> Remedy:
     """The temperature nearest to the present one at which the dice take a token of `row`.
 
     Token j wins at T if for every other i: l_j / T + g_j >= l_i / T + g_i. That bounds 1 / T from one side by each i.
@@ -306,7 +337,7 @@ def _winning_temperature(asked: _Asked, row: Row, token: int, present: float) ->
     return Remedy("temperature", ">=" if upward else "<=", value, wins=True, until=None if wins(end) else far)
 
 
-def _interval(row: Row, noise: NDArray[np.float64], token: int) -> tuple[float, float]:
+def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[float, float]:
     """The temperatures at which the token wins, 0 to infinity, empty if the first is above the second."""
     mine, masked = row.ids == token, np.isneginf(row.logits)
     if (mine & masked).any():

@@ -11,11 +11,11 @@ from typing import Literal, Protocol
 import msgspec
 
 from termchat.decoding.conditions import Condition
-from termchat.decoding.explanation import Explanation as Explanation
-from termchat.decoding.explanation import Penalised as Penalised
-from termchat.decoding.explanation import Remedy as Remedy
-from termchat.decoding.explanation import StageEffect as StageEffect
+from termchat.decoding.records import Explanation as Explanation
 from termchat.decoding.records import Failed, Finished, Prefill, Settings, Start, Token
+from termchat.decoding.records import Penalised as Penalised
+from termchat.decoding.records import Remedy as Remedy
+from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
 
 # --- what is asked ---------------------------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ class Bare:
         lib.llama_log_set(_silent, None)
         lib.llama_backend_init()
         how = lib.llama_model_default_params()
-        how.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()  # as termchat does, and for its reason
+        how.use_extra_bufts = (
+            b"AMX_INT8 = 1" not in lib.llama_print_system_info()
+        )  # as termchat does, and for its reason
         self.model = lib.llama_model_load_from_file(os.fsencode(path), how)
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_threads, params.n_threads_batch = context, threads, threads

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-from termchat.engine.llama.cores import all_threads
+from termchat.engine.llama.threads import all_threads
 from tests.benchmarks.screen import Seen, screen
 
 DEFAULT = 0

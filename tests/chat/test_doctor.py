@@ -16,7 +16,7 @@ from termchat.chat.report import Report
 from termchat.cli import main
 from termchat.conversation import health
 from termchat.conversation.store import Store
-from termchat.engine import wheel
+from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
 from termchat.settings import load
 
@@ -84,7 +84,7 @@ def test_nothing_private_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_each_thing_that_is_wrong_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config_of(home, "thread = 4\n[engine]\nthreads = -1\n")
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(wheel, "find_gpu", lambda: wheel.Hardware("NVIDIA GPU", 12040))
+    monkeypatch.setattr(gpu_wheel, "find_gpu", lambda: gpu_wheel.Hardware("NVIDIA GPU", 12040))
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((30, 10)))
     store = home / ".local/share/termchat/sessions.db"
     store.parent.mkdir(parents=True)

@@ -8,7 +8,7 @@ from termchat.conversation.tree import Span
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.session import Session
+from termchat.engine.llama.model_session import Session
 from termchat.engine.port import Cancel, Render, Tokenize
 from tests.chat.driven_chat import Faked, Make
 from tests.engine.bare_loop import bare_greedy

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from termchat.decoding import dice
-from termchat.decoding.explanation import Explanation
+from termchat.decoding.records import Explanation
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.whynot import explain
 from termchat.engine.llama.chain import Chain, Survivors

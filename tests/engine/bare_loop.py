@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.session import Session
 
 
 def bare_greedy(session: Session, ids: list[int], count: int) -> list[int]:

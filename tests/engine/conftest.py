@@ -9,7 +9,7 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.session import Session
+from termchat.engine.llama.model_session import Session
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,

@@ -9,7 +9,7 @@ import pytest
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import Finished, Prefill, Record, Settings, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.session import Session
+from termchat.engine.llama.model_session import Session
 from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Inspect, ModelSpec, Scripted
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 

@@ -15,9 +15,8 @@ from termchat.decoding.records import Candidate, PackedCandidates
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import observe
 from termchat.engine.llama.chain import Chain, Observer
-from termchat.engine.llama.drawn import Drawn
-from termchat.engine.llama.labels import Labels
 from termchat.engine.llama.native import LIB
+from termchat.engine.llama.observe import Drawn, Labels
 
 N_VOCAB = 49_153  # no multiple of anything
 ENDS = (0, 2)

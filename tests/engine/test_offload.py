@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from termchat.engine import wheel
-from termchat.engine.llama import devices, offload, session
+from termchat.engine import gpu_wheel
+from termchat.engine.llama import model_session, offload
 from termchat.engine.llama.model import Model
 from termchat.engine.port import Device, EngineError, Load, Loaded, ModelSpec, Probe, Probed
 from tests.engine.conftest import Driver
@@ -53,14 +53,14 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> list[int]:
             raise EngineError("model", "x.gguf could not be loaded: unable to allocate CUDA0 buffer")
         return opened(spec, progress)  # type: ignore[arg-type]
 
-    opened = session._opened
-    monkeypatch.setattr(session, "_opened", load)
-    monkeypatch.setattr(devices, "offloading", lambda _main=-1: [gpu(need // 2)])
+    opened = model_session._opened
+    monkeypatch.setattr(model_session, "_opened", load)
+    monkeypatch.setattr(offload, "offloading", lambda _main=-1: [gpu(need // 2)])
     return tried
 
 
 def test_what_does_not_fit_is_tried_with_fewer_layers_and_said(small_gpu: list[int], model_path: Path) -> None:
-    made = session.Session(ModelSpec(str(model_path), "x", context=64, threads=1, layers=30), lambda _: None)
+    made = model_session.Session(ModelSpec(str(model_path), "x", context=64, threads=1, layers=30), lambda _: None)
     remarks = made.info().remarks
     made.close()
     assert small_gpu == [-1, 13, 8]
@@ -69,16 +69,16 @@ def test_what_does_not_fit_is_tried_with_fewer_layers_and_said(small_gpu: list[i
 
 def test_layers_that_a_person_asked_for_are_not_fewer(small_gpu: list[int], model_path: Path) -> None:
     with pytest.raises(EngineError):
-        session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=20, layers=30), lambda _: None)
+        model_session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=20, layers=30), lambda _: None)
     assert small_gpu == [20]
 
 
 def test_a_broken_file_is_not_tried_with_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "offloading", lambda _main=-1: [gpu(GB)])
+    monkeypatch.setattr(offload, "offloading", lambda _main=-1: [gpu(GB)])
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF\x03\0\0\0nothing")
     with pytest.raises(EngineError):
-        session.Session(ModelSpec(str(broken), "x", layers=30), lambda _: None)
+        model_session.Session(ModelSpec(str(broken), "x", layers=30), lambda _: None)
 
 
 # --- the build -------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_a_broken_file_is_not_tried_with_fewer(tmp_path: Path, monkeypatch: pyte
     ("driver", "index"), [(13020, "cu132"), (12080, "cu125"), (12040, "cu124"), (11080, "cu118"), (0, "cu124")]
 )
 def test_the_wheel_is_one_that_the_driver_can_run(driver: int, index: str) -> None:
-    hint = wheel.other_wheel(wheel.Hardware("NVIDIA GPU", driver)).hint
+    hint = gpu_wheel.other_wheel(gpu_wheel.Hardware("NVIDIA GPU", driver)).hint
     assert f"--extra-index-url https://abetlen.github.io/llama-cpp-python/whl/{index} " in hint
 
 
@@ -100,22 +100,22 @@ def test_a_gpu_is_found_without_llama_cpp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str, index: str
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    assert wheel.find_gpu(tmp_path) is None
+    assert gpu_wheel.find_gpu(tmp_path) is None
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text("")
-    found = wheel.find_gpu(tmp_path)
+    found = gpu_wheel.find_gpu(tmp_path)
     assert found is not None
     assert found.name == name
-    assert index in wheel.other_wheel(found).hint
+    assert index in gpu_wheel.other_wheel(found).hint
 
 
 def test_a_cpu_build_says_so_unless_a_person_wants_the_cpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> None:
-    monkeypatch.setattr(wheel, "find_gpu", lambda: wheel.Hardware("NVIDIA GPU", 12040))
+    monkeypatch.setattr(gpu_wheel, "find_gpu", lambda: gpu_wheel.Hardware("NVIDIA GPU", 12040))
     for layers, said in (
         (-1, ["this machine has an NVIDIA GPU, but this build of llama.cpp does not use it"]),
         (0, []),
     ):
-        made = session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=layers), lambda _: None)
+        made = model_session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=layers), lambda _: None)
         assert [remark.message for remark in made.info().remarks] == said
         made.close()
 

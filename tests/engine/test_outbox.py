@@ -7,8 +7,7 @@ import signal
 import threading
 from time import monotonic, sleep
 
-from termchat.engine.local import LocalEngine
-from termchat.engine.outbox import Outbox
+from termchat.engine.local import LocalEngine, Outbox
 from termchat.engine.port import Probe, Probed, Tokenize
 
 

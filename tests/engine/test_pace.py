@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from termchat.engine.llama import pace as pace_module
-from termchat.engine.llama.pace import Pace
+from termchat.engine.llama import threads as pace_module
+from termchat.engine.llama.threads import Pace
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import loop
 from termchat.engine.llama.cache import Aborted
+from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.scoring import Scorer
-from termchat.engine.llama.session import Session
 from termchat.engine.port import (
     Cancel,
     EngineError,

@@ -15,7 +15,7 @@ from termchat.decoding.conditions import Condition, Text, describe, parse
 from termchat.decoding.records import Finished, Prefill, Record, Settings, Start, Token
 from termchat.decoding.rules import MEASURES, ends_sentence
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.session import Session
+from termchat.engine.llama.model_session import Session
 from termchat.engine.port import (
     Adjust,
     Cancel,

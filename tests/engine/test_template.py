@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
-from termchat.engine.llama.deadline import deadline
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.session import Session
+from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.sandbox import deadline
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Cancel, EngineError, Message, Render, Scripted

@@ -13,8 +13,8 @@ from termchat.decoding import dice
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain, Observer, top
+from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.session import Session
 from tests.engine.conftest import lasting, prompt, request, tokens
 
 Row = NDArray[np.float64]

@@ -13,8 +13,18 @@ from typing import TypeVar
 
 import msgspec
 
-from termchat.decoding.explanation import Explanation, Penalised, Remedy, StageEffect
-from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Token
+from termchat.decoding.records import (
+    Explanation,
+    Failed,
+    Finished,
+    Penalised,
+    Prefill,
+    Record,
+    Remedy,
+    Settings,
+    StageEffect,
+    Token,
+)
 from termchat.engine.port import (
     Adjust,
     Cancel,

@@ -12,8 +12,7 @@ from termchat.chat.asking import Rescored, WhyNot
 from termchat.chat.whatif import summarise
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
-from termchat.decoding.explanation import Explanation, Penalised, Remedy, StageEffect
-from termchat.decoding.records import Candidate, Reason, Token
+from termchat.decoding.records import Candidate, Explanation, Penalised, Reason, Remedy, StageEffect, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.transcript.ink import Line

@@ -22,10 +22,8 @@ from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import observe
-from termchat.engine.llama.drawn import Drawn
-from termchat.engine.llama.labels import Labels
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Stages
+from termchat.engine.llama.observe import Drawn, Labels, Stages
 from termchat.engine.llama.softmax import Exponentials
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step

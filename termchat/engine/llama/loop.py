@@ -26,11 +26,11 @@ from termchat.decoding.records import (
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Observer
-from termchat.engine.llama.drawn import Drawn
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Cancelled, Steering
+from termchat.engine.llama.threads import Pace
 from termchat.engine.port import EngineError, FirstToken, Generate, Paused, Prefilling, Steer
 
 Poll = Callable[[], Steer | None]

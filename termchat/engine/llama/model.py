@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from termchat.engine.llama.labels import Labels
 from termchat.engine.llama.native import LIB, last_errors, placements
+from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.offload import EVERYTHING, offloaded
 from termchat.engine.port import EngineError, ModelSpec
 

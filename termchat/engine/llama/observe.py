@@ -7,17 +7,59 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from termchat.decoding.records import PackedCandidates, Stage
-from termchat.engine.llama.drawn import Drawn
-from termchat.engine.llama.labels import Labels, packed_text
+from termchat.decoding.records import Candidate, PackedCandidates, Stage
 from termchat.engine.llama.softmax import Row
+
+
+class Drawn(NamedTuple):
+    """One step: the chosen id and every number of its record."""
+
+    id: int
+    logit: float
+    logprob: float
+    rank: int
+    probability: float
+    entropy: float
+    p_end: float
+    stages: list[Stage]
+    candidates: Sequence[Candidate]
+
+
+class Labels(dict[int, str]):
+    """Labels of `n_vocab` tokens by id, made when they are first asked for: a step asks for twenty."""
+
+    def __init__(self, n_vocab: int, make: Callable[[int], str]) -> None:
+        self._n_vocab, self._make = n_vocab, make
+        self._packed: dict[int, Any] = {}
+
+    def __missing__(self, token: int) -> str:
+        found = self[token] = self._make(token)
+        return found
+
+    @cached_property
+    def pointers(self) -> Any:
+        """Where native code finds a label by its id, shape (n_vocab,); null where `point` was not called for it."""
+        return (ctypes.c_void_p * self._n_vocab)()
+
+    def point(self, token: int) -> None:
+        """Has native code find the label of a token."""
+        self._packed[token] = packed = packed_text(self[token])
+        self.pointers[token] = ctypes.addressof(packed)
+
+
+def packed_text(text: str) -> Any:
+    """A text as native code copies it: the length in four bytes, as this machine writes them, then msgpack."""
+    data = msgspec.msgpack.encode(text)
+    return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
+
 
 ABI = 3
 """Of the calls; a library that was built from another version of the source is left alone."""

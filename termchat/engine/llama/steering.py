@@ -11,7 +11,7 @@ from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.deadline import deadline
+from termchat.engine.llama.sandbox import deadline
 from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
 
 MATCHING = 0.25

@@ -50,7 +50,7 @@ from termchat.engine.port import (
 )
 
 if TYPE_CHECKING:
-    from termchat.engine.llama.session import Session
+    from termchat.engine.llama.model_session import Session
 
 _BETWEEN_TOKENS = Tokenize | Describe | Render | Inspect | Explain | Score
 """Commands that need not wait until a reply is over."""
@@ -198,14 +198,14 @@ class Worker:
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
     def _probe(self) -> Probed:
-        from termchat.engine.llama import devices, native, observe
+        from termchat.engine.llama import native, observe, offload
 
         native.start()
         compiled = observe.load() is not None
-        return Probed(native.version(), devices.system(), devices.backends(), devices.devices(), compiled)
+        return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
 
     def _load(self, number: int, command: Load) -> Loaded:
-        from termchat.engine.llama.session import Session
+        from termchat.engine.llama.model_session import Session
 
         self._unload()
         self._session = Session(command.spec, lambda fraction: self._send(number, Progress(fraction)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from termchat.chat.asking import WhyNot
-from termchat.decoding.explanation import Explanation, Remedy
+from termchat.decoding.records import Explanation, Remedy
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread

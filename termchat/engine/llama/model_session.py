@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from termchat.decoding import whynot
 from termchat.decoding.records import Record, Token
-from termchat.engine import wheel
-from termchat.engine.llama import devices, loop, native, offload
+from termchat.engine import gpu_wheel
+from termchat.engine.llama import loop, native, offload
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Observer
-from termchat.engine.llama.cores import default_threads
-from termchat.engine.llama.invariance import difference
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.scoring import Scorer
+from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.template import ChatTemplate
+from termchat.engine.llama.threads import Pace, default_threads
 from termchat.engine.port import (
     EngineError,
     Explain,
@@ -61,7 +59,7 @@ class Session:
         try:
             return _opened(spec, progress)
         except EngineError as error:
-            usable = devices.offloading(spec.main_gpu)
+            usable = offload.offloading(spec.main_gpu)
             if spec.gpu_layers >= 0 or not usable or not offload.is_of_memory(error.message):
                 raise
         layers = (spec.layers or 1) + 1
@@ -83,9 +81,9 @@ class Session:
 
     def _all_remarks(self) -> list[Remark]:
         spec, remarks = self.model.spec, list(self.remarks)
-        gpu = wheel.find_gpu() if not self.model.offloads and spec.gpu_layers != 0 else None
+        gpu = gpu_wheel.find_gpu() if not self.model.offloads and spec.gpu_layers != 0 else None
         if gpu is not None:
-            remarks.append(wheel.other_wheel(gpu))
+            remarks.append(gpu_wheel.other_wheel(gpu))
         if spec.mlock and not self.model.locked:
             remarks.append(
                 Remark("the model could not be locked in memory", "raise the limit: ulimit -l, or turn mlock off")
@@ -118,7 +116,7 @@ class Session:
             kv_type=model.spec.kv_type,
             layers=model.layers,
             gpu_layers=model.gpu_layers,
-            device=offload.named(devices.offloading(model.spec.main_gpu)) if model.gpu_layers else "cpu",
+            device=offload.named(offload.offloading(model.spec.main_gpu)) if model.gpu_layers else "cpu",
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
