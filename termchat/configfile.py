@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from termchat import paths, wholefile
+from termchat import atomic, paths
 from termchat.settings import KEYS, TABLES
 from termchat.text import guess_of
-from termchat.tomlfile import Statement, TomlError, TomlFile, dotted, literal, parsed
+from termchat.toml import Statement, TomlError, TomlFile, dotted, literal, parsed
 
 Written = str | int | float | bool | Sequence[str]
 """What can stand in the file."""
@@ -58,7 +58,7 @@ def write(file: Path, text: str) -> None:
         ConfigFileError: it cannot be written.
     """
     try:
-        wholefile.replace(file, text.encode("utf-8"))
+        atomic.replace(file, text.encode("utf-8"))
     except OSError as error:
         raise ConfigFileError(f"{file} cannot be written: {error.strerror}") from error
     except UnicodeEncodeError as error:

@@ -33,7 +33,7 @@ from termchat.sources import Found
 from termchat.sources import range_of as range_of
 
 if TYPE_CHECKING:
-    from termchat.personas import Persona
+    from termchat.config.personas import Persona
 
 DEFAULT, TUNED, MODEL, PICKER = "default", "tuned", "model", "picker"
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
@@ -206,7 +206,7 @@ def _as_persona(config: Config) -> Config:
     Raises:
         FlagError: a flag asks for one that there is not.
     """
-    from termchat import personas  # most begin as none
+    from termchat.config import personas  # most begin as none
 
     found = personas.load()
     config = msgspec.structs.replace(config, problems=(*config.problems, *found.problems))

@@ -13,7 +13,7 @@ from typing import Any
 from termchat.decoding.samplers import KNOBS, Knob, Value, unescape
 from termchat.options import OPTIONS, Option
 from termchat.text import guess_of
-from termchat.tomlfile import TomlError, TomlFile
+from termchat.toml import TomlError, TomlFile
 
 PREFIX = "TERMCHAT_"
 _NOT_OURS = frozenset({"TERMCHAT_OFFLINE"})

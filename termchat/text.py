@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from pathlib import Path
 
 _BEYOND_ASCII = (
     "\x7f-\x9f"  # delete, C1 controls
@@ -114,3 +115,33 @@ def guess_of(name: str, known: Iterable[str]) -> str:
     folded = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name[:_NAME].lower(), folded, n=1)
     return f" (did you mean {folded[close[0]]}?)" if close else ""
+
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def size(count: float | None) -> str:
+    """Bytes: 98 MB, 1.06 GB; "" if unknown."""
+    if count is None:
+        return ""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    digits = 0 if unit < 2 or count >= 99.5 else 1 if count >= 9.95 else 2
+    return f"{count:.{digits}f} {_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def home(path: Path | str) -> str:
+    """A path with the home folder as ~."""
+    text, own = str(path), str(Path.home())
+    return "~" + text[len(own) :] if text.startswith(own + "/") else text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from termchat.configfile import ConfigFileError, put, remove
 from termchat.decoding.samplers import KNOBS
 from termchat.settings import load
-from termchat.tomlfile import literal
+from termchat.toml import literal
 
 LIVED_IN = """\
 # mine

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat import personas, settings
+from termchat import settings
 from termchat.chat import presets
 from termchat.chat.opening import reopen_latest
+from termchat.config import personas
+from termchat.config.personas import Persona, PersonaError
 from termchat.conversation.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.personas import Persona, PersonaError
 from tests.conversation.stored import saved_with_knobs
 from tests.whole.terminal import environment
 

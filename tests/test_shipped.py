@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from termchat import shipped
+from termchat import paths
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_checkout_finds_its_own_files() -> None:
-    assert shipped.folder("themes") == ROOT / "themes"
-    assert shipped.file("models.toml") == ROOT / "models.toml"
+    assert paths.folder("themes") == ROOT / "themes"
+    assert paths.file("models.toml") == ROOT / "models.toml"
 
 
 def test_the_wheels_place_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,28 +22,28 @@ def test_the_wheels_place_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
     for place in (wheel, checkout):
         (place / "themes").mkdir(parents=True)
         (place / "models.toml").write_text("")
-    monkeypatch.setattr(shipped, "_PLACES", (wheel, checkout))
-    assert shipped.folder("themes") == wheel / "themes"
-    assert shipped.file("models.toml") == wheel / "models.toml"
+    monkeypatch.setattr(paths, "_PLACES", (wheel, checkout))
+    assert paths.folder("themes") == wheel / "themes"
+    assert paths.file("models.toml") == wheel / "models.toml"
 
 
 def test_a_broken_installation_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "_PLACES", (tmp_path / "a", tmp_path / "b"))
-    with pytest.raises(shipped.ShippedError, match=r"themes is in neither .*a nor .*b\. Install termchat again"):
-        shipped.folder("themes")
+    monkeypatch.setattr(paths, "_PLACES", (tmp_path / "a", tmp_path / "b"))
+    with pytest.raises(paths.ShippedError, match=r"themes is in neither .*a nor .*b\. Install termchat again"):
+        paths.folder("themes")
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models.toml").mkdir()
-    monkeypatch.setattr(shipped, "_PLACES", (tmp_path,))
-    with pytest.raises(shipped.ShippedError):
-        shipped.file("models.toml")
+    monkeypatch.setattr(paths, "_PLACES", (tmp_path,))
+    with pytest.raises(paths.ShippedError):
+        paths.file("models.toml")
 
 
 def test_the_wheel_puts_them_where_they_are_looked_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    package = Path(shipped.__file__).parent
+    package = Path(paths.__file__).parent
     places = {package.parent / target for target in included.values()}
     assert places == {package / "_shipped" / "themes", package / "_shipped" / "models.toml"}
     assert all((ROOT / source).exists() for source in included)

@@ -15,9 +15,9 @@ from pathlib import Path
 from time import monotonic
 
 import termchat
-from termchat import paths, tuned
-from termchat.amounts import size
+from termchat import paths
 from termchat.chat.report import Report, Section
+from termchat.config import per_model
 from termchat.conversation import health
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
@@ -27,6 +27,7 @@ from termchat.models import catalogue, listing
 from termchat.models.errors import ModelError
 from termchat.options import OPTIONS
 from termchat.settings import DEFAULT, Config
+from termchat.text import size
 
 _PACKAGES = ("llama-cpp-python", "textual", "numpy", "msgspec", "httpx")
 _ANSWERS_WITHIN = 30.0
@@ -66,7 +67,7 @@ def _versions(section: Section) -> None:
 def _engine(report: Report, engine: Engine) -> None:
     """The build and its devices, asked in the engine's own process: a broken build must not take us along."""
     section = report.section("Engine")
-    section.rows.append(("machine", tuned.machine()))
+    section.rows.append(("machine", per_model.machine()))
     answer = _probed(engine)
     if isinstance(answer, Failed):
         section.rows.append(("failed", answer.message))
@@ -86,12 +87,12 @@ def _engine(report: Report, engine: Engine) -> None:
         remark = gpu_wheel.other_wheel(gpu)
         section.rows.append(("gpu", f"{gpu.name}, not used by this build"))
         report.advise(f"{remark.message[0].upper()}{remark.message[1:]}: {remark.hint}")
-    for entry in tuned.entries():
-        if entry.machine == tuned.machine():
+    for entry in per_model.entries():
+        if entry.machine == per_model.machine():
             settings = ", ".join(f"{name} {value}" for name, value in entry.settings.items()) or "the defaults are best"
             section.rows.append((f"tuned {entry.name}", f"{settings} ({entry.decode:.1f} tokens/s)"))
-    for pick in tuned.picks():
-        if pick.hardware == tuned.hardware():
+    for pick in per_model.picks():
+        if pick.hardware == per_model.hardware():
             settings = ", ".join(f"{name} {value}" for name, value in pick.settings.items())
             section.rows.append((f"set for {pick.name}", settings))
 

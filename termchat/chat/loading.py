@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from termchat import tuned
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.state import State
+from termchat.config import per_model
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Value
 from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Progress, Remark
@@ -137,7 +137,7 @@ class Loading:
             state.changed(StatusChanged())
         elif isinstance(event, Loaded):
             state.model, state.progress, state.live.threads = event.info, 1.0, 0
-            measured = tuned.find(event.info.sha256)
+            measured = per_model.find(event.info.sha256)
             state.tolerance = measured.tolerance if measured is not None else None
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice

@@ -10,7 +10,7 @@ import msgspec
 from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
 from termchat.chat.recording import StoreRecorder
-from termchat.chat.running import Picked, run_of
+from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation

@@ -13,8 +13,8 @@ from time import monotonic, time
 
 import msgspec
 
-from termchat import tuned
 from termchat.chat.measuring import Bench
+from termchat.config import per_model
 from termchat.engine.llama.threads import all_threads, default_threads
 from termchat.engine.port import Engine, ModelSpec
 
@@ -125,7 +125,7 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         spec, context=context, threads=threads, threads_batch=threads, prefill_batch=EXACT, fast_prefill=False
     )
     bench = Bench(engine, spec)
-    tell(f"{bench.model.name} on {bench.model.device}; {tuned.machine()}")
+    tell(f"{bench.model.name} on {bench.model.device}; {per_model.machine()}")
     warm = bench.run(cores, _SHORTEST, 4)
     prompt = _prompt(warm.prefill, context)
 
@@ -158,7 +158,7 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
     batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
     return Report(
         model=bench.model.name,
-        machine=tuned.machine(),
+        machine=per_model.machine(),
         device=bench.model.device,
         results=[decoding, reading, batch],
         decode=decoding.of(decoding.chosen).median,
@@ -180,7 +180,7 @@ def keep(report: Report, spec: ModelSpec) -> str:
     Raises:
         OSError: they cannot be written.
     """
-    found = tuned.Tuned(
+    found = per_model.Tuned(
         spec.sha256,
         report.model,
         report.machine,
@@ -190,7 +190,7 @@ def keep(report: Report, spec: ModelSpec) -> str:
         time(),
         report.differences,
     )
-    return str(tuned.keep(found))
+    return str(per_model.keep_measured(found))
 
 
 def _prompt(rate: float, context: int) -> int:

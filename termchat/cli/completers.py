@@ -71,11 +71,12 @@ def _sessions() -> Iterable[tuple[str, str]]:
 
 
 def _themes() -> Iterable[tuple[str, str]]:
-    from termchat import paths, shipped
-    from termchat.tomlfile import TomlError, TomlFile
+    from termchat import paths
+    from termchat import paths as own_paths
+    from termchat.toml import TomlError, TomlFile
 
     names = {"auto": "follows the terminal"}
-    for folder in (shipped.folder("themes"), paths.themes_folder()):
+    for folder in (own_paths.folder("themes"), paths.themes_folder()):
         for file in sorted(folder.glob("*.toml")):
             try:
                 table = TomlFile(file).table
@@ -93,7 +94,7 @@ def _settings() -> Iterable[tuple[str, str]]:
 
 
 def _personas() -> Iterable[tuple[str, str]]:
-    from termchat import personas
+    from termchat.config import personas
 
     return [(name, persona.description) for name, persona in personas.load().entries.items()]
 

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import click
 
-from termchat.amounts import home, size
 from termchat.cli.completers import completer_of
 from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json, tell_path
-from termchat.text import guess_of
+from termchat.text import guess_of, home, size
 
 _TITLES = ("NAME", "SIZE", "WHERE", "WHAT")
 _RIGHT = frozenset({"SIZE"})
@@ -80,14 +79,14 @@ def _own() -> Iterator[tuple[str, Path, str]]:
 
 
 def _shipped() -> Iterator[tuple[str, Path, str]]:
-    from termchat import shipped
+    from termchat import paths
     from termchat.engine.llama.observe import LIBRARY
 
-    package = Path(shipped.__file__).parent
+    package = Path(paths.__file__).parent
     yield "program", package, "termchat itself"
     yield "library", LIBRARY, "the compiled step; without it termchat runs, and slower"
-    yield "shipped-models", shipped.file("models.toml"), "the catalogue that ships"
-    yield "shipped-themes", shipped.folder("themes"), "the themes that ship"
+    yield "shipped-models", paths.file("models.toml"), "the catalogue that ships"
+    yield "shipped-themes", paths.folder("themes"), "the themes that ship"
 
 
 def _small(sentence: str) -> str:

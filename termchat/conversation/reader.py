@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from termchat.amounts import size
 from termchat.conversation import columns
 from termchat.conversation.halves import replaced
 from termchat.conversation.lines import LineError, NodeLine, SessionLine, decode
@@ -19,6 +18,7 @@ from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
+from termchat.text import size
 
 __all__ = ["Transcript", "read"]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from termchat import paths, wholefile
+from termchat import atomic, paths
 from termchat.models import catalogue, hub
 from termchat.models.entry import SUFFIX, Entry, expanded, is_name, parts
 from termchat.models.errors import ModelError
 from termchat.models.header import read_header
 from termchat.models.pull import asked
 from termchat.models.sources import understand
-from termchat.tomlfile import TomlError, TomlFile, dotted, literal, parsed
+from termchat.toml import TomlError, TomlFile, dotted, literal, parsed
 
 
 def add(name: str, source: str, *, description: str = "", license: str = "") -> Path:
@@ -102,6 +102,6 @@ def _text(file: Path) -> str:
 
 def _write(file: Path, text: str) -> None:
     try:
-        wholefile.replace(file, text.encode("utf-8"))
+        atomic.replace(file, text.encode("utf-8"))
     except OSError as error:
         raise ModelError(f"{file} cannot be written: {error.strerror}", "Check its folder's permissions.") from error

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from termchat import paths, shipped
+from termchat import paths
 from termchat.models.entry import SUFFIX as SUFFIX
 from termchat.models.entry import Entry, expanded, is_name
 from termchat.models.errors import ModelError, NotHere
-from termchat.tomlfile import TomlError, TomlFile
+from termchat.toml import TomlError, TomlFile
 
 DEFAULT = "smollm2"
 
@@ -37,7 +37,7 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
     entries: dict[str, Entry] = {}
     problems: list[str] = []
     own: set[str] = set()
-    ships = shipped.file("models.toml")
+    ships = paths.file("models.toml")
     for path in (ships, paths.user_models_file()) if files is None else files:
         try:
             source = TomlFile(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from itertools import count
 
-from termchat.amounts import size
+from termchat.text import size
 
 LINES = 10
 """A paste of more lines becomes an attachment,"""

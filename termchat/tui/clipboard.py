@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from termchat.amounts import size
 from termchat.chat.changes import Notice
+from termchat.text import size
 from termchat.tui.keys import name_of
 
 MOST = 74_994

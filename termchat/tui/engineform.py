@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from textual.actions import parse
 
-from termchat.chat.running import Run
+from termchat.config.per_model import RunSettings
 from termchat.options import OPTIONS, Option, OptionError, OptionValue, at_odds
 from termchat.settings import Config
 from termchat.tui.dialogkeys import ENGINE, actions
@@ -20,7 +20,7 @@ class EngineForm:
     is what the field said to the last value that it refused.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunSettings) -> None:
         self.run = run
         self.at = 0
         self.typed: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from termchat.chat.running import Picked, Run, run_of
+from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import MOST_CONTEXT
 from termchat.settings import Config
@@ -30,11 +30,11 @@ class Facts(NamedTuple):
     size: int | None
     identity: str
     recommended: Mapping[str, Value]
-    run: Run
+    run: RunSettings
     context: int
     memory: Memory
 
-    def run_as(self, run: Run) -> Facts:
+    def run_as(self, run: RunSettings) -> Facts:
         """The same model, run in another way."""
         context, memory = _needs(self.header, self.size, run.config)
         return self._replace(run=run, context=context, memory=memory)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from termchat import settings
 from termchat.chat.loading import Choice
-from termchat.chat.running import Picked, keep
+from termchat.config.per_model import Picked, keep_picked
 from termchat.decoding.samplers import Value
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
@@ -226,7 +226,7 @@ class Models:
         self._picked[row.wanted] = facts.run.picked
         self._facts[str(row.path), row.size] = facts
         try:
-            keep(facts.run.picked, facts.identity, row.name)
+            keep_picked(facts.run.picked, facts.identity, row.name)
         except OSError as error:
             return error.strerror or str(error)
         return ""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from termchat.amounts import size
+from termchat.text import size
 
 LARGEST = 2_000_000
 """Bytes of the largest file that is put into a message."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from termchat.amounts import size
 from termchat.chat.service import Chat
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
 from termchat.options import OptionValue
-from termchat.text import cells
+from termchat.text import cells, size
 from termchat.tui.facts import Facts
 from termchat.tui.gathering import Models, file_of
 from termchat.tui.pulls import Pull

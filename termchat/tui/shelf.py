@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from termchat import paths, shipped
+from termchat import paths
 from termchat.tui.depth import PLAIN, Depth, fitted
 from termchat.tui.themes import LoadedTheme, ThemeError, is_name, load_theme, load_themes, textual_theme
 
@@ -21,7 +21,7 @@ class Shelf:
 
     def __init__(self, depth: Depth = "truecolor", folders: Sequence[Path] | None = None) -> None:
         self.depth: Depth = depth
-        self._folders = [shipped.folder("themes"), paths.themes_folder()] if folders is None else list(folders)
+        self._folders = [paths.folder("themes"), paths.themes_folder()] if folders is None else list(folders)
         self._read: dict[str, LoadedTheme] = {}
         self._all: dict[str, LoadedTheme] | None = None
         self._problems: dict[Path, ThemeError] = {}

@@ -9,10 +9,10 @@ from pathlib import Path
 from textual.screen import Screen
 
 from termchat.chat.changes import Notice
+from termchat.config.personas import PersonaError
 from termchat.conversation.formats import of_file
 from termchat.conversation.transcript import TranscriptError
 from termchat.decoding.samplers import Knob, KnobError, Value, unescape
-from termchat.personas import PersonaError
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.completing import Offer
 from termchat.tui.key import Key

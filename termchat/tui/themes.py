@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 from textual.theme import Theme
 
-from termchat import shipped
+from termchat import paths
 from termchat.text import sanitize
-from termchat.tomlfile import MOST
+from termchat.toml import MOST
 
 DEFAULT = "ansi_default"
 """The terminal's own text colour or background, whichever it is asked for as."""
@@ -106,7 +106,7 @@ def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Loaded
     """
     themes: dict[str, LoadedTheme] = {}
     problems: list[ThemeError] = []
-    for folder in [shipped.folder("themes")] if folders is None else folders:
+    for folder in [paths.folder("themes")] if folders is None else folders:
         for path in sorted(folder.glob("*.toml")):
             try:
                 loaded = load_theme(path)

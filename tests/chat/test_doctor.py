@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from termchat import tuned
 from termchat.chat import doctor
 from termchat.chat.report import Report
 from termchat.cli import main
+from termchat.config import per_model
 from termchat.conversation import health
 from termchat.conversation.store import Store
 from termchat.engine import gpu_wheel
@@ -114,9 +114,9 @@ def test_an_engine_that_dies_does_not_take_the_report_along(monkeypatch: pytest.
 
 
 def test_what_was_tuned_or_set_for_a_model_is_shown() -> None:
-    tuned.keep(tuned.Tuned("sha", "gemma", tuned.machine(), {"threads": 3}, 21.5, 80.0, 0.0))
-    tuned.keep_pick(tuned.Pick("sha", "gemma", tuned.hardware(), {"kv_type": "q8_0", "threads": 2}))
-    tuned.keep_pick(tuned.Pick("sha", "gemma", "another machine", {"threads": 9}))
+    per_model.keep_measured(per_model.Tuned("sha", "gemma", per_model.machine(), {"threads": 3}, 21.5, 80.0, 0.0))
+    per_model.keep_pick(per_model.Pick("sha", "gemma", per_model.hardware(), {"kv_type": "q8_0", "threads": 2}))
+    per_model.keep_pick(per_model.Pick("sha", "gemma", "another machine", {"threads": 9}))
     shown = rows("Engine")
     assert shown["tuned gemma"] == "threads 3 (21.5 tokens/s)"
     assert shown["set for gemma"] == "kv_type q8_0, threads 2"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from termchat import tuned
 from termchat.chat import sweep, tune
 from termchat.chat.opening import choose, find_model
 from termchat.chat.sweep import Report, Result, Series
+from termchat.config import per_model
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.settings import load
@@ -80,7 +80,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def kept(sha256: str, settings: dict[str, int], machine: str = "") -> None:
-    tuned.keep(tuned.Tuned(sha256, "m", machine or tuned.machine(), settings, 1.0, 1.0, 0.0))
+    per_model.keep_measured(per_model.Tuned(sha256, "m", machine or per_model.machine(), settings, 1.0, 1.0, 0.0))
 
 
 def test_what_was_measured_goes_before_the_default_and_after_the_person(model_path: Path, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_another_model_or_machine_has_its_own(model_path: Path, tmp_path: Path) 
     kept(spec.sha256, {"threads": 3})
     tuned_config, tuned_spec = find_model(load(flags, {}, none))
     assert tuned_spec.threads == 3
-    assert len(tuned.entries()) == 3
+    assert len(per_model.entries()) == 3
     again = tuned_config.with_tuned({})  # a model without measurements follows
     assert again.engine["threads"] == 0
     assert again.origin["threads"] == "default"
@@ -122,9 +122,9 @@ def test_a_file_that_cannot_be_read_is_empty_and_is_made_new(state: Path, conten
     file = state / "termchat" / "tuned.json"
     file.parent.mkdir()
     file.write_bytes(content)
-    assert tuned.entries() == []
+    assert per_model.entries() == []
     kept("sha", {"threads": 1})
-    assert tuned.find("sha") is not None
+    assert per_model.find("sha") is not None
 
 
 def test_numbers_that_an_option_refuses_are_left_out(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_real_model_is_measured_with_every_thread_count(
     assert all(s["median"] > 0 for result in results.values() for s in result["series"])
     assert report["kept"]
     assert "round 1" in err
-    found = tuned.find(find_model(config)[1].sha256)
+    found = per_model.find(find_model(config)[1].sha256)
     assert found is not None
     assert found.settings == report["settings"]
     assert sorted(found.differences) == [64, 576]
@@ -166,11 +166,13 @@ def test_a_real_model_is_measured_with_every_thread_count(
 
 
 def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:
-    report = Report("m", tuned.machine(), "cpu", [Result("threads", 4, 3, [series(3, *[1.1] * 4), STEADY])], 110.0, 1.0)
+    report = Report(
+        "m", per_model.machine(), "cpu", [Result("threads", 4, 3, [series(3, *[1.1] * 4), STEADY])], 110.0, 1.0
+    )
     monkeypatch.setattr(tune, "measure", lambda *_: report)
     config = load({"model": str(model_path)}, {}, state / "none.toml")
     assert tune.tune(config, seconds=1, dry_run=True, as_json=False) == 0
-    assert tuned.entries() == []
+    assert per_model.entries() == []
     assert tune.tune(config, seconds=1, dry_run=False, as_json=False) == 0
     assert find_model(config)[1].threads == 3
 

@@ -22,7 +22,7 @@ import pytest
 from click.testing import Result
 
 from termchat import paths
-from termchat.amounts import duration, size
+from termchat.text import duration, size
 from tests.pull.file_server import FileServer, gguf, sha256
 
 Termchat = Callable[..., Result]

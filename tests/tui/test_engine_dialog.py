@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from termchat import paths, tuned
+from termchat import paths
 from termchat.chat.opening import choose
-from termchat.chat.running import Picked, Run, run_of
+from termchat.config import per_model
+from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.models.header import read_header
 from termchat.options import OPTIONS, OptionError
 from termchat.settings import Config, load
@@ -33,7 +34,7 @@ def config(flags: dict[str, object] | None = None, **variables: str) -> Config:
 
 
 def form(asked: Config | None = None, measured: dict[str, int] | None = None, **picked: int | str | bool) -> EngineForm:
-    return EngineForm(Run(asked or config(), Picked(picked), measured or {}))
+    return EngineForm(RunSettings(asked or config(), Picked(picked), measured or {}))
 
 
 def write(one: EngineForm, name: str, *keys: str) -> EngineForm:
@@ -216,7 +217,7 @@ async def test_what_was_set_is_kept_for_this_model_and_taken_back(tmp_path: Path
         await desk.type("", "enter")
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
         assert desk.loads[-1].threads == 0
-    assert tuned.picks() == []
+    assert per_model.picks() == []
 
 
 async def test_what_is_set_now_goes_before_the_flags_of_this_start(tmp_path: Path) -> None:
@@ -310,11 +311,11 @@ async def test_it_can_be_used_in_any_terminal(tmp_path: Path, size: tuple[int, i
 def test_what_a_file_says_is_only_taken_where_an_option_takes_it(home: Path) -> None:
     file = named("Alpha-Q8_0", home / "m")
     identity = read_header(file).identity()
-    hardware = tuned.hardware()
+    hardware = per_model.hardware()
     settings = {"threads": 99999, "kv_type": "q8_0", "mlock": 1, "temperature": 2, "model": "x"}
-    tuned.keep_pick(tuned.Pick(identity, "Alpha", hardware, settings))  # type: ignore[arg-type]
-    tuned.keep_pick(tuned.Pick("0" * 64, "Beta", hardware, {"threads": 1}))
-    tuned.keep_pick(tuned.Pick(identity, "Alpha", "another machine", {"threads": 7}))
+    per_model.keep_pick(per_model.Pick(identity, "Alpha", hardware, settings))  # type: ignore[arg-type]
+    per_model.keep_pick(per_model.Pick("0" * 64, "Beta", hardware, {"threads": 1}))
+    per_model.keep_pick(per_model.Pick(identity, "Alpha", "another machine", {"threads": 7}))
     assert run_of(config(), identity).picked.settings == {"kv_type": "q8_0"}
     assert choose(config(), str(file)).spec.kv_type == "q8_0"
     os.truncate(paths.tuned_file(), 20)
@@ -323,20 +324,20 @@ def test_what_a_file_says_is_only_taken_where_an_option_takes_it(home: Path) -> 
 
 @pytest.mark.usefixtures("home")
 def test_what_was_measured_and_what_was_set_are_kept_beside_each_other() -> None:
-    measured = tuned.Tuned("a" * 64, "Alpha", tuned.machine(), {"threads": 1}, 10.0, 20.0, 0.0)
-    tuned.keep_pick(tuned.Pick("a" * 64, "Alpha", tuned.hardware(), {"kv_type": "q8_0"}))
-    tuned.keep(measured)
+    measured = per_model.Tuned("a" * 64, "Alpha", per_model.machine(), {"threads": 1}, 10.0, 20.0, 0.0)
+    per_model.keep_pick(per_model.Pick("a" * 64, "Alpha", per_model.hardware(), {"kv_type": "q8_0"}))
+    per_model.keep_measured(measured)
     found = run_of(config(), "a" * 64).config
     assert (found.engine["threads"], found.engine["kv_type"]) == (1, "q8_0")
     assert (found.origin["threads"], found.origin["kv_type"]) == ("tuned", "picker")
-    tuned.keep_pick(tuned.Pick("a" * 64, "Alpha", tuned.hardware(), {}))
-    assert tuned.entries() == [measured]
-    assert tuned.picks() == []
+    per_model.keep_pick(per_model.Pick("a" * 64, "Alpha", per_model.hardware(), {}))
+    assert per_model.entries() == [measured]
+    assert per_model.picks() == []
 
 
 def test_whoever_set_the_threads_also_meant_those_of_prompts() -> None:
     measured = {"threads": 1, "threads_batch": 2, "prefill_batch": 32}
-    run = Run(config(), Picked({"threads": 4, "fast_prefill": True}), measured)
+    run = RunSettings(config(), Picked({"threads": 4, "fast_prefill": True}), measured)
     assert {name: run.config.engine[name] for name in measured} == {
         "threads": 4,
         "threads_batch": 0,

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from termchat import personas, shipped
+from termchat import paths
 from termchat.chat.opening import choose
 from termchat.chat.service import Chat
+from termchat.config import personas
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
@@ -32,7 +33,7 @@ def models(home: Path, monkeypatch: pytest.MonkeyPatch) -> Models:
     """A machine with no model on it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setattr(memory, "available", lambda: 8 * 10**9)
-    everything = catalogue.load([shipped.file("models.toml")])
+    everything = catalogue.load([paths.file("models.toml")])
     without = {
         name: msgspec.structs.replace(entry, package="no_such_package") if entry.package else entry
         for name, entry in everything.entries.items()

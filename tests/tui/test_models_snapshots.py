@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from termchat import shipped
+from termchat import paths
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
@@ -52,7 +52,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
         os.truncate(path, size)
     (home / ".lmstudio/models/owner/half.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(memory, "available", lambda: 55 * GB // 10)
-    everything = catalogue.load([shipped.file("models.toml")])
+    everything = catalogue.load([paths.file("models.toml")])
     without = {name: entry for name, entry in everything.entries.items() if not entry.package}
     monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue(without))
     monkeypatch.setattr(pulls.Pull, "_work", lambda _: iter(()))

@@ -7,11 +7,10 @@ import sys
 import click
 
 from termchat import paths
-from termchat.amounts import home
 from termchat.cli.flags import config
 from termchat.cli.page import Page
 from termchat.cli.said import tell_json
-from termchat.text import one_line
+from termchat.text import home, one_line
 
 
 @click.command("check", cls=Page)

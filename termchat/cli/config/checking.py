@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from termchat import paths
 from termchat.options import at_odds
 from termchat.settings import DEFAULT, Config
 from termchat.text import guess_of
@@ -28,10 +27,10 @@ def _engine(config: Config) -> Iterator[str]:
 
 
 def _theme(config: Config) -> Iterator[str]:
-    from termchat import shipped
+    from termchat import paths
     from termchat.tui.themes import AUTO, load_themes
 
-    themes, bad = load_themes([shipped.folder("themes"), paths.themes_folder()])
+    themes, bad = load_themes([paths.folder("themes"), paths.themes_folder()])
     yield from map(str, bad)
     if config.theme not in (AUTO, *themes):
         guess = guess_of(config.theme, themes)
@@ -52,7 +51,7 @@ def _model(config: Config) -> Iterator[str]:
 
 def _lists() -> Iterator[str]:
     """What is wrong in the user's own lists of models and of personas."""
-    from termchat import personas
+    from termchat.config import personas
     from termchat.models import catalogue
 
     yield from catalogue.load().problems

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from termchat import paths
-from termchat.amounts import home
 from termchat.cli.page import Page
 from termchat.cli.said import complain
-from termchat.text import sanitize
+from termchat.text import home, sanitize
 
 
 @click.command("init", cls=Page)

@@ -8,7 +8,6 @@ import sys
 import click
 
 from termchat import configfile
-from termchat.amounts import home
 from termchat.cli import completers
 from termchat.cli.flags import config
 from termchat.cli.page import Page
@@ -16,7 +15,7 @@ from termchat.cli.said import complain
 from termchat.decoding.samplers import KnobError, Value, unescape
 from termchat.options import OptionError, OptionValue
 from termchat.settings import KEYS, SETTINGS
-from termchat.text import sanitize
+from termchat.text import home, sanitize
 
 _LINE = re.compile(r", line \d+")
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from textwrap import wrap
 
 from termchat.settings import KEYS, SETTINGS, TABLES, range_of
-from termchat.tomlfile import literal
+from termchat.toml import literal
 
 _WIDTH = 100
 _FOREWORD = """\

@@ -7,11 +7,10 @@ import sys
 import click
 
 from termchat import configfile, paths
-from termchat.amounts import home
 from termchat.cli import completers
 from termchat.cli.page import Page
 from termchat.cli.said import complain
-from termchat.text import sanitize
+from termchat.text import home, sanitize
 
 
 @click.command("unset", cls=Page)

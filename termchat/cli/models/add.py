@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from termchat.amounts import home
 from termchat.cli.page import Page
 from termchat.cli.said import fail
 from termchat.models.errors import ModelError
-from termchat.text import sanitize
+from termchat.text import home, sanitize
 
 
 @click.command("add", cls=Page)

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from termchat.amounts import home, size
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.page import Page
 from termchat.cli.said import complain, table, tell_json
+from termchat.text import home, size
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "FROM", "WHAT")
 _RIGHT = frozenset({"SIZE", "CONTEXT"})

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from termchat.amounts import duration, size
 from termchat.cli import completers
 from termchat.cli.page import Page
 from termchat.cli.said import Line, complain, fail, tell_json, tell_path
 from termchat.models.errors import ModelError
+from termchat.text import duration, size
 
 if TYPE_CHECKING:
     from termchat.models.progress import Pulling

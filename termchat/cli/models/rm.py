@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from termchat.amounts import home, size
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.page import Page
 from termchat.cli.said import fail
 from termchat.models.errors import ModelError
-from termchat.text import sanitize
+from termchat.text import home, sanitize, size
 
 
 @click.command("rm", cls=Page)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from termchat.amounts import home, size
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.page import Page
 from termchat.cli.said import Line, complain, table, tell_json
 from termchat.models.errors import ModelError, NotHere
+from termchat.text import home, size
 
 if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue

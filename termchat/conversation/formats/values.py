@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from termchat.amounts import size
 from termchat.conversation.lines import LineError
+from termchat.text import size
 
 MOST_BYTES = 1 << 32
 """Of a file. The largest collections of chats have a quarter of that."""

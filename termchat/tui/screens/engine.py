@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
 
-from termchat.chat.running import Picked, Run
 from termchat.chat.service import Chat
+from termchat.config.per_model import Picked, RunSettings
 from termchat.options import OptionValue
 from termchat.text import one_line
 from termchat.tui.dialogkeys import ENGINE, hint
@@ -54,10 +54,10 @@ class EngineDialog(Listing[Picked]):
         self,
         palette: Palette,
         name: str,
-        run: Run,
+        run: RunSettings,
         chat: Chat,
         running: Mapping[str, OptionValue],
-        memory: Callable[[Run], str],
+        memory: Callable[[RunSettings], str],
     ) -> None:
         super().__init__(palette)
         self._model, self._chat, self._memory = name, chat, memory

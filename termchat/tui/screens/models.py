@@ -7,8 +7,8 @@ from collections.abc import Callable
 from textual.widgets import Input
 
 from termchat.chat.changes import Notice
-from termchat.chat.running import Picked, Run
 from termchat.chat.service import Chat
+from termchat.config.per_model import Picked, RunSettings
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
 from termchat.tui.dialogkeys import MODELS
@@ -121,7 +121,7 @@ class ModelsDialog(ModelsShown):
             if picked is not None:
                 self._load(row, facts, picked)
 
-        def memory(run: Run) -> str:
+        def memory(run: RunSettings) -> str:
             return self.list.memory(row, facts.run_as(run))
 
         dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self.list.running(row), memory)

@@ -9,7 +9,7 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widgets import Label
 
-from termchat.personas import Persona, Personas
+from termchat.config.personas import Persona, Personas
 from termchat.text import cells, sanitize
 from termchat.tui import dialogkeys
 from termchat.tui.screens.detailed import DetailedListing

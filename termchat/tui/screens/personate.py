@@ -13,7 +13,7 @@ from termchat.tui.screens.conversations import Conversations
 from termchat.tui.themes import Palette
 
 if TYPE_CHECKING:
-    from termchat.personas import Persona, Personas
+    from termchat.config.personas import Persona, Personas
     from termchat.tui.screens.personas import Begin
 
 
@@ -69,7 +69,7 @@ class Personating:
         Raises:
             PersonaError: the name is none, or the file cannot be written.
         """
-        from termchat.personas import Persona, differing, save
+        from termchat.config.personas import Persona, differing, save
 
         chat = self._chat
         persona = Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True)
@@ -82,7 +82,7 @@ class Personating:
         return self._chat.conversation.leaf is not None
 
     def _read(self) -> Personas:
-        from termchat.personas import load  # not needed before the first frame
+        from termchat.config.personas import load  # not needed before the first frame
 
         self._known = load()
         return self._known

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from termchat.amounts import home
 from termchat.models.discovery import Skipped
+from termchat.text import home
 from termchat.tui.screens.listing import ReadListing
 from termchat.tui.themes import Palette
 from termchat.tui.transcript.ink import Ink, Line

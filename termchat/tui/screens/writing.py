@@ -11,9 +11,9 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
-from termchat.amounts import size
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
+from termchat.text import size
 from termchat.tui.aside import Aside
 from termchat.tui.history import History
 from termchat.tui.slash import parted

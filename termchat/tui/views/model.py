@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from termchat.amounts import home, size
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
 from termchat.options import OPTIONS, OptionValue
 from termchat.settings import DEFAULT, Config
-from termchat.text import one_line
+from termchat.text import home, one_line, size
 from termchat.tui.transcript.ink import BLANK, Ink, Line
 from termchat.tui.views.marks import MUTED, STRONG, TEXT, prose
 from termchat.tui.views.models import Fit, Item

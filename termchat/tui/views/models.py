@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from termchat.amounts import duration, size
-from termchat.text import one_line
+from termchat.text import duration, one_line, size
 from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from termchat.config.personas import Persona
 from termchat.decoding.samplers import KNOBS, Value
-from termchat.personas import Persona
 from termchat.text import one_line
 from termchat.tui.transcript.ink import BLANK, Line
 from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose

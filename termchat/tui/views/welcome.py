@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from termchat.amounts import size
 from termchat.chat.service import Chat
-from termchat.text import one_line
+from termchat.text import one_line, size
 from termchat.tui.keys import name_of
 from termchat.tui.transcript.ink import BLANK, Ink, Line
 from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, prose

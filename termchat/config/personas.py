@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from termchat import paths, wholefile
+from termchat import atomic, paths
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.sources import PERSONA
 from termchat.text import guess_of
-from termchat.tomlfile import TomlError, TomlFile, literal, parsed
+from termchat.toml import TomlError, TomlFile, literal, parsed
 
 _TEXTS = ("description", "system")
 _KNOWN = (*_TEXTS, *KNOBS)
@@ -97,7 +97,7 @@ def save(persona: Persona, own: Path | None = None) -> Path:
     if _said(text) != {**before, **parsed(written)}:
         raise PersonaError(f"{own} has {persona.name!r} in a form that cannot be replaced; take it out by hand first")
     try:
-        wholefile.replace(own, text.encode("utf-8"))
+        atomic.replace(own, text.encode("utf-8"))
     except OSError as error:
         raise PersonaError(f"{own} cannot be written: {error.strerror or error}") from error
     return own

@@ -1,19 +1,19 @@
-"""How a model is best run on a machine, in a file of its own: what `termchat tune` found, and what a person set for it.
-
-What was found goes before the defaults and after everything that a person set; what was set for this model goes before
-variables and config.toml, which are for all. A file that cannot be read counts as empty: measuring again makes a new one.
-"""
+"""How one model is run: as configured for all models, as a person set it for this one, and as was measured to be best."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from termchat import paths, wholefile
+from termchat import atomic, paths
 from termchat.engine.llama.threads import all_threads, default_threads
+from termchat.options import OptionValue
+from termchat.settings import PICKER, Config
 
 VERSION = 1
 _LIBRARY = "llama-cpp-python"
@@ -104,7 +104,7 @@ def find_pick(sha256: str, file: Path | None = None) -> Pick | None:
     return next((entry for entry in mine if entry.hardware == here), None)
 
 
-def keep(tuned: Tuned, file: Path | None = None) -> Path:
+def keep_measured(tuned: Tuned, file: Path | None = None) -> Path:
     """Writes it in place of what was measured before; returns where.
 
     Raises:
@@ -136,5 +136,62 @@ def _read(file: Path | None) -> _File:
 
 def _write(kept: _File, file: Path | None) -> Path:
     file = file or paths.tuned_file()
-    wholefile.replace(file, msgspec.json.format(msgspec.json.encode(kept)))
+    atomic.replace(file, msgspec.json.format(msgspec.json.encode(kept)))
     return file
+
+
+class Picked(NamedTuple):
+    """What a person set for one model, by option; the `newer` of it is newer than the flags, and so goes before them."""
+
+    settings: Mapping[str, OptionValue] = {}
+    newer: frozenset[str] = frozenset()
+
+
+class RunSettings(NamedTuple):
+    """One model's settings and where they come from; `asked` is for all models, `measured` what was found best for this one."""
+
+    asked: Config
+    picked: Picked
+    measured: Mapping[str, int]
+
+    @property
+    def config(self) -> Config:
+        """What comes of them."""
+        return self.asked.with_picked(*self.picked).with_tuned(self.measured)
+
+    def set(self, name: str, value: OptionValue) -> RunSettings:
+        """A copy in which a person set an option for this model.
+
+        Raises:
+            OptionError: the option refuses the value.
+        """
+        settings, newer = self.picked
+        return self._replace(picked=Picked({**settings, name: value}, newer | {name}))
+
+    def unset(self, name: str) -> RunSettings:
+        """A copy in which an option is as if nobody had set it for this model."""
+        settings, newer = self.picked
+        return self._replace(
+            picked=Picked({other: value for other, value in settings.items() if other != name}, newer - {name})
+        )
+
+
+def run_of(config: Config, sha256: str, picked: Picked | None = None) -> RunSettings:
+    """How the model of this identity is run on this machine; `picked` None is what is kept for it."""
+    if picked is None:
+        kept = find_pick(sha256)
+        # Only what an option takes: the file may be from another termchat, or somebody's own work.
+        taken = config.with_picked(kept.settings, kept.settings) if kept is not None else config
+        picked = Picked({name: taken.engine[name] for name, place in taken.origin.items() if place == PICKER})
+    measured = find(sha256)
+    return RunSettings(config, picked, measured.settings if measured is not None else {})
+
+
+def keep_picked(picked: Picked, sha256: str, name: str) -> None:
+    """Has a model run so from now on; `name` is for people who read the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    settings = {key: value for key, value in picked.settings.items() if not isinstance(value, tuple)}
+    keep_pick(Pick(sha256, name, hardware(), settings))
