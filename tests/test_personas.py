@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat import settings
-from termchat.chat import presets
+from termchat.chat import reopening
 from termchat.chat.opening import reopen_latest
 from termchat.config import personas
 from termchat.config.personas import Persona, PersonaError
@@ -188,8 +188,8 @@ def test_a_persona_that_there_is_not_stops_only_whoever_asks_for_it_with_a_flag(
 
 def test_another_persona_leaves_nothing_of_the_one_before() -> None:
     origin = dict.fromkeys(KNOBS, "default") | {"top_p": "panel"}
-    tuning, places = presets.replaced(Tuning(top_p=0.5), origin, {"temperature": 1.5, "min_p": 0.2}, "persona a")
-    tuning, places = presets.replaced(tuning, origin | places, {"min_p": 0.3, "stop": ("x",)}, "persona b")
+    tuning, places = reopening.replaced(Tuning(top_p=0.5), origin, {"temperature": 1.5, "min_p": 0.2}, "persona a")
+    tuning, places = reopening.replaced(tuning, origin | places, {"min_p": 0.3, "stop": ("x",)}, "persona b")
     assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
     assert (places["temperature"], places["min_p"], places["stop"]) == ("default", "persona b", "persona b")
 

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from termchat.chat.difference import Difference, lead, total_variation
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
-from termchat.chat.replay import replay
 from termchat.chat.service import Chat
+from termchat.commands.difference import Difference, lead, total_variation
+from termchat.commands.replay import replay
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store
 from termchat.conversation.tree import Conversation

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, StatusChanged
 from termchat.chat.live import Live
-from termchat.chat.recorder import Recorder
+from termchat.chat.recording import Recorder
 from termchat.chat.state import State
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token

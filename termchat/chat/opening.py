@@ -10,6 +10,7 @@ import msgspec
 from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
 from termchat.chat.recording import StoreRecorder
+from termchat.chat.reopening import Past
 from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import Store
@@ -17,11 +18,13 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
+from termchat.models.errors import ModelError
 from termchat.settings import DEFAULT, FLAG, MODEL, PERSONA, Config
 
-if TYPE_CHECKING:  # what reads models' files is not needed before the first frame
+if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
     from termchat.models.header import Header
+
 
 _TURNED = (FLAG, "panel", "session")
 """Where a knob of a chat came from that a person turned for that chat."""
@@ -146,3 +149,30 @@ def _model_of(model: ModelRef) -> str | None:
     if model.name in catalogue.load().entries:
         return model.name
     return model.path if model.path and Path(model.path).is_file() else None
+
+
+def fetch(store: Store, session: str, config: Config, loaded: str) -> Past:
+    """A chat as it was left, and the model it was with, found and checked, unless that is the `loaded` one (its SHA-256).
+
+    Raises:
+        StoreError: there is no such chat, or it cannot be read.
+    """
+    # Here a flag says nothing of the model: it chose the one to begin with.
+    config = msgspec.structs.replace(config, model=None, origin=config.origin | {"model": DEFAULT})
+    found = reopen(store, session, config)
+    info = found.recorder.info
+    past = Past(found.conversation, info, found.config.knob_origin(), found.newest)
+    if not info.model.name or (info.model.identity is not None and info.model.identity.sha256 == loaded):
+        return past
+    choice, missing = _model(config, info.model, found.config.model)
+    return past._replace(choice=choice, missing=missing)
+
+
+def _model(config: Config, model: ModelRef, wanted: str | None) -> tuple[Choice | None, str]:
+    """The model, or what it was and why it cannot be had."""
+    if wanted is None:
+        return None, f"{model.name}, which is not here"
+    try:
+        return choose(config, wanted), ""
+    except ModelError as error:
+        return None, f"{model.name}, which cannot be loaded: {error.message}"

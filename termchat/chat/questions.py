@@ -7,17 +7,194 @@ one question open at a time, and the newest wins. An answer says what it is abou
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from termchat.chat import asking
-from termchat.chat.asking import Answer, Inspection, Pieces, Rescored, WhyNot
-from termchat.chat.changes import Answered
-from termchat.chat.line import Inquiry, Newest
+from termchat.chat.changes import Answered, LiveChanged
+from termchat.chat.live import Live
+from termchat.chat.position import WhatIf, is_foreign, position_of, summarise
+from termchat.chat.requests import Inquiry, Newest, Unanswerable
 from termchat.chat.state import State
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.port import (
+    Describe,
+    Explain,
+    Explained,
+    Inspect,
+    Inspected,
+    Score,
+    Scored,
+    Tokenize,
+    Tokenized,
+)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The distribution from which token `index` of `node` was drawn, asked again; `now`: under the knobs as they are."""
+
+    node: Node
+    index: int
+    now: bool
+    inspected: Inspected
+
+
+@dataclass(frozen=True)
+class WhyNot:
+    """Why another token was not drawn in the place of token `index` of `node`.
+
+    `text` is what was typed ("" where an id was asked about): the answer is about its first token, and `more` others follow
+    that. `pieces` are the earlier tokens that the penalties were for, by their position in the context.
+    """
+
+    node: Node
+    index: int
+    now: bool
+    text: str
+    more: int
+    explained: Explained
+    pieces: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """A whole reply drawn again in thought under `settings`: what each token would be, after its own past.
+
+    `places` say where each of the reply's tokens stands; `ids` and `texts` are the reply's own. The lists are of one length.
+    """
+
+    node: Node
+    settings: SamplerSettings
+    places: list[Place]
+    ids: list[int]
+    texts: list[str]
+    scored: Scored
+    summary: WhatIf
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The tokens of a typed `text`, or of a `node`."""
+
+    node: Node | None
+    text: str
+    tokenized: Tokenized
+
+
+Answer = Inspection | WhyNot | Rescored | Pieces
+
+
+class _Step(NamedTuple):
+    """What the engine has to know of a position."""
+
+    ids: list[int]
+    samplers: SamplerSettings
+    seed: int
+    done: int
+
+
+def inspection(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Answer]:
+    """See `Questions.inspect`."""
+    step = _step(state, chat, node, index, now=now)
+    inspected = yield Inspect(*step, candidates=state.candidates)
+    assert isinstance(inspected, Inspected)
+    return Inspection(node, index, now, inspected)
+
+
+def why_not(state: State, chat: Conversation, node: Node, index: int, what: int | str, *, now: bool) -> Inquiry[Answer]:
+    """See `Questions.explain`."""
+    step = _step(state, chat, node, index, now=now)
+    text, asked = (what, []) if isinstance(what, str) else ("", [what])
+    if text:
+        tokenized = yield Tokenize(text)
+        assert isinstance(tokenized, Tokenized)
+        asked = tokenized.ids
+    if not asked:
+        raise Unanswerable("there is no token in an empty text")
+    explained = yield Explain(step.ids, asked[0], step.samplers, step.seed, step.done)
+    assert isinstance(explained, Explained)
+    penalised = explained.explanation.penalised
+    pieces: dict[int, str] = {}
+    if penalised is not None and penalised.positions:
+        described = yield Describe([step.ids[position] for position in penalised.positions])
+        assert isinstance(described, Tokenized)
+        pieces = dict(zip(penalised.positions, described.names, strict=True))
+    return WhyNot(node, index, now, text, len(asked) - 1, explained, pieces)
+
+
+def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSettings | None) -> Inquiry[Answer]:
+    """See `Questions.score`."""
+    spans = reply_with(chat, node)
+    columns = [(span.node.tokens, span.count) for span in spans]
+    ids = [i for tokens, count in columns for i in tokens.ids[:count]]
+    if not ids:
+        raise Unanswerable("there is no reply to look at")
+    before, samplers, seed, done = _step(state, chat, spans[0].node, 0, now=True)
+    samplers = settings or samplers
+    scored = yield Score([*before, *ids], len(ids), samplers, seed, done)
+    assert isinstance(scored, Scored)
+    texts = [text for tokens, count in columns for text in tokens.texts[:count]]
+    places = [Place(span.node.number, at) for span in spans for at in range(span.count)]
+    chosen = [by_hand for tokens, count in columns for by_hand in tokens.forced[:count]]
+    forced = {index for index, by_hand in enumerate(chosen) if by_hand}
+    summary = summarise(ids, scored.ids, scored.probabilities, forced)
+    return Rescored(node, samplers, places, ids, texts, scored, summary)
+
+
+def pieces_of_text(state: State, text: str) -> Inquiry[Answer]:
+    """See `Questions.tokens`."""
+    if state.model is None:
+        raise Unanswerable(NO_MODEL)
+    tokenized = yield Tokenize(text)
+    assert isinstance(tokenized, Tokenized)
+    return Pieces(None, text, tokenized)
+
+
+def pieces_of_node(state: State, chat: Conversation, node: Node) -> Inquiry[Answer]:
+    """See `Questions.tokens_of`."""
+    _check(state, chat, node)
+    tokenized = yield Describe(list(node.ids))
+    assert isinstance(tokenized, Tokenized)
+    return Pieces(node, node.written, tokenized)
+
+
+def reply_with(chat: Conversation, node: Node) -> list[Span]:
+    """All pieces of the reply that a node belongs to: those on the path that is shown if it is there, else those up to it."""
+    path = chat.path()
+    last = next((at for at, span in enumerate(path) if span.node is node), None)
+    if last is None:
+        return chat.reply(node.number)
+    while last + 1 < len(path) and path[last + 1].node.role == "assistant":
+        last += 1
+    first = last
+    while first >= 0 and path[first].node.role == "assistant":
+        first -= 1
+    return path[first + 1 : last + 1]
+
+
+NO_MODEL = "no model is loaded"
+
+
+def _check(state: State, chat: Conversation, node: Node) -> None:
+    if state.model is None:
+        raise Unanswerable(NO_MODEL)
+    if is_foreign(chat.path(node.number), state.model):
+        raise Unanswerable("another model wrote this")
+
+
+def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> _Step:
+    _check(state, chat, node)
+    position = position_of(chat, node, index)
+    if not position.ids:
+        raise Unanswerable("nothing stands before this token")
+    knobs = state.tuning
+    settings = None if now else position.settings
+    seed = position.seed if position.seed is not None else knobs.seed or 0
+    return _Step(position.ids, settings or knobs.samplers(), seed, position.done)
+
 
 Kind = Literal["inspected", "explained", "scored", "tokenized"]
 KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized")
@@ -46,7 +223,7 @@ class Questions:
 
         `index` may be the length of the node: what would follow. What a person wrote has no settings of then.
         """
-        inquiry = partial(asking.inspection, self._state, self._state.conversation, node, index, now=now)
+        inquiry = partial(inspection, self._state, self._state.conversation, node, index, now=now)
         self._ask("inspected", (node, index, now), inquiry, live=now)
 
     def explain(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
@@ -54,21 +231,21 @@ class Questions:
 
         A text is tokenised first, and its first token is asked about. Mind the space: ' word' and 'word' are two tokens.
         """
-        inquiry = partial(asking.why_not, self._state, self._state.conversation, node, index, what, now=now)
+        inquiry = partial(why_not, self._state, self._state.conversation, node, index, what, now=now)
         self._ask("explained", (node, index, what, now), inquiry, live=now)
 
     def score(self, node: Node, settings: SamplerSettings | None = None) -> None:
         """The whole reply that `node` is a piece of, under these settings, or under the knobs as they are (None)."""
-        inquiry = partial(asking.rescoring, self._state, self._state.conversation, node, settings)
+        inquiry = partial(rescoring, self._state, self._state.conversation, node, settings)
         self._ask("scored", (node, settings), inquiry, live=settings is None)
 
     def tokens(self, text: str) -> None:
         """What a text is to the model: no template, no control tokens."""
-        self._ask("tokenized", text, partial(asking.pieces_of_text, self._state, text), live=False)
+        self._ask("tokenized", text, partial(pieces_of_text, self._state, text), live=False)
 
     def tokens_of(self, node: Node) -> None:
         """The tokens of a node as they are; of what a person wrote with the template's scaffold around it."""
-        inquiry = partial(asking.pieces_of_node, self._state, self._state.conversation, node)
+        inquiry = partial(pieces_of_node, self._state, self._state.conversation, node)
         self._ask("tokenized", node, inquiry, live=False)
 
     def forget(self, *kinds: Kind) -> None:
@@ -104,3 +281,40 @@ class Questions:
         setattr(self, kind, None if failed else answer)
         self.failed = answer.message if isinstance(answer, Failed) else None
         self._state.changed(Answered())
+
+
+class Preview:
+    """Reshapes the last distribution as knobs are turned."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._newest: Newest[Inspected] = Newest(state.line)
+
+    def ask(self) -> None:
+        """Asks for the last step of the last reply, if there is one and this model made it."""
+        state = self._state
+        spans = state.conversation.reply()
+        start = spans[0].node.start if spans else None
+        tokens = sum(span.count for span in spans)
+        if state.phase != "idle" or start is None or not tokens or state.is_foreign():
+            return
+        question = Inspect(
+            ids=state.conversation.ids()[:-1],
+            samplers=state.tuning.samplers(),
+            seed=start.seed,
+            done=tokens - 1,
+            candidates=state.candidates,
+        )
+        self._newest.ask(_inspected(question), partial(self._hear, state.live))
+
+    def _hear(self, live: Live, answer: Inspected | Failed) -> None:
+        # Other live values: another chat is shown. A failure is nobody's concern: the recorded step stays.
+        if isinstance(answer, Inspected) and live is self._state.live and not self._state.busy:
+            live.preview, live.preview_recomputed = answer.token, answer.recomputed
+            self._state.changed(LiveChanged())
+
+
+def _inspected(question: Inspect) -> Inquiry[Inspected]:
+    answer = yield question
+    assert isinstance(answer, Inspected)
+    return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from termchat.chat.changes import (
@@ -20,6 +20,8 @@ from termchat.chat.turns import Turns
 from termchat.conversation.session import SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.settings import DEFAULT, PERSONA
 
 
 class Past(NamedTuple):
@@ -89,3 +91,16 @@ class Reopening:
         state.conversation, state.view = conversation, view
         state.live = Live.of(conversation, newest)
         state.changed(PathChanged(), LiveChanged(), StatusChanged())
+
+
+def replaced(
+    tuning: Tuning, origin: Mapping[str, str], values: Mapping[str, object], place: str
+) -> tuple[Tuning, dict[str, str]]:
+    """The knobs with these values, and where those that changed came from; what another persona had set is as it comes again.
+
+    Raises:
+        KnobError: a knob refuses its value.
+    """
+    left = [name for name in KNOBS if origin[name].startswith(PERSONA) and name not in values]
+    turned = tuning.turned({**{name: KNOBS[name].default for name in left}, **values})
+    return turned, dict.fromkeys(left, DEFAULT) | dict.fromkeys(values, place)

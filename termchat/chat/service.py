@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from termchat.chat import presets
-from termchat.chat.again import Again
+from termchat.chat import reopening
 from termchat.chat.branches import Branches
 from termchat.chat.changes import (
     BreakpointsChanged,
@@ -20,11 +19,10 @@ from termchat.chat.changes import (
     TuningChanged,
     Way,
 )
-from termchat.chat.editing import Editing
+from termchat.chat.forks import Again, Editing
 from termchat.chat.loading import Choice, Loading
-from termchat.chat.preview import Preview
-from termchat.chat.questions import Questions
-from termchat.chat.recorder import Recorder
+from termchat.chat.questions import Preview, Questions
+from termchat.chat.recording import Recorder
 from termchat.chat.reopening import Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
@@ -300,7 +298,7 @@ class Chat(State):
         Raises:
             KnobError: a knob refuses its value; nothing has changed.
         """
-        turned, places = presets.replaced(self.tuning, self.origin, values, origin)
+        turned, places = reopening.replaced(self.tuning, self.origin, values, origin)
         self._turn(turned, places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from termchat.chat.line import Inquiry, Newest
-from termchat.chat.room import messages
+from termchat.chat.full_context import messages
+from termchat.chat.requests import Inquiry, Newest
 from termchat.chat.state import State
 from termchat.chat.turns import question
 from termchat.decoding.records import Failed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 
 from termchat.chat.changes import Change, Full, Notice, Phase, StatusChanged
-from termchat.chat.line import Line
 from termchat.chat.live import Live
 from termchat.chat.position import is_foreign
-from termchat.chat.recorder import Recorder
+from termchat.chat.recording import Recorder
+from termchat.chat.requests import Requests
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Condition, Length
@@ -45,7 +45,7 @@ class State:
         keep_logits: bool,
     ) -> None:
         self.engine = engine
-        self.line = Line(engine)
+        self.line = Requests(engine)
         self.tuning = tuning
         self.origin = dict.fromkeys(KNOBS, "default") | origin
         self.conversation = conversation

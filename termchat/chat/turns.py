@@ -7,9 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from termchat.chat.changes import PathChanged, StatusChanged
-from termchat.chat.full import MakingRoom
+from termchat.chat.full_context import MakingRoom, messages
 from termchat.chat.replies import Replies
-from termchat.chat.room import messages
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node

@@ -21,7 +21,7 @@ def command(*, as_json: bool, **given: Any) -> None:
     Made to be pasted into a bug report: no secrets, no user name, the home folder is ~.
     """
     chosen = config(given)
-    from termchat.chat.doctor import examine
+    from termchat.commands.doctor import examine
 
     report = examine(chosen)
     if as_json:

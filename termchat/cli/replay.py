@@ -25,6 +25,6 @@ def command(*, file: Path, **given: Any) -> None:
     were then, but for what flags say.
     """
     chosen = config(given)
-    from termchat.chat.replay import replay
+    from termchat.commands.replay import replay
 
     sys.exit(replay(chosen, file, click.echo, lambda line: click.echo(line, err=True)))

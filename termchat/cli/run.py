@@ -35,7 +35,7 @@ def command(*, prompt: str | None, prefill: str, raw: bool, as_json: bool, candi
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not prompt:
         raise click.UsageError("the prompt is empty")
-    from termchat.chat.once import answer
+    from termchat.commands.run import answer
 
     sys.exit(
         answer(

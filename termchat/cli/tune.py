@@ -40,6 +40,6 @@ def command(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **
     is set for it in the list of models, and config.toml go before what is kept.
     """
     chosen = config({**given, "model": model})
-    from termchat.chat.tune import tune
+    from termchat.commands.tune import tune
 
     sys.exit(tune(chosen, seconds=seconds, dry_run=dry_run, as_json=as_json))

@@ -108,7 +108,7 @@ class SessionList:
 
     def open(self, session: str, loaded: str, hear: Callable[[Past], object]) -> None:
         """Fetches a chat to go on with, unless another one is wanted meanwhile; `loaded` is the SHA-256 of the loaded model."""
-        from termchat.chat.fetching import fetch  # in no way to the first frame
+        from termchat.chat.opening import fetch  # in no way to the first frame
 
         def heard(past: Past | Exception) -> None:
             if isinstance(past, Exception):

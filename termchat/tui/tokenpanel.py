@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from termchat.chat.asking import reply_with
 from termchat.chat.position import position_of
+from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
 from termchat.conversation.stamps import changes
 from termchat.conversation.tree import Node

@@ -12,8 +12,7 @@ import tempfile
 from pathlib import Path
 from time import sleep
 
-from termchat.chat.recorder import Recorder
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.recording import Recorder, StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import Store

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from termchat.chat import doctor
-from termchat.chat.report import Report
 from termchat.cli import main
+from termchat.commands import doctor
+from termchat.commands.doctor import DoctorReport
 from termchat.config import per_model
 from termchat.conversation import health
 from termchat.conversation.store import Store
@@ -149,7 +149,7 @@ def test_a_damaged_page_is_found(home: Path) -> None:
 
 
 def test_a_name_that_only_begins_like_the_home_folder_stays(home: Path) -> None:
-    report = Report()
+    report = DoctorReport()
     report.section("x").rows.append(("a", f"{home}/models {home}x/models"))
     assert report.cleaned().sections[0].rows[0][1].startswith("~/models ")
     assert "~x" not in report.cleaned().sections[0].rows[0][1]

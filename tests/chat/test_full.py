@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.chat.changes import RoomWanted
-from termchat.chat.room import REQUEST, messages, most_kept, sizes_of, turns_of
+from termchat.chat.full_context import REQUEST, messages, most_kept, sizes_of, turns_of
 from termchat.conversation import export
 from termchat.conversation.node import Omission
 from termchat.conversation.reader import read

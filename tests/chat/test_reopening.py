@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.fetching import fetch
+from termchat.chat.opening import fetch
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import Breakpoint, SessionInfo, View
 from termchat.conversation.store import Store

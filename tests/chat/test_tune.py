@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat import sweep, tune
 from termchat.chat.opening import choose, find_model
-from termchat.chat.sweep import Report, Result, Series
+from termchat.commands import bench, tune
+from termchat.commands.bench import Result, Series, TuneReport
 from termchat.config import per_model
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, ModelSpec
@@ -33,7 +33,7 @@ def series(value: int, *ratios: float) -> Series:
     ],
 )
 def test_few_counts_are_all_tried_of_many_the_likely(cores: int, threads: int, counts: list[int]) -> None:
-    assert sweep.thread_counts(cores, threads) == counts
+    assert bench.thread_counts(cores, threads) == counts
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_few_counts_are_all_tried_of_many_the_likely(cores: int, threads: int, c
     ],
 )
 def test_the_default_stays_unless_another_beats_it_beyond_the_noise(ratios: tuple[float, ...], chosen: int) -> None:
-    result = sweep.choose("threads", 4, [series(3, *ratios), STEADY])
+    result = bench.choose("threads", 4, [series(3, *ratios), STEADY])
     assert result.chosen == chosen
 
 
 def test_of_those_that_beat_it_the_fastest_is_chosen() -> None:
-    assert sweep.choose("threads", 4, [series(2, *[1.1] * 4), series(3, *[1.3] * 4), STEADY]).chosen == 3
+    assert bench.choose("threads", 4, [series(2, *[1.1] * 4), series(3, *[1.3] * 4), STEADY]).chosen == 3
 
 
 def test_what_is_not_exact_is_told_and_not_chosen() -> None:
     exact, fast = Series(63, STEADY.rates), Series(512, [150.0] * 4)
-    result = sweep.choose("prefill_batch", 63, [exact, fast], 63)
+    result = bench.choose("prefill_batch", 63, [exact, fast], 63)
     assert (result.chosen, result.fastest) == (63, 512)
-    report = Report("m", "here", "cpu", [result], 1.0, 1.0)
+    report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0)
     assert report.settings == {}
     assert "--fast-prefill would be 1.50 times as fast, but is not exact" in "\n".join(tune.lines(report))
 
@@ -137,10 +137,10 @@ def test_numbers_that_an_option_refuses_are_left_out(tmp_path: Path) -> None:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "_ROUNDS", (1, 1))
-    monkeypatch.setattr(sweep, "_prompt", lambda _rate, _context: sweep._SHORTEST)
-    monkeypatch.setattr(sweep, "all_threads", lambda: 2)
-    monkeypatch.setattr(sweep, "default_threads", lambda: 1)
+    monkeypatch.setattr(bench, "_ROUNDS", (1, 1))
+    monkeypatch.setattr(bench, "_prompt", lambda _rate, _context: bench._SHORTEST)
+    monkeypatch.setattr(bench, "all_threads", lambda: 2)
+    monkeypatch.setattr(bench, "default_threads", lambda: 1)
 
 
 @pytest.mark.usefixtures("short")
@@ -166,7 +166,7 @@ def test_a_real_model_is_measured_with_every_thread_count(
 
 
 def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:
-    report = Report(
+    report = TuneReport(
         "m", per_model.machine(), "cpu", [Result("threads", 4, 3, [series(3, *[1.1] * 4), STEADY])], 110.0, 1.0
     )
     monkeypatch.setattr(tune, "measure", lambda *_: report)
@@ -181,5 +181,5 @@ def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, m
 def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     engine = LocalEngine()
     with pytest.raises(EngineError, match=r"gone\.gguf could not be loaded"):
-        sweep.measure(engine, ModelSpec(str(tmp_path / "gone.gguf"), "gone"), 1, lambda _: None)
+        bench.measure(engine, ModelSpec(str(tmp_path / "gone.gguf"), "gone"), 1, lambda _: None)
     engine.close()

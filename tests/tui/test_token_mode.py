@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Label
 
-from termchat.chat.recorder import Recorder
+from termchat.chat.recording import Recorder
 from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from rich.cells import cell_len
 
-from termchat.chat.asking import Rescored, WhyNot
-from termchat.chat.whatif import summarise
+from termchat.chat.position import summarise
+from termchat.chat.questions import Rescored, WhyNot
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
 from termchat.decoding.records import Candidate, Explanation, Penalised, Reason, Remedy, StageEffect, Token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from termchat.chat.recorder import Recorder
+from termchat.chat.recording import Recorder
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record, Token
 from termchat.tui.transcript import Transcript

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from termchat.chat.asking import Rescored
+from termchat.chat.questions import Rescored
 from termchat.text import one_line, show_piece
 from termchat.tui.keys import name_of
 from termchat.tui.transcript.ink import Ink, Line, Run

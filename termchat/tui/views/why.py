@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from termchat.chat.asking import WhyNot
+from termchat.chat.questions import WhyNot
 from termchat.decoding.records import Explanation, Remedy
 from termchat.text import show_piece
 from termchat.tui.transcript.ink import Ink, Line, Run

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import getpass
 import locale
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
 
+import msgspec
+
 import termchat
 from termchat import paths
-from termchat.chat.report import Report, Section
 from termchat.config import per_model
 from termchat.conversation import health
 from termchat.decoding.records import Failed
@@ -27,7 +30,88 @@ from termchat.models import catalogue, listing
 from termchat.models.errors import ModelError
 from termchat.options import OPTIONS
 from termchat.settings import DEFAULT, Config
-from termchat.text import size
+from termchat.text import sanitize, size
+
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_LOOKS_SECRET = re.compile(r"\bhf_[A-Za-z0-9]{8,}|\bsk-[A-Za-z0-9_-]{8,}|(?<=://)[^/@\s]+@")
+_WIDTH = 18
+
+
+class Section(msgspec.Struct):
+    """Rows of a name and a text, under a title."""
+
+    title: str
+    rows: list[tuple[str, str]] = []
+
+
+class DoctorReport(msgspec.Struct):
+    """What was found, and what to do about it, in order."""
+
+    sections: list[Section] = []
+    todo: list[str] = []
+
+    def section(self, title: str) -> Section:
+        """A new one, the last."""
+        self.sections.append(Section(title))
+        return self.sections[-1]
+
+    def advise(self, what: str) -> None:
+        """One more thing to do; the same one only once."""
+        if what not in self.todo:
+            self.todo.append(what)
+
+    def cleaned(self) -> DoctorReport:
+        """The report as others may see it."""
+        private = Private()
+        sections = [
+            Section(section.title, [(private.clean(name), private.clean(text)) for name, text in section.rows])
+            for section in self.sections
+        ]
+        return DoctorReport(sections, [private.clean(line) for line in self.todo])
+
+    def lines(self) -> Iterator[str]:
+        """The report for people."""
+        for section in self.sections:
+            yield section.title
+            for name, text in section.rows:
+                yield f"  {name:<{_WIDTH}} {text}".rstrip()
+            yield ""
+        yield "What to do"
+        for line in self.todo or ["nothing: all is well"]:
+            yield f"  {line}"
+
+    def as_dict(self) -> dict[str, object]:
+        """The report for programs."""
+        sections = {
+            section.title: [{"name": name, "text": text} for name, text in section.rows] for section in self.sections
+        }
+        return {"sections": sections, "todo": self.todo}
+
+
+class Private:
+    """What must not be seen by others: secrets, the home folder, the user's name in a path. And no control characters."""
+
+    def __init__(self) -> None:
+        home = Path.home()
+        self._homes = sorted({str(home), os.path.realpath(home)} - {"/", ""}, key=len, reverse=True)
+        try:
+            user = getpass.getuser()
+        except (OSError, KeyError):  # nobody knows this user
+            user = ""
+        self._user = re.compile(rf"(?<=[/\\]){re.escape(user)}(?![\w.-])") if user and user != "root" else None
+        self._secrets = [secret for name in _TOKENS if len(secret := os.environ.get(name, "")) > 3]
+
+    def clean(self, text: str) -> str:
+        """The text on one line, without any of it."""
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        text = _LOOKS_SECRET.sub("…", text)
+        for home in self._homes:
+            text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+        if self._user is not None:
+            text = self._user.sub("USER", text)
+        return " ".join(sanitize(text).split())
+
 
 _PACKAGES = ("llama-cpp-python", "textual", "numpy", "msgspec", "httpx")
 _ANSWERS_WITHIN = 30.0
@@ -39,9 +123,9 @@ _PRIVATE = ("system",)
 """Settings whose value is nobody's business."""
 
 
-def examine(config: Config, engine: Engine | None = None) -> Report:
+def examine(config: Config, engine: Engine | None = None) -> DoctorReport:
     """All of it, cleaned for others to see; takes a second or two."""
-    report = Report()
+    report = DoctorReport()
     _versions(report.section("Versions"))
     _engine(report, LocalEngine() if engine is None else engine)
     _paths(report.section("Files"))
@@ -64,7 +148,7 @@ def _versions(section: Section) -> None:
     section.rows.append(("sqlite", sqlite3.sqlite_version))
 
 
-def _engine(report: Report, engine: Engine) -> None:
+def _engine(report: DoctorReport, engine: Engine) -> None:
     """The build and its devices, asked in the engine's own process: a broken build must not take us along."""
     section = report.section("Engine")
     section.rows.append(("machine", per_model.machine()))
@@ -124,7 +208,7 @@ def _paths(section: Section) -> None:
         section.rows.append((name, str(path) if path.exists() else f"{path} (not there)"))
 
 
-def _settings(report: Report, config: Config) -> None:
+def _settings(report: DoctorReport, config: Config) -> None:
     section = report.section("Settings")
     values = {
         "model": config.model,
@@ -148,7 +232,7 @@ def _knobs(config: Config) -> dict[str, object]:
     return {name: getattr(config.tuning, name) for name in config.origin if name not in OPTIONS}
 
 
-def _terminal(report: Report, environ: Mapping[str, str]) -> None:
+def _terminal(report: DoctorReport, environ: Mapping[str, str]) -> None:
     section = report.section("Terminal")
     columns, rows = shutil.get_terminal_size((0, 0))
     section.rows.append(("size", f"{columns}×{rows}" if columns else "unknown"))
@@ -166,7 +250,7 @@ def _terminal(report: Report, environ: Mapping[str, str]) -> None:
         report.advise("In tmux all colours need: set -as terminal-features ',*:RGB', and COLORTERM=truecolor.")
 
 
-def _models(report: Report, config: Config) -> None:
+def _models(report: DoctorReport, config: Config) -> None:
     section = report.section("Models")
     try:
         name, path = catalogue.resolve(config.model, folders=config.model_folders)
@@ -192,7 +276,7 @@ def _models(report: Report, config: Config) -> None:
     section.rows += [("left out", f"{count}: {why}") for why, count in skipped.most_common(_SHOWN)]
 
 
-def _chats(report: Report) -> None:
+def _chats(report: DoctorReport) -> None:
     section, path = report.section("Chats"), paths.store_file()
     found = health.check(path)
     if found is None:

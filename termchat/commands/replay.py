@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.chat.difference import Difference
 from termchat.chat.opening import find_model
+from termchat.commands.difference import Difference
 from termchat.conversation.reader import Transcript, read
 from termchat.conversation.shapes import shapes_of_prompt
 from termchat.conversation.transcript import TranscriptError

@@ -18,7 +18,7 @@ class Unanswerable(Exception):
     """This cannot be asked of the engine; the message says why."""
 
 
-class Line:
+class Requests:
     """One engine, and the hearer of every command that is still to be answered.
 
     An answer goes to who asked, so it belongs to what was asked, whatever is shown by then.
@@ -60,7 +60,7 @@ class Newest(Generic[_T]):
     A question that the engine gave up for other work is asked once more: it goes on where it stopped.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Requests) -> None:
         self._line = line
         self._open = False
         self._next: tuple[Inquiry[_T], Callable[[_T | Failed], None]] | None = None

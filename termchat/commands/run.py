@@ -12,7 +12,7 @@ from types import FrameType
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.opening import find_model
-from termchat.chat.recorder import Recorder
+from termchat.chat.recording import Recorder
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token, to_json

@@ -11,7 +11,7 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import find_model
-from termchat.chat.sweep import EXACT, Report, Result, keep, measure
+from termchat.commands.bench import EXACT, Result, TuneReport, keep, measure
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError
 from termchat.models.errors import ModelError
@@ -49,7 +49,7 @@ def tune(config: Config, *, seconds: float, dry_run: bool, as_json: bool) -> int
     return 0
 
 
-def as_dict(report: Report, *, kept: bool) -> dict[str, Any]:
+def as_dict(report: TuneReport, *, kept: bool) -> dict[str, Any]:
     """The report for programs; rates in tokens a second."""
     found: dict[str, Any] = msgspec.to_builtins(report)
     for result, told in zip(report.results, found["results"], strict=True):
@@ -58,7 +58,7 @@ def as_dict(report: Report, *, kept: bool) -> dict[str, Any]:
     return found | {"settings": report.settings, "kept": kept}
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: TuneReport) -> Iterator[str]:
     """The report for people."""
     for result in report.results:
         yield ""

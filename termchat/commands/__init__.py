@@ -1,0 +1,1 @@
+"""What the command line does by itself, without the screen: run, replay, tune, bench and doctor."""
