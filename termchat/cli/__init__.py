@@ -6,6 +6,6 @@ that `--help` and the first frame wait for none of it.
 
 from __future__ import annotations
 
-from termchat.cli.chat import main
+from termchat.cli.main import main
 
 __all__ = ["main"]

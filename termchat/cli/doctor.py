@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from termchat.cli.flags import config, flags
-from termchat.cli.page import Page
+from termchat.cli.help import Page
 
 
 @click.command("doctor", cls=Page, short_help="Say what is wrong here, and what to do.")

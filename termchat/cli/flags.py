@@ -9,7 +9,7 @@ import click
 
 from termchat import settings
 from termchat.cli import completers
-from termchat.cli.page import Grouped
+from termchat.cli.help import Grouped
 from termchat.decoding.samplers import KNOBS, Knob
 from termchat.options import OPTIONS, Option
 

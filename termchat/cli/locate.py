@@ -11,8 +11,8 @@ from typing import NamedTuple
 import click
 
 from termchat.cli.completers import completer_of
-from termchat.cli.page import Page
-from termchat.cli.said import complain, table, tell_json, tell_path
+from termchat.cli.help import Page
+from termchat.cli.output import complain, table, tell_json, tell_path
 from termchat.text import guess_of, home, size
 
 _TITLES = ("NAME", "SIZE", "WHERE", "WHAT")

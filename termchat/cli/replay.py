@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from termchat.cli.flags import config, flags
-from termchat.cli.page import Page
+from termchat.cli.help import Page
 from termchat.cli.run import NOT_FOR_RUN
 
 _ON_RECORD = (*NOT_FOR_RUN, "system", "persona", "fast_prefill")

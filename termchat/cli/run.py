@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from termchat.cli.flags import config, flags
-from termchat.cli.page import Page
+from termchat.cli.help import Page
 from termchat.decoding.samplers import well_formed
 
 NOT_FOR_RUN = ("theme", "glyphs", "on_full")

@@ -9,7 +9,7 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
-from termchat.cli.page import Page
+from termchat.cli.help import Page
 
 _MEASURED = (
     "theme",

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from termchat import paths
 from termchat.chat.opening import reopen_latest
 from termchat.cli import main
-from termchat.cli.said import complain
+from termchat.cli.output import complain
 from termchat.cli.sessions import which
 from termchat.conversation import salvage
 from termchat.conversation.store import ModelRef, Store

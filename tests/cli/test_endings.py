@@ -211,7 +211,7 @@ import os, runpy, signal, sys
 
 class Finder:
     def find_spec(self, name, *_):
-        if name == "termchat.cli.chat":
+        if name == "termchat.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Finder())

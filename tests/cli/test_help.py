@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from termchat.cli import main
 from termchat.cli.flags import flags
-from termchat.cli.manual import PAGES
+from termchat.cli.help import PAGES
 from termchat.settings import SETTINGS, range_of
 from termchat.text import cells
 

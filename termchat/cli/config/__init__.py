@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.lazily import group
+from termchat.cli.main import group
 
 _COMMANDS = {name: name for name in ("check", "edit", "init", "path", "set", "show", "unset")}
 

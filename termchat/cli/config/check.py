@@ -8,8 +8,8 @@ import click
 
 from termchat import paths
 from termchat.cli.flags import config
-from termchat.cli.page import Page
-from termchat.cli.said import tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import tell_json
 from termchat.text import home, one_line
 
 

@@ -15,8 +15,8 @@ from termchat import paths
 from termchat.cli.config.check import told
 from termchat.cli.config.init import write
 from termchat.cli.flags import config
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 
 _USUAL = ("sensible-editor", "nano", "vim", "vi", "notepad")
 

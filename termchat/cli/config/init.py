@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from termchat import paths
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 from termchat.text import home, sanitize
 
 

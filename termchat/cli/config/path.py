@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from termchat import paths
-from termchat.cli.page import Page
-from termchat.cli.said import tell_path
+from termchat.cli.help import Page
+from termchat.cli.output import tell_path
 
 
 @click.command("path", cls=Page)

@@ -10,8 +10,8 @@ import click
 from termchat import configfile
 from termchat.cli import completers
 from termchat.cli.flags import config
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 from termchat.decoding.samplers import KnobError, Value, unescape
 from termchat.options import OptionError, OptionValue
 from termchat.settings import KEYS, SETTINGS

@@ -8,8 +8,8 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
-from termchat.cli.page import Page
-from termchat.cli.said import complain, table, tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import complain, table, tell_json
 from termchat.settings import SETTINGS, TABLES, Config, range_of
 from termchat.text import guess_of
 

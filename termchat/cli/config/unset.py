@@ -8,8 +8,8 @@ import click
 
 from termchat import configfile, paths
 from termchat.cli import completers
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 from termchat.text import home, sanitize
 
 

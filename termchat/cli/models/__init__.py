@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.lazily import group
+from termchat.cli.main import group
 
 _COMMANDS = {name: name for name in ("add", "list", "pull", "rm", "show", "verify")}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.page import Page
-from termchat.cli.said import fail
+from termchat.cli.help import Page
+from termchat.cli.output import fail
 from termchat.models.errors import ModelError
 from termchat.text import home, sanitize
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.page import Page
-from termchat.cli.said import complain, table, tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import complain, table, tell_json
 from termchat.text import home, size
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "FROM", "WHAT")

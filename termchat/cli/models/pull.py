@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from termchat.cli import completers
-from termchat.cli.page import Page
-from termchat.cli.said import Line, complain, fail, tell_json, tell_path
+from termchat.cli.help import Page
+from termchat.cli.output import ProgressLine, complain, fail, tell_json, tell_path
 from termchat.models.errors import ModelError
 from termchat.text import duration, size
 
@@ -34,7 +34,7 @@ def command(*, source: str, folder: Path | None, as_json: bool) -> None:
     """
     from termchat.models.pull import pull
 
-    line = Line()
+    line = ProgressLine()
     try:
         path = pull(
             source, folder, progress=lambda now: line.show(_progress(now), now.note.partition(";")[0] or now.file)

@@ -9,8 +9,8 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.page import Page
-from termchat.cli.said import fail
+from termchat.cli.help import Page
+from termchat.cli.output import fail
 from termchat.models.errors import ModelError
 from termchat.text import home, sanitize, size
 

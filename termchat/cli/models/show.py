@@ -9,8 +9,8 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.page import Page
-from termchat.cli.said import facts, fail, tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import facts, fail, tell_json
 from termchat.models.errors import ModelError, NotHere
 from termchat.text import home, size
 

@@ -10,8 +10,8 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
-from termchat.cli.page import Page
-from termchat.cli.said import Line, complain, table, tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import ProgressLine, complain, table, tell_json
 from termchat.models.errors import ModelError, NotHere
 from termchat.text import home, size
 
@@ -36,7 +36,7 @@ def command(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from termchat.models import catalogue, upkeep
 
     known, folders = catalogue.load(), config(given).model_folders
-    line = Line()
+    line = ProgressLine()
     files: list[dict[str, object]] = []
     failed = False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.lazily import group
+from termchat.cli.main import group
 
 _COMMANDS = {
     "export": "export",

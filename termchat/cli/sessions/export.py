@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from termchat.cli import completers
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 from termchat.cli.sessions.which import opened
 from termchat.conversation.formats import FORMATS
 from termchat.text import sanitize

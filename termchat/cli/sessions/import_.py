@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 from termchat.cli.sessions.which import opened
 from termchat.conversation.formats import FORMATS
 from termchat.text import one_line

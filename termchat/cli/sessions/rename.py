@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from termchat.cli import completers
-from termchat.cli.page import Page
+from termchat.cli.help import Page
 from termchat.cli.sessions.which import opened
 
 

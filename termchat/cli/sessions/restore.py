@@ -7,8 +7,8 @@ import sys
 import click
 
 from termchat.cli import completers
-from termchat.cli.page import Page
-from termchat.cli.said import complain
+from termchat.cli.help import Page
+from termchat.cli.output import complain
 from termchat.cli.sessions.which import MOST, opened
 
 

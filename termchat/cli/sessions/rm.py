@@ -7,7 +7,7 @@ import sys
 import click
 
 from termchat.cli import completers
-from termchat.cli.page import Page
+from termchat.cli.help import Page
 from termchat.cli.sessions.which import opened
 from termchat.text import sanitize
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.page import Page
-from termchat.cli.said import table, tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import table, tell_json
 from termchat.cli.sessions.telling import as_objects, plain, rows
 from termchat.cli.sessions.which import MOST, opened
 

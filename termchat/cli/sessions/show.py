@@ -7,8 +7,8 @@ from functools import partial
 import click
 
 from termchat.cli import completers
-from termchat.cli.page import Page
-from termchat.cli.said import tell_json
+from termchat.cli.help import Page
+from termchat.cli.output import tell_json
 from termchat.cli.sessions.telling import stamp
 from termchat.cli.sessions.which import opened
 from termchat.text import sanitize

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from termchat.cli.said import complain
+from termchat.cli.output import complain
 
 if TYPE_CHECKING:
     from termchat.conversation.store import Store

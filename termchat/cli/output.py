@@ -71,7 +71,7 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
             click.echo(f"{name:<{wide}}{_GAP}{one_line(value, 1 << 16)}")
 
 
-class Line:
+class ProgressLine:
     """One line on stderr that changes: in place on a terminal, else a new line now and then. Leave it with `end`."""
 
     def __init__(self) -> None:
