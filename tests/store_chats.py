@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import tests.store_timeouts  # noqa: F401  (in the processes that import this)
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from tests.made_records import reply, stream, user

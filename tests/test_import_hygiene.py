@@ -22,7 +22,7 @@ MUST_NOT_LOAD = [
     ("termchat.chat", (*HEAVY, *SCREEN)),
     ("termchat.chat.service", (*HEAVY, *SCREEN)),
     ("termchat.conversation", (*HEAVY, *SCREEN)),
-    ("termchat.conversation.store", (*HEAVY, *SCREEN)),
+    ("termchat.conversation.store.store", (*HEAVY, *SCREEN)),
     ("termchat.models.catalogue", (*HEAVY, *SCREEN)),
     ("termchat.models.header", (*HEAVY, *SCREEN)),
     ("termchat.models.pull", (*HEAVY, *SCREEN, *NET)),

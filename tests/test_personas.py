@@ -18,7 +18,7 @@ from termchat.chat import reopening
 from termchat.chat.opening import reopen_latest
 from termchat.config import personas
 from termchat.config.personas import Persona, PersonaError
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning
 from tests.conversation.stored import saved_with_knobs
 from tests.whole.terminal import environment

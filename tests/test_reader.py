@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from termchat.conversation import reader
-from termchat.conversation.formats import jsonl, md
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.transcripts import jsonl, jsonl_reader, md
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation, Place
 from termchat.decoding.conditions import Stop, Threshold
 from termchat.decoding.records import Failed, Finished, Prefill, Record, to_json
@@ -64,14 +63,14 @@ def written(path: Path, lines: list[str] | list[dict[str, Any]]) -> Path:
     return path
 
 
-def again(found: reader.Transcript) -> list[str]:
+def again(found: jsonl_reader.Transcript) -> list[str]:
     return list(jsonl.lines(found.conversation, found.info, found.records))
 
 
 def test_a_transcript_read_and_written_is_the_same(tmp_path: Path) -> None:
     chat, records = made()
     lines = export(chat, INFO, records)
-    found = reader.read(written(tmp_path / "chat.jsonl", lines))
+    found = jsonl_reader.read(written(tmp_path / "chat.jsonl", lines))
     assert again(found) == lines
     assert found.info == INFO
     assert {number: list(found.records(number)) for number in records} == records
@@ -118,12 +117,12 @@ def test_any_chat_comes_back_as_it_was(tmp_path: Path, data: st.DataObject) -> N
             records[node.number].append(finished("stop", data.draw(texts), data.draw(texts)))
         add_all(node, records[node.number])
     lines = export(chat, INFO, records)
-    assert again(reader.read(written(tmp_path / "chat.jsonl", lines))) == lines
+    assert again(jsonl_reader.read(written(tmp_path / "chat.jsonl", lines))) == lines
 
 
 def test_the_output_of_a_run_is_a_chat_of_one_reply(tmp_path: Path) -> None:
     records = stream([1, 2, 3], [b"a", b"b"], turned={1: settings(1, top_k=1)})
-    found = reader.read(written(tmp_path / "run.jsonl", [to_json(record) for record in records]))
+    found = jsonl_reader.read(written(tmp_path / "run.jsonl", [to_json(record) for record in records]))
     chat = found.conversation
     assert list(found.records(2)) == records
     assert (chat.ids(), list(chat.nodes[2].ids), chat.leaf) == ([1, 2, 3, 1000, 1001], [1000, 1001], 2)
@@ -133,7 +132,7 @@ def test_the_output_of_a_run_is_a_chat_of_one_reply(tmp_path: Path) -> None:
 
 def test_the_outputs_of_several_runs_are_replies_beside_each_other(tmp_path: Path) -> None:
     one, other = stream([1, 2], [b"a"], reason=None), stream([9], [b"b", b"c"])
-    found = reader.read(written(tmp_path / "run.jsonl", [to_json(record) for record in (*one, *other)]))
+    found = jsonl_reader.read(written(tmp_path / "run.jsonl", [to_json(record) for record in (*one, *other)]))
     assert [list(found.records(number)) for number in (2, 4)] == [one, other]
     assert [found.conversation.ids(node.number) for node in found.conversation.leaves()] == [
         [1, 2, 1000],
@@ -147,7 +146,7 @@ def test_a_number_that_was_none_comes_back_as_none(tmp_path: Path) -> None:
     candidates = [msgspec.structs.replace(masked.candidates[0], logit=-math.inf), *masked.candidates[1:]]
     records[3] = msgspec.structs.replace(masked, candidates=candidates, state={"mu": math.nan})
     lines = [to_json(record) for record in records]
-    found = list(reader.read(written(tmp_path / "a.jsonl", lines)).records(2))
+    found = list(jsonl_reader.read(written(tmp_path / "a.jsonl", lines)).records(2))
     assert math.isnan(found[3].candidates[0].logit)
     assert [to_json(record) for record in found] == lines
 
@@ -156,9 +155,9 @@ def test_a_last_line_break_and_empty_lines_do_not_matter(tmp_path: Path) -> None
     chat, records = made()
     lines = export(chat, INFO, records)
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert again(reader.read(tmp_path / "a.jsonl")) == lines
+    assert again(jsonl_reader.read(tmp_path / "a.jsonl")) == lines
     (tmp_path / "a.jsonl").write_text("\r\n\r\n".join(lines) + "\r\n\n")
-    assert again(reader.read(tmp_path / "a.jsonl")) == lines
+    assert again(jsonl_reader.read(tmp_path / "a.jsonl")) == lines
 
 
 CERTAIN = {"id": 1, "text": "", "logit": 1.0, "logprob": 710.0, "probability": 1.0, "noise": 0.0, "removed_by": None}
@@ -225,7 +224,7 @@ def without(*indexes: int) -> list[dict[str, Any]]:
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, lines: list[Any], said: str) -> None:
     with pytest.raises(TranscriptError) as caught:
-        reader.read(written(tmp_path / "chat.jsonl", lines))
+        jsonl_reader.read(written(tmp_path / "chat.jsonl", lines))
     assert caught.value.message.startswith("chat.jsonl, line ")
     assert said in caught.value.message
     assert "run --json" in caught.value.hint
@@ -248,7 +247,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, lines: list[Any], s
 def test_what_is_no_transcript_is_told(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "chat.jsonl").write_bytes(data)
     with pytest.raises(TranscriptError) as caught:
-        reader.read(tmp_path / "chat.jsonl")
+        jsonl_reader.read(tmp_path / "chat.jsonl")
     assert said in caught.value.message
 
 
@@ -259,18 +258,18 @@ def test_wherever_a_file_is_cut_the_rest_is_read_or_the_line_is_named(tmp_path: 
     for size in range(1, len(whole) - 1, 131):
         path.write_bytes(whole[:size])
         with pytest.raises(TranscriptError) as caught:
-            reader.read(path)
+            jsonl_reader.read(path)
         number = whole[:size].count(b"\n") + (not whole[:size].endswith(b"\n"))
         assert caught.value.message.startswith(f"chat.jsonl, line {number}: ")
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr(jsonl_reader, "LONGEST_LINE", 1 << 16)
     with (tmp_path / "chat.jsonl").open("wb") as file:
         file.truncate(1 << 28)  # a quarter of a gigabyte of NULs, that take no room on the disk
     tracemalloc.start()
     with pytest.raises(TranscriptError, match="line 1: it is longer than any line"):
-        reader.read(tmp_path / "chat.jsonl")
+        jsonl_reader.read(tmp_path / "chat.jsonl")
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 1 << 20
@@ -279,7 +278,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(("name", "said"), [("", "Is a directory"), ("nothing.jsonl", "No such file")])
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(TranscriptError, match=said):
-        reader.read(tmp_path / name)
+        jsonl_reader.read(tmp_path / name)
 
 
 def test_a_long_reply_is_read_at_a_good_pace(tmp_path: Path) -> None:
@@ -289,7 +288,7 @@ def test_a_long_reply_is_read_at_a_good_pace(tmp_path: Path) -> None:
     add_all(reply(chat), records[2])
     path = written(tmp_path / "chat.jsonl", export(chat, INFO, records))
     tracemalloc.start()
-    found = reader.read(path)
+    found = jsonl_reader.read(path)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found.conversation.nodes[2].ids) == 2000
@@ -308,7 +307,7 @@ def test_a_long_reply_is_read_at_a_good_pace(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, said: str) -> None:
-    monkeypatch.setattr(reader, limit, 1000 if limit == "MOST_BYTES" else 4)
+    monkeypatch.setattr(jsonl_reader, limit, 1000 if limit == "MOST_BYTES" else 4)
     with pytest.raises(TranscriptError) as caught:
-        reader.read(written(tmp_path / "a.jsonl", changed(0)))
+        jsonl_reader.read(written(tmp_path / "a.jsonl", changed(0)))
     assert said in caught.value.message

@@ -24,7 +24,7 @@ from termchat.chat.service import Chat
 from termchat.commands.difference import Difference, lead, total_variation
 from termchat.commands.replay import replay
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Start, Token, to_json

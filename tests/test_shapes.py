@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation.shapes import shapes_of, shapes_of_prompt
+from termchat.conversation.batch_shapes import shapes_of, shapes_of_prompt
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Prefill, Start
 from tests.made_records import settings, start, token

@@ -16,9 +16,9 @@ from random import Random
 import pytest
 
 from termchat.chat.recording import StoreRecorder
-from termchat.conversation import database, writer
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store import database, writer
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from termchat.engine.local import LocalEngine

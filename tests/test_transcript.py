@@ -17,10 +17,10 @@ from typing import Any
 import markdown_it
 import pytest
 
-from termchat.conversation import export, stamps
-from termchat.conversation.formats import jsonl, md
+from termchat.conversation import setting_changes
 from termchat.conversation.session import ModelRef, SessionInfo
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.transcripts import export, jsonl, md
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished, Record, Settings, to_json
 from termchat.decoding.samplers import Tuning
@@ -66,18 +66,20 @@ class Recorded:
 def test_changes_are_told_in_the_knobs_own_words() -> None:
     before = settings(0, temperature=0.8, top_k=40, stops=("\n6.",))
     after = settings(1, temperature=1.2, top_k=0, max_tokens=512, threads=1)
-    assert stamps.changes(before, after) == [
+    assert setting_changes.changes(before, after) == [
         "top_k 40 → off",
         "temperature 0.8 → 1.2",
         'stop "\\n6." → off',
         "max_tokens off → 512",
     ]
-    assert stamps.changes(before, before) == []
-    assert stamps.changes(settings(0, threads=2), settings(1, threads=1)) == []
+    assert setting_changes.changes(before, before) == []
+    assert setting_changes.changes(settings(0, threads=2), settings(1, threads=1)) == []
 
 
 def test_only_knobs_that_do_something_are_in_force() -> None:
-    assert stamps.in_force(settings(0, min_p=0.0, top_p=1.0, temperature=1.0, max_tokens=9, stops=("a", "b"))) == [
+    assert setting_changes.in_force(
+        settings(0, min_p=0.0, top_p=1.0, temperature=1.0, max_tokens=9, stops=("a", "b"))
+    ) == [
         "repeat_last_n 64",
         "top_k 40",
         "temperature 1.0",
@@ -90,10 +92,10 @@ def test_stamps_say_after_how_many_tokens() -> None:
     turned = {2: settings(1, temperature=1.2), 3: settings(2, temperature=1.2, threads=1)}
     recorded = Recorded().say("hi", [b"a"] * 4, turned=turned)
     node = recorded.chat.nodes[2]
-    assert list(stamps.stamps(node)) == [
+    assert list(setting_changes.stamps(node)) == [
         (2, "temperature 0.8 → 1.2 at token 2"),  # and nothing of the threads, which the engine changed by itself
     ]
-    assert next(text for _, text in stamps.stamps(node, 10)) == "temperature 0.8 → 1.2 at token 12"
+    assert next(text for _, text in setting_changes.stamps(node, 10)) == "temperature 0.8 → 1.2 at token 12"
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
 from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import ModelRef
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
-from termchat.conversation.store import Store, StoreError
-from termchat.conversation.transcript import TranscriptError, held
+from termchat.conversation.store.store import Store, StoreError
+from termchat.conversation.transcripts.transcript import TranscriptError, held
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import ModelIdentity, Record, Token
 from termchat.decoding.samplers import Tuning
@@ -206,7 +206,7 @@ class StoreRecorder(Recorder):
         info, still = msgspec.structs.replace(self.info, updated=time()), conversation.still()
 
         def save() -> Path:
-            from termchat.conversation import export  # not needed before the first frame
+            from termchat.conversation.transcripts import export  # not needed before the first frame
 
             if not info.id:
                 raise TranscriptError("there is nothing to save yet", "Write a message first.")

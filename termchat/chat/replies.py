@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.state import State
-from termchat.conversation.shapes import shapes_of
+from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token

@@ -63,11 +63,11 @@ def _sessions() -> Iterable[tuple[str, str]]:
     from contextlib import closing
 
     from termchat import paths
-    from termchat.conversation import database, finding
+    from termchat.conversation.store import database, search
 
     with closing(database.connect_to_read(paths.store_file())) as db:
         yield from [("last", "the last used")]
-        yield from [(one.id, one.title) for one in finding.newest(db, _CHATS, 0, False)]
+        yield from [(one.id, one.title) for one in search.newest(db, _CHATS, 0, False)]
 
 
 def _themes() -> Iterable[tuple[str, str]]:

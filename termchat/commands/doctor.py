@@ -21,7 +21,7 @@ import msgspec
 import termchat
 from termchat import paths
 from termchat.config import per_model
-from termchat.conversation import health
+from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
@@ -278,7 +278,7 @@ def _models(report: DoctorReport, config: Config) -> None:
 
 def _chats(report: DoctorReport) -> None:
     section, path = report.section("Chats"), paths.store_file()
-    found = health.check(path)
+    found = repair.check(path)
     if found is None:
         section.rows.append(("saved", "none yet"))
     elif found.problem:

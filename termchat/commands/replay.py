@@ -13,9 +13,9 @@ import msgspec
 from termchat import paths
 from termchat.chat.opening import find_model
 from termchat.commands.difference import Difference
-from termchat.conversation.reader import Transcript, read
-from termchat.conversation.shapes import shapes_of_prompt
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.batch_shapes import shapes_of_prompt
+from termchat.conversation.transcripts.jsonl_reader import Transcript, read
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, Settings, Start, Token

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from termchat.conversation.texts import Texts, from_words, words
+from termchat.conversation.token_texts import Texts, from_words, words
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 
 Role = Literal["user", "assistant"]

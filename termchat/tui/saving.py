@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from termchat.conversation.database import StoreError
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.transcripts.transcript import TranscriptError
 
 Save = Callable[[Path], Callable[[], object]]
 """Makes what writes a transcript of the chat as it is now to a path, in any thread."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from termchat.chat.reopening import Past
-from termchat.conversation.database import StoreError
 from termchat.conversation.session import SessionSummary
+from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Role
 from termchat.settings import Config
 from termchat.tui.inturn import InTurn
 
 if TYPE_CHECKING:
-    from termchat.conversation.store import Store
+    from termchat.conversation.store.store import Store
 
 PAGE = 100
 """Chats read at a time."""

@@ -10,8 +10,8 @@ from textual.screen import Screen
 
 from termchat.chat.changes import Notice
 from termchat.config.personas import PersonaError
-from termchat.conversation.formats import of_file
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.transcripts import of_file
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.samplers import Knob, KnobError, Value, unescape
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.completing import Offer

@@ -15,9 +15,9 @@ from termchat.chat.changes import Notice
 from termchat.chat.opening import choose, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
-from termchat.conversation.database import StoreError
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine

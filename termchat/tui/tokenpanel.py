@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from termchat.chat.position import position_of
 from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
-from termchat.conversation.stamps import changes
+from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Settings, Token
 from termchat.tui.transcript.ink import Line

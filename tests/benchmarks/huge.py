@@ -20,7 +20,7 @@ from textual import events
 from textual.geometry import Size
 from textual.selection import Selection
 
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.engine.port import ModelSpec
 from termchat.settings import load
 from termchat.tui.app import TermchatApp

@@ -15,7 +15,7 @@ from time import sleep
 from termchat.chat.recording import Recorder, StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec

@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from termchat.conversation import index
-from termchat.conversation.store import Store
+from termchat.conversation.store import index
+from termchat.conversation.store.index import apart, together
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.conversation.wordless import apart, together
 from tests.benchmarks.scripts import SCRIPTS, WORDS, Language, language
 from tests.made_records import reply, stream, user
 

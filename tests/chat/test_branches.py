@@ -7,7 +7,7 @@ from pathlib import Path
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.settings import load
 from tests.chat.driven_chat import Faked

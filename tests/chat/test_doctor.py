@@ -14,8 +14,8 @@ from termchat.cli import main
 from termchat.commands import doctor
 from termchat.commands.doctor import DoctorReport
 from termchat.config import per_model
-from termchat.conversation import health
-from termchat.conversation.store import Store
+from termchat.conversation.store import repair
+from termchat.conversation.store.store import Store
 from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
 from termchat.settings import load
@@ -124,10 +124,10 @@ def test_what_was_tuned_or_set_for_a_model_is_shown() -> None:
 
 def test_chats_are_counted_without_a_touch(home: Path) -> None:
     path = home / "sessions.db"
-    assert health.check(path) is None
+    assert repair.check(path) is None
     assert Store.open(path).close()
     before = path.read_bytes()
-    found = health.check(path)
+    found = repair.check(path)
     assert found is not None
     assert (found.chats, found.problem) == (0, "")
     assert path.read_bytes() == before
@@ -143,7 +143,7 @@ def test_a_damaged_page_is_found(home: Path) -> None:
     data = bytearray(path.read_bytes())
     data[8 * 4096 : 9 * 4096] = b"\xff" * 4096
     path.write_bytes(data)
-    found = health.check(path)
+    found = repair.check(path)
     assert found is not None
     assert found.problem
 

@@ -14,7 +14,7 @@ from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint, SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.decoding import conditions
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine

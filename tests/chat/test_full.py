@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from termchat.chat.changes import RoomWanted
 from termchat.chat.full_context import REQUEST, messages, most_kept, sizes_of, turns_of
-from termchat.conversation import export
 from termchat.conversation.node import Omission
-from termchat.conversation.reader import read
 from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcripts import export
+from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.tree import Conversation
 from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked

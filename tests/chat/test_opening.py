@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from termchat.chat.opening import choose, find_model, reopen_latest
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
 from termchat.models import catalogue

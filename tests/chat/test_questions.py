@@ -8,7 +8,7 @@ from termchat.chat.changes import Answered
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Describe, Explain, Inspect, Score, Tokenize

@@ -11,7 +11,7 @@ import pytest
 from termchat.chat.opening import fetch
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import Breakpoint, SessionInfo, View
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from termchat.chat.recording import StoreRecorder
-from termchat.conversation.reader import read
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.store.store import Store
+from termchat.conversation.transcripts.jsonl_reader import read
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from tests import made_records

@@ -14,7 +14,7 @@ from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder, title_of
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KnobError, Tuning

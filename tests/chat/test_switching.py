@@ -12,9 +12,9 @@ from termchat.chat.changes import Notice, TuningChanged
 from termchat.chat.loading import Choice
 from termchat.chat.opening import choose, reopen_latest
 from termchat.chat.recording import StoreRecorder
-from termchat.conversation import stamps
+from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
@@ -178,7 +178,7 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     third = driven.say("Why?")
     old, new = q4.spec.name, q8.spec.name
     mark = f"model {old} Q4_1 → {new} Q8_0"
-    assert [stamps.model_change(node) for node in (first, second, third)] == [None, mark, None]
+    assert [setting_changes.model_change(node) for node in (first, second, third)] == [None, mark, None]
 
     text = recorder.saving(tmp_path / "chat.md", driven.chat.conversation)().read_text()
     assert f"- models: {old} (llama, Q4_1, {old}.gguf); {new} (llama, Q8_0, {new}.gguf)" in text
@@ -198,7 +198,7 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     assert reopened.config.model == q8.spec.path
     assert list(reopened.conversation.turns()) == turns
     nodes = reopened.conversation.nodes
-    assert [stamps.model_change(nodes[node.number]) for node in (first, second, third)] == [None, mark, None]
+    assert [setting_changes.model_change(nodes[node.number]) for node in (first, second, third)] == [None, mark, None]
     assert reopened.conversation.ids() == driven.chat.conversation.ids()
     store.close()
 
@@ -282,7 +282,7 @@ def test_a_mark_takes_no_control_characters_from_a_models_name() -> None:
         node = chat.grow("assistant", parent=chat.leaf, at=0)
         start = fake_engine.made_records.start([1], 1)
         node.add(msgspec.structs.replace(start, model=msgspec.structs.replace(start.model, name=name, sha256=sha)))
-    mark = stamps.model_change(node)
+    mark = setting_changes.model_change(node)
     assert mark is not None
     assert mark.isprintable()
 

@@ -19,8 +19,8 @@ from termchat.chat.opening import reopen_latest
 from termchat.cli import main
 from termchat.cli.output import complain
 from termchat.cli.sessions import which
-from termchat.conversation import salvage
-from termchat.conversation.store import ModelRef, Store
+from termchat.conversation.store import repair
+from termchat.conversation.store.store import ModelRef, Store
 from termchat.conversation.tree import Conversation
 from termchat.settings import load
 from tests.conversation.stored import say
@@ -160,7 +160,7 @@ def test_chats_whose_own_rows_are_lost_are_named_after_their_words(whole: Path) 
 def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damage(whole, "sessions_by_use")
     told_so = threading.Event()
-    rescue = salvage.rescue
+    rescue = repair.rescue
 
     def patient(damaged: Path, db: sqlite3.Connection) -> int | None:
         assert told_so.wait(60)
@@ -173,7 +173,7 @@ def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(which, "_SILENT_S", 0.05)
     monkeypatch.setattr(which, "complain", tell)
-    monkeypatch.setattr(salvage, "rescue", patient)
+    monkeypatch.setattr(repair, "rescue", patient)
     done = run("list", "--json")
     assert told(done) == KEPT
     assert len(listed(done)) == CHATS

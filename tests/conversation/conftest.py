@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from termchat import paths
-from termchat.conversation.store import ModelRef, Store
+from termchat.conversation.store.store import ModelRef, Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record, Settings
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning

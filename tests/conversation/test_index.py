@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.conversation import finding, gathering, index, removal, weighing
-from termchat.conversation.store import Store, StoreError
-from termchat.conversation.wordless import apart, shown, together
+from termchat.conversation.store import deleting, index
+from termchat.conversation.store import search as chat_search
+from termchat.conversation.store.index import apart, shown, together
+from termchat.conversation.store.store import Store, StoreError
 from tests.conversation.stored import found, pieces, saved, say
 from tests.made_records import reply, stream, user
 
@@ -52,7 +53,7 @@ def test_a_list_is_given_in_pages(store: Store) -> None:
 
 
 def test_pages_go_on_behind_what_was_weighed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "RANKED", 4)
+    monkeypatch.setattr(chat_search, "RANKED", 4)
     for number in range(5):
         saved(store, f"chat {number}", ("walrus", "walrus"))
     pages = [found(store, "walrus", limit=2, offset=at) for at in (0, 2, 4, 6)]
@@ -63,7 +64,7 @@ def test_pages_go_on_behind_what_was_weighed(store: Store, monkeypatch: pytest.M
 def test_pages_go_on_from_the_chats_that_were_weighed_to_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weighing, "WEIGHED", 3)
+    monkeypatch.setattr(chat_search, "WEIGHED", 3)
     for number in range(5):
         saved(store, f"chat {number}", ("walrus " * (number + 1) + "and more", "no"))
     order = [f"chat {number}" for number in (4, 3, 2, 1, 0)]
@@ -94,8 +95,8 @@ def test_a_search_looks_in_titles_messages_and_replies(store: Store) -> None:
 def test_words_may_stand_in_different_texts_of_a_chat(
     store: Store, monkeypatch: pytest.MonkeyPatch, rare: int, few: int
 ) -> None:
-    monkeypatch.setattr(gathering, "RARE", rare)  # how words are looked for depends on how many texts have them
-    monkeypatch.setattr(gathering, "FEW", few)
+    monkeypatch.setattr(chat_search, "RARE", rare)  # how words are looked for depends on how many texts have them
+    monkeypatch.setattr(chat_search, "FEW", few)
     saved(store, "spread", ("tell me of a fox", "it met a bear"))
     saved(store, "together", ("the fox and the bear", "yes"))
     saved(store, "half", ("the fox", "yes"))
@@ -368,7 +369,7 @@ def test_a_chat_is_gone_for_good_a_week_after_it_was_deleted(
     assert [one.id for one in again.sessions(deleted=True)] == [session]
     again.close()
     now = time.time()
-    monkeypatch.setattr(removal.time, "time", lambda: now + 7 * 86400 + 60)
+    monkeypatch.setattr(deleting.time, "time", lambda: now + 7 * 86400 + 60)
     again = Store.open(path)
     assert again.sessions(deleted=True) == []
     assert [one.id for one in again.sessions(search="fox")] == [kept]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from termchat.conversation import writer
-from termchat.conversation.database import StoreError
-from termchat.conversation.store import Store
+from termchat.conversation.store import writer
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import eventually, reopened, say
 

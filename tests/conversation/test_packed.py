@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation import columns, loading
 from termchat.conversation.node import Node, Omission
-from termchat.conversation.store import Store
-from termchat.conversation.texts import Texts, words
+from termchat.conversation.store import codec, load
+from termchat.conversation.store.store import Store
+from termchat.conversation.token_texts import Texts, words
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import same, say
 from tests.made_records import settings, stream, user
@@ -76,17 +76,17 @@ def made(path: Path) -> tuple[str, Conversation]:
 def reads_records(path: Path, session: str, monkeypatch: pytest.MonkeyPatch, chat: Conversation) -> list[int]:
     """Opens the chat, which must be as it was; the nodes whose records were read for that."""
     read: list[int] = []
-    records = loading.records
+    records = load.records
 
     def watched(db: sqlite3.Connection, session: str, number: int) -> object:
         read.append(number)
         return records(db, session, number)
 
-    monkeypatch.setattr(loading, "records", watched)
+    monkeypatch.setattr(load, "records", watched)
     store = Store.open(path)
     stored = store.load(session).conversation
     store.close()
-    monkeypatch.setattr(loading, "records", records)
+    monkeypatch.setattr(load, "records", records)
     assert all(same(stored.nodes[number], chat.nodes[number]) for number in chat.nodes)
     return [number for number in read if stored.nodes[number].role == "assistant"]
 
@@ -124,6 +124,6 @@ def test_columns_of_different_lengths_are_refused() -> None:
     node = Node(2, 1, 0, "assistant")
     for record in stream([], [b"a", b"b"]):
         node.add(record)
-    packed = columns.from_reply(node)
+    packed = codec.from_reply(node)
     assert packed is not None
-    assert not columns.to_reply(Node(2, 1, 0, "assistant"), packed.replace(bytes(node.tokens.forced), b"\0", 1))
+    assert not codec.to_reply(Node(2, 1, 0, "assistant"), packed.replace(bytes(node.tokens.forced), b"\0", 1))

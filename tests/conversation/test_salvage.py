@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from termchat.conversation import database, files, health
-from termchat.conversation.held import HeldFile
-from termchat.conversation.store import Store
+from termchat.conversation.store import database, repair, store_files
+from termchat.conversation.store.connection import HeldFile
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import NOT_ROOT, ONE_CHAT, child, eventually, output, reopened, say
 
@@ -183,7 +183,7 @@ def test_an_emptied_file_is_told_and_begun_anew(path: Path) -> None:
     chat = Conversation()
     say(store, store.begin(chat), chat, "again", [1], [b"a"])
     assert store.close()
-    assert health.check(path) == health.Health(1, path.stat().st_size)
+    assert repair.check(path) == repair.Health(1, path.stat().st_size)
     assert told(path) == []
 
 
@@ -199,7 +199,7 @@ def test_deleted_chats_are_not_counted(path: Path) -> None:
     store = Store.open(path)
     store.delete(next(iter(said)))
     assert store.close()
-    found = health.check(path)
+    found = repair.check(path)
     assert found is not None
     assert (found.chats, found.problem) == (3, "")
 
@@ -217,7 +217,7 @@ def test_nobody_is_told_that_there_are_no_chats_while_they_are_set_aside(path: P
     _, said = filled(path)
     store = Store.open(path)
     assert len(store.sessions()) == 4
-    files.set_aside(path)  # as another process does, which is ended before it goes on
+    store_files.set_aside(path)  # as another process does, which is ended before it goes on
     assert {one.id for one in store.sessions()} == said.keys()
     (notice,) = (found for found in store.notices() if "damaged" in found.message)
     assert "4 chats could be read from it and were kept" in notice.hint
@@ -230,23 +230,23 @@ def test_a_file_that_another_process_just_sets_aside_is_not_passed_over(path: Pa
     _, said = filled(path)
     away = path.rename(tmp_path / "away.db")
     aside = path.with_name(f"{path.name}.damaged-20260102-030405")
-    files.mark_of(aside).touch()
+    store_files.mark_of(aside).touch()
     store = Store.open(path)
     assert store.sessions() == []
     away.rename(aside)
     assert {one.id for one in store.sessions()} == said.keys()
     assert store.close()
-    assert not files.mark_of(aside).exists()
+    assert not store_files.mark_of(aside).exists()
 
 
 def test_two_processes_never_set_aside_by_one_name(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.strftime", lambda _form: "20260102-030405")  # both in the same second
     path.parent.mkdir()
     path.touch()
-    first = files.set_aside(path)
+    first = store_files.set_aside(path)
     first.rename(tmp_path / "away")  # as before it is moved: there is only its mark
     path.touch()
-    assert files.set_aside(path) != first
+    assert store_files.set_aside(path) != first
 
 
 def test_what_cannot_be_set_aside_is_told_with_the_reason_and_mended_once_it_can() -> None:

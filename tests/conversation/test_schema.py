@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from termchat.conversation import database, files, salvage, writer
-from termchat.conversation.schema import COLUMNS, VERSION
-from termchat.conversation.store import Store, StoreError
+from termchat.conversation.store import database, repair, store_files, writer
+from termchat.conversation.store.schema import COLUMNS, VERSION
+from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from termchat.decoding.samplers import Tuning
@@ -144,9 +144,9 @@ def test_an_upgrade_that_fails_leaves_the_old_file_and_is_tried_again(
 @each_older
 def test_a_damaged_older_file_is_rescued(path: Path, version: int) -> None:
     session, chat, _ = old_file(path, version)
-    damaged = files.set_aside(path)
+    damaged = store_files.set_aside(path)
     db = database.connect(path)
-    assert salvage.rescue(damaged, db) == 1
+    assert repair.rescue(damaged, db) == 1
     db.close()
     assert list(reopened(path, session).turns()) == list(chat.turns())
     store = Store.open(path)

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from termchat.conversation import database, writer
 from termchat.conversation.session import Breakpoint, View
-from termchat.conversation.store import ModelRef, Store, StoreError
+from termchat.conversation.store import database, writer
+from termchat.conversation.store.store import ModelRef, Store, StoreError
 from termchat.conversation.tree import Conversation, Place
 from termchat.decoding.conditions import Every, Text, Threshold
 from termchat.decoding.records import Failed, Record, Start, Token

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation import wordless
-from termchat.conversation.wordless import CHARACTERS, EMOJI, SIGNS, VOWELS, apart, sought, together
+from termchat.conversation.store import index
+from termchat.conversation.store.index import CHARACTERS, EMOJI, SIGNS, VOWELS, apart, sought, together
 
 TEXTS = st.text(st.sampled_from("狐かカ\u3099 a。\ufe00é1"), max_size=60)
 PIECES = st.sampled_from(
@@ -50,11 +50,11 @@ def test_a_text_of_pieces_is_put_together_again_as_it_was(text: str) -> None:
 @given(st.lists(PIECES.filter(lambda piece: piece not in "🇩🇪"), max_size=40).map("".join), st.integers(1, 7))
 def test_no_slice_cuts_an_emoji_or_a_sign_from_its_letter(text: str, slice_: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wordless, "_SLICE", 100)
+        patch.setattr(index, "_SLICE", 100)
         whole = apart(text)
-        patch.setattr(wordless, "_SLICE", 20)
+        patch.setattr(index, "_SLICE", 20)
         assert apart(text) == whole or len(text) > 60
-        patch.setattr(wordless, "_SLICE", slice_)
+        patch.setattr(index, "_SLICE", slice_)
         assert together(apart(text)) == text
 
 
@@ -78,8 +78,8 @@ def test_the_tables_hold_letters_signs_and_pictures_and_nothing_else() -> None:
 @given(TEXTS, st.integers(1, 7))
 def test_marks_are_the_same_however_many_characters_are_marked_at_a_time(text: str, slice_: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wordless, "_SLICE", slice_)
-        marked = wordless.apart(text)
+        patch.setattr(index, "_SLICE", slice_)
+        marked = index.apart(text)
     assert marked == apart(text)
 
 
@@ -93,8 +93,8 @@ def test_no_more_of_a_huge_text_is_marked_at_a_time_than_other_threads_can_wait_
         seen.append(len(text))
         return sub(pattern, mark, text)
 
-    monkeypatch.setattr(wordless.re, "sub", counted)
+    monkeypatch.setattr(index.re, "sub", counted)
     text = "狐狸和熊" * 50_000
-    marked = wordless.apart(text)
+    marked = index.apart(text)
     assert len(marked) == 4 * len(text) - 3
     assert max(seen) <= 10_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from termchat.conversation.formats import FORMATS
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
+from termchat.conversation.transcripts import FORMATS
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.conditions import Every, Text, Threshold
 from termchat.decoding.records import Candidate, Failed, ModelIdentity, Record, Token

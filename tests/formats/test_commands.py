@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from termchat import paths
 from termchat.cli import main
-from termchat.conversation import intake
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
+from termchat.conversation.transcripts import importing
 from tests.formats import example_chats
 
 
@@ -28,8 +28,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def session(tmp_path: Path) -> str:
     """A saved chat."""
     store = Store.open(paths.store_file())
-    (transcript,) = intake.chats(example_chats.whole().write(tmp_path / "first.jsonl", "jsonl"))
-    found = intake.keep(store, transcript)
+    (transcript,) = importing.chats(example_chats.whole().write(tmp_path / "first.jsonl", "jsonl"))
+    found = importing.keep(store, transcript)
     store.close()
     return found
 
@@ -104,9 +104,9 @@ def test_what_is_piped_in_is_taken_in(session: str) -> None:
 
 
 def test_no_more_is_kept_of_what_is_piped_in_than_a_file_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MOST_BYTES", 1 << 16)
-    monkeypatch.setattr(intake, "_CHUNK", 1 << 12)
-    with Path("/dev/zero").open("rb") as endless, intake.piped(endless) as path:
+    monkeypatch.setattr(importing, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(importing, "_CHUNK", 1 << 12)
+    with Path("/dev/zero").open("rb") as endless, importing.piped(endless) as path:
         assert 1 << 16 < path.stat().st_size <= (1 << 16) + (1 << 12)
     assert not path.exists()
 

@@ -20,11 +20,11 @@ import jsonschema
 import pytest
 
 import termchat
-from termchat.conversation import export, formats, intake
-from termchat.conversation.formats import FORMATS
+from termchat.conversation import transcripts
 from termchat.conversation.session import ModelRef
-from termchat.conversation.store import Store
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.store.store import Store
+from termchat.conversation.transcripts import FORMATS, export, importing
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import ModelIdentity, Record, Token
 from tests.formats import example_chats
@@ -50,12 +50,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
      ("a.json", "openai"), ("a.sharegpt.json", "sharegpt"), ("a.csv", "csv")],
 )  # fmt: skip
 def test_the_longest_ending_counts(name: str, form: str) -> None:
-    assert formats.of_file(Path("x") / name).name == form
+    assert transcripts.of_file(Path("x") / name).name == form
 
 
 def test_an_unknown_name_or_ending_is_told_with_those_that_there_are() -> None:
     with pytest.raises(TranscriptError, match="does not end as a transcript") as caught:
-        formats.of_file(Path("chat.txt"))
+        transcripts.of_file(Path("chat.txt"))
     assert ".sharegpt.json or .csv" in caught.value.hint
 
 
@@ -173,7 +173,7 @@ def test_the_schema_refuses_what_is_none(changes: dict[str, Any]) -> None:
 def test_a_name_without_end_is_cut_so_that_the_chat_can_be_taken_in_again(tmp_path: Path) -> None:
     page = example_chats.whole()
     page.chat.title = page.chat.nodes[4].name = "y" * 30_000
-    (found,) = intake.chats(page.write(tmp_path / "a.jsonl", "jsonl"))
+    (found,) = importing.chats(page.write(tmp_path / "a.jsonl", "jsonl"))
     assert {found.conversation.title, found.conversation.nodes[4].name} == {"y" * 10_000}
 
 
@@ -199,8 +199,8 @@ def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
     store: Store, tmp_path: Path, example: Callable[[], ExampleChat]
 ) -> None:
     first = example().write(tmp_path / "a.jsonl", "jsonl").read_text().splitlines()
-    (transcript,) = intake.chats(tmp_path / "a.jsonl")
-    session = intake.keep(store, transcript)
+    (transcript,) = importing.chats(tmp_path / "a.jsonl")
+    session = importing.keep(store, transcript)
     stored = store.load(session)
     again = list(
         FORMATS["jsonl"].writer(stored.conversation, stored.info, lambda number: store.records(session, number))
@@ -215,8 +215,8 @@ def test_a_chat_from_the_future_is_of_today(store: Store, tmp_path: Path) -> Non
     lines = [json.loads(line) for line in example_chats.whole().lines("jsonl")]
     lines[0] |= {"created": "9000-01-01T00:00:00+00:00", "updated": "2020-01-01T00:00:00+00:00"}
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (transcript,) = intake.chats(tmp_path / "a.jsonl")
-    info = store.load(intake.keep(store, transcript)).info
+    (transcript,) = importing.chats(tmp_path / "a.jsonl")
+    info = store.load(importing.keep(store, transcript)).info
     assert info.created < info.updated <= time.time()
 
 
@@ -225,8 +225,8 @@ def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
     lines[0]["model"] |= {"path": "/etc/passwd", "identity": lines[0]["model"]["identity"] | {"path": "/etc/shadow"}}
     lines[0]["id"] = "../../somewhere"
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (transcript,) = intake.chats(tmp_path / "a.jsonl")
-    session = intake.keep(store, transcript)
+    (transcript,) = importing.chats(tmp_path / "a.jsonl")
+    session = importing.keep(store, transcript)
     model = store.load(session).info.model
     assert (model.path, model.identity and model.identity.path) == ("", "shadow")
     assert "somewhere" not in session
@@ -234,8 +234,8 @@ def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
 
 def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> None:
     example_chats.whole().write(tmp_path / "a.json", "openai")
-    (transcript,) = intake.chats(tmp_path / "a.json")
-    stored = store.load(intake.keep(store, transcript))
+    (transcript,) = importing.chats(tmp_path / "a.json")
+    stored = store.load(importing.keep(store, transcript))
     assert list(stored.conversation.turns()) == list(example_chats.whole().chat.turns())
     assert stored.interrupted == ()
 

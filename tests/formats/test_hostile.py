@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from termchat.conversation import export, intake
-from termchat.conversation.formats import FORMATS
-from termchat.conversation.formats.inert import inert
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
+from termchat.conversation.transcripts import FORMATS, export, importing
+from termchat.conversation.transcripts.md import inert
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.text import sanitize
@@ -75,12 +74,12 @@ def test_numbers_at_the_ends_of_their_range_are_written(tmp_path: Path) -> None:
     page.reply([msgspec.structs.replace(each, **wild) if isinstance(each, Token) else each for each in tokens])
     for form in FORMATS:
         written(page, tmp_path, form)
-    (found,) = intake.chats(written(page, tmp_path, "jsonl"))
+    (found,) = importing.chats(written(page, tmp_path, "jsonl"))
     assert list(FORMATS["jsonl"].writer(found.conversation, page.info, found.records)) == page.lines("jsonl")
 
 
 def test_our_own_lines_come_back_whole(attacked: ExampleChat, tmp_path: Path) -> None:
-    (found,) = intake.chats(written(attacked, tmp_path, "jsonl"))
+    (found,) = importing.chats(written(attacked, tmp_path, "jsonl"))
     assert found.conversation.title == ALL
     assert found.conversation.system == attacked.chat.system
     assert list(found.conversation.turns()) == list(attacked.chat.turns())
@@ -91,9 +90,9 @@ def test_our_own_lines_come_back_whole(attacked: ExampleChat, tmp_path: Path) ->
 def test_messages_come_back_with_their_very_words_and_the_store_keeps_them(
     attacked: ExampleChat, tmp_path: Path, form: str
 ) -> None:
-    (found,) = intake.chats(written(attacked, tmp_path, form))
+    (found,) = importing.chats(written(attacked, tmp_path, form))
     store = Store.open(tmp_path / "store.db")
-    kept = store.load(intake.keep(store, found)).conversation
+    kept = store.load(importing.keep(store, found)).conversation
     store.close()
     assert kept.system == attacked.chat.system
     assert list(kept.turns()) == list(attacked.chat.turns())
@@ -173,5 +172,5 @@ def test_what_is_no_transcript_is_refused_in_words_that_can_be_shown(tmp_path: P
     path = tmp_path / f"chat{NAMED}.json"
     path.write_text(json.dumps({"messages": [{"role": NAMED, "content": ALL}]}, ensure_ascii=False), "utf-8")
     with pytest.raises(Exception, match="line 1") as caught:
-        list(intake.chats(path))
+        list(importing.chats(path))
     assert forbidden(sanitize(str(caught.value)).encode()) == []

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation import halves, intake
-from termchat.conversation.formats import FORMATS, messages, values
-from termchat.conversation.transcript import Transcript, TranscriptError
+from termchat.conversation.transcripts import FORMATS, importing, jsonl_reader, messages
+from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from tests.formats import example_chats
 
 SAID = [
@@ -33,7 +32,7 @@ def as_sharegpt(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def read(path: Path, data: str | bytes, form: str | None = None) -> list[Transcript]:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return list(intake.chats(path, FORMATS[form] if form else None))
+    return list(importing.chats(path, FORMATS[form] if form else None))
 
 
 def said(transcript: Transcript) -> list[dict[str, str]]:
@@ -51,8 +50,8 @@ def test_the_messages_of_the_chat_that_is_shown_are_written() -> None:
 def test_what_was_written_comes_back(tmp_path: Path, form: str) -> None:
     page = example_chats.whole()
     path = page.write(tmp_path / "chat.json", form)
-    assert intake.recognised(path).name == form
-    (found,) = intake.chats(path)
+    assert importing.recognised(path).name == form
+    (found,) = importing.chats(path)
     assert said(found) == SAID
     assert (found.conversation.title, found.info.model.path, found.info.id) == ("Write a story", "", "")
     again = list(FORMATS[form].writer(found.conversation, page.info, found.records))
@@ -80,12 +79,12 @@ OTHER = {"messages": SAID[1:3]}
 def test_every_way_to_put_chats_into_a_file_is_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, chats: list[Any], chunk: int
 ) -> None:
-    monkeypatch.setattr(values, "_CHUNK", max(chunk, 3) if data.startswith("\ufeff") else chunk)
+    monkeypatch.setattr(messages, "_CHUNK", max(chunk, 3) if data.startswith("\ufeff") else chunk)
     assert [said(found) for found in read(tmp_path / "a.json", data)] == chats
 
 
 def test_texts_with_marks_of_json_in_them_come_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_CHUNK", 5)
+    monkeypatch.setattr(messages, "_CHUNK", 5)
     text = 'a "quoted\\" {[ \\\\" ]} \n\u2028 \x00 é 🦊'
     (found,) = read(
         tmp_path / "a.json", json.dumps([{"role": "user", "content": text}, {"role": "assistant", "content": text}])
@@ -144,7 +143,7 @@ def test_a_message_without_a_reply_says_so(tmp_path: Path) -> None:
 def test_half_characters_become_the_sign_for_none_and_whole_ones_stay(text: str) -> None:
     for data in (json.dumps(text), json.dumps(text).upper().replace("\\U", "\\u").replace("\\N", "\\n")):
         wanted = json.loads(data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        found, count = halves.replaced(data.encode())
+        found, count = jsonl_reader.replaced(data.encode())
         assert json.loads(found) == wanted
         assert count == wanted.count("\ufffd")
 
@@ -201,13 +200,13 @@ def test_what_is_not_taken_in_is_told_with_its_line(tmp_path: Path, form: str, d
 def test_nothing_is_taken_of_a_file_with_a_fault(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(OTHER) + "\n{}\n")
     with pytest.raises(TranscriptError, match="line 2"):
-        next(intake.chats(tmp_path / "a.json"))
+        next(importing.chats(tmp_path / "a.json"))
 
 
 def test_what_is_none_of_them_is_not_taken_for_one(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"roles": {"x": 1}}')
     with pytest.raises(TranscriptError, match=r"a\.json is no transcript that is known here"):
-        intake.chats(tmp_path / "a.json")
+        importing.chats(tmp_path / "a.json")
 
 
 def without_end(part: bytes) -> Callable[[Path], Path]:
@@ -225,11 +224,11 @@ def without_end(part: bytes) -> Callable[[Path], Path]:
 def test_an_object_without_end_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
 ) -> None:
-    monkeypatch.setattr(values, "LONGEST", 1 << 18)
+    monkeypatch.setattr(messages, "LONGEST", 1 << 18)
     path = without_end(part)(tmp_path / "a.json")
     tracemalloc.start()
     with pytest.raises(TranscriptError, match="line 1: a chat is larger than 262 kB"):
-        list(intake.chats(path))
+        list(importing.chats(path))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 2 << 20
@@ -239,7 +238,7 @@ def test_a_file_of_many_chats_is_read_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("[" + ",\n".join([json.dumps(ONE)] * 3000) + "]")
     tracemalloc.start()
-    assert sum(1 for _ in intake.chats(path)) == 3000
+    assert sum(1 for _ in importing.chats(path)) == 3000
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 4 << 20

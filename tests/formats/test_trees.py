@@ -11,9 +11,8 @@ import jsonschema
 import pytest
 
 import termchat
-from termchat.conversation import intake
-from termchat.conversation.formats import FORMATS
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
+from termchat.conversation.transcripts import FORMATS, importing
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from tests.formats.trees import tree
@@ -32,14 +31,14 @@ def test_a_tree_comes_back_byte_by_byte(tmp_path: Path, check: jsonschema.Draft2
     made = tree(seed)
     lines = made.lines("jsonl")
     assert [error for line in lines for error in check.iter_errors(json.loads(line))] == []
-    (found,) = intake.chats(made.write(tmp_path / "a.jsonl", "jsonl"))
+    (found,) = importing.chats(made.write(tmp_path / "a.jsonl", "jsonl"))
     again = list(FORMATS["jsonl"].writer(found.conversation, found.info, found.records))
     if not found.halves:
         assert again == lines
         for form in ("md", "html", "csv", "openai", "sharegpt"):
             assert list(FORMATS[form].writer(found.conversation, found.info, found.records)) == made.lines(form)
     with_store = Store.open(tmp_path / "store.db")
-    session = intake.keep(with_store, found)
+    session = importing.keep(with_store, found)
     kept = with_store.load(session)
     stored = list(
         FORMATS["jsonl"].writer(kept.conversation, kept.info, lambda number: with_store.records(session, number))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests.stalls import Stalls
 from tests.torture.known import LIMIT_S, Known, Loss, sound

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from termchat.conversation.store import Store, StoreError
+from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Finished, Record
 from tests.torture.traces import Fault, no_lock

@@ -11,8 +11,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from termchat.conversation.database import VERSION
-from termchat.conversation.store import Store
+from termchat.conversation.store.database import VERSION
+from termchat.conversation.store.store import Store
 from tests.conversation.older_stores import TABLES
 from tests.torture.home import Home
 from tests.torture.known import Loss

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from termchat.conversation import columns
+from termchat.conversation.store import codec
 from termchat.decoding.records import Record
 from tests.conversation.older_stores import TABLES
 from tests.made_records import stream
@@ -56,7 +56,7 @@ def old(version: int, folder: Path) -> Old:
                 parent, at = (number - 1 or None), 0 if number == 1 else TOKENS if asks else 2
                 db.execute(
                     "INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole) VALUES (?,?,?,?,?,?,?,0)",
-                    (session, number, parent, at, ROLES[asks], SAID * asks, columns.from_ids(ids)),
+                    (session, number, parent, at, ROLES[asks], SAID * asks, codec.from_ids(ids)),
                 )  # fmt: skip
                 if not asks:
                     records = stream([chat, number], [b"word "] * TOKENS)

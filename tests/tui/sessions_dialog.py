@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from termchat.chat.service import Chat
-from termchat.conversation.database import StoreError
 from termchat.conversation.session import SessionSummary
-from termchat.conversation.store import Store
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.settings import load
 from termchat.tui.screens.sessions import SessionsDialog

@@ -10,7 +10,7 @@ from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.settings import load
 from tests.tui.fake_engine import FakeEngine

@@ -17,7 +17,7 @@ from textual import events
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
-from termchat.conversation.database import StoreError
+from termchat.conversation.store.database import StoreError
 from termchat.engine.port import Adjust, Cancel, Load
 from termchat.tui.app import TermchatApp
 from termchat.tui.transcript import Transcript

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from termchat.conversation.session import View
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.looks import Look

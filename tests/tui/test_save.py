@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from textual.widgets import Label
 
-from termchat.conversation import export
 from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcripts import export
 from termchat.conversation.tree import Conversation
 from termchat.tui.screens.save import default_path
 from tests.tui.running_app import desktop

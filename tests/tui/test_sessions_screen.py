@@ -15,7 +15,7 @@ from textual.widgets import Input, Label
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.inturn import InTurn

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from termchat import paths
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.settings import load
 from termchat.tui import start

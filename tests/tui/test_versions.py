@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from termchat.conversation.formats import FORMATS
 from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcripts import FORMATS
 from termchat.engine.port import Cancel
 from termchat.tui.abilities import Abilities
 from termchat.tui.screens.tree import TreeDialog

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.decoding.records import Token
 from termchat.tui.views.status import context_used
 from tests.stalls import Stalls

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from termchat.conversation.session import ModelRef
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import TextGate
 from termchat.decoding.records import Candidate, Finished, ModelIdentity, Prefill, Settings, Stage, Start, Token

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests.attacks import CONTROLS, outside_the_grammar
 from tests.whole.chat_steps import FLAGS, Open

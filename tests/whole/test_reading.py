@@ -7,7 +7,7 @@ from pathlib import Path
 
 from termchat.chat.recording import StoreRecorder
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests import made_records
 from tests.tui.transcripts import in_pieces

@@ -13,7 +13,7 @@ from termchat.cli import completers
 from termchat.cli.help import Page
 from termchat.cli.output import complain
 from termchat.cli.sessions.which import opened
-from termchat.conversation.formats import FORMATS
+from termchat.conversation.transcripts import FORMATS
 from termchat.text import sanitize
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def command(*, session: str, form: str | None, output: str, force: bool) -> None
     The format is the one that FILE ends in; on standard output it is jsonl, which holds every record and can be taken in
     again. FILE is there whole or not at all.
     """
-    from termchat.conversation import export
-    from termchat.conversation.transcript import TranscriptError, held
+    from termchat.conversation.transcripts import export
+    from termchat.conversation.transcripts.transcript import TranscriptError, held
 
     if output == "-" and sys.stdout is None:
         complain("there is no stdout to write the chat to")

@@ -12,7 +12,7 @@ import click
 from termchat.cli.help import Page
 from termchat.cli.output import complain
 from termchat.cli.sessions.which import opened
-from termchat.conversation.formats import FORMATS
+from termchat.conversation.transcripts import FORMATS
 from termchat.text import one_line
 
 _READ = tuple(name for name, form in FORMATS.items() if form.signs)
@@ -33,16 +33,16 @@ def command(*, files: tuple[Path, ...], form: str | None) -> None:
     Each becomes a new saved chat, whose id is printed, one a line. Of a file with a fault nothing is taken in, and the others
     are.
     """
-    from termchat.conversation import intake
-    from termchat.conversation.transcript import TranscriptError
+    from termchat.conversation.transcripts import importing
+    from termchat.conversation.transcripts.transcript import TranscriptError
 
     faults = 0
     with opened() as store:
         for file in files:
             try:
                 with _readable(file) as path:
-                    for transcript in intake.chats(path, FORMATS[form] if form else None):
-                        session = intake.keep(store, transcript)
+                    for transcript in importing.chats(path, FORMATS[form] if form else None):
+                        session = importing.keep(store, transcript)
                         click.echo(session)
                         click.echo(f"took in {one_line(transcript.conversation.title or 'a chat', 60)}", err=True)
                         if transcript.halves:
@@ -61,13 +61,13 @@ def _of_halves(count: int) -> str:
 @contextmanager
 def _readable(file: Path) -> Iterator[Path]:
     """The file, or what comes through stdin as one."""
-    from termchat.conversation import intake
-    from termchat.conversation.transcript import TranscriptError
+    from termchat.conversation.transcripts import importing
+    from termchat.conversation.transcripts.transcript import TranscriptError
 
     if str(file) != "-":
         yield file
         return
     if sys.stdin is None:
         raise TranscriptError("there is no stdin to read", "Give a file.")
-    with intake.piped(sys.stdin.buffer) as path:
+    with importing.piped(sys.stdin.buffer) as path:
         yield path

@@ -24,7 +24,7 @@ def command(*, session: str, as_json: bool) -> None:
     system, raw, tuning (knobs), branches (ends of the tree), tokens (of all replies), turns (each with role and text). All of
     it, every token and branch, is what `export` writes.
     """
-    from termchat.conversation.formats import FORMATS
+    from termchat.conversation.transcripts import FORMATS
 
     with opened() as store:
         stored = store.load(store.find(session))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from termchat.cli.output import complain
 
 if TYPE_CHECKING:
-    from termchat.conversation.store import Store
+    from termchat.conversation.store.store import Store
 
 MOST = 1_000_000
 """Chats in a list, at most."""
@@ -27,7 +27,7 @@ _SILENT_S = 2.0
 def opened() -> Iterator[Store]:
     """The store of saved chats. What goes wrong with it is said, and ends the command with 1."""
     from termchat import paths
-    from termchat.conversation.store import Store, StoreError
+    from termchat.conversation.store.store import Store, StoreError
 
     try:
         store = Store.open(paths.store_file(), _PATIENCE_S)

@@ -17,7 +17,7 @@ from termchat.chat.changes import Notice
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.store import Store
+from termchat.conversation.store.store import Store
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.settings import Config

@@ -12,8 +12,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Label
 
-from termchat.conversation.formats import FORMATS, of_file
-from termchat.conversation.transcript import TranscriptError
+from termchat.conversation.transcripts import FORMATS, of_file
+from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.text import sanitize
 from termchat.tui.dialogkeys import hint
 from termchat.tui.screens.dialog import Dialog

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
-from termchat.conversation.stamps import changes
+from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Node, TokenColumns
 from termchat.decoding.records import Settings
 from termchat.tui.transcript.tokens import Stretch, TokenRef, Track

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from termchat.conversation.stamps import changes, model_change
+from termchat.conversation.setting_changes import changes, model_change
 from termchat.conversation.tree import Node, Role, Span, TokenColumns
 from termchat.decoding.records import Settings
 from termchat.decoding.samplers import escape

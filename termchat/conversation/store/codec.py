@@ -1,0 +1,124 @@
+"""What the store's columns hold: texts, ids, records and settings, there and back."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from array import array
+from typing import TypeVar
+
+import msgspec
+
+from termchat.conversation.node import Node, Omission, TokenColumns
+from termchat.conversation.store.database import StoreError
+from termchat.decoding.escapes import well_formed
+from termchat.decoding.records import Record, as_packed
+
+_encode_record = msgspec.msgpack.Encoder(enc_hook=as_packed).encode
+_decode_record = msgspec.msgpack.Decoder(Record).decode
+_T = TypeVar("_T")
+
+LATEST = 253_370_764_800.0
+"""The year 9999 begins, in seconds since the epoch, UTC: times around the end of all calendars are beyond it somewhere."""
+
+
+def to_record(blob: bytes) -> Record:
+    """A record as it was.
+
+    Raises:
+        StoreError: it is damaged, or of a newer termchat.
+    """
+    try:
+        record: Record = _decode_record(blob)
+    except ValueError as error:  # of msgspec, or for what is no UTF-8
+        raise StoreError(f"a record of the chat cannot be read: {error}", "Its file may be damaged.") from error
+    return record
+
+
+def from_record(record: Record) -> bytes:
+    """The record as it travels on the pipe."""
+    try:
+        return _encode_record(record)
+    except UnicodeEncodeError:  # a file name that is no UTF-8, in a message
+        names = record.__struct_fields__
+        texts = {name: well_formed(value) for name in names if isinstance(value := getattr(record, name), str)}
+        return _encode_record(msgspec.structs.replace(record, **texts))
+
+
+def from_settings(value: object) -> str:
+    """A struct, or a tuple of them, as JSON."""
+    return msgspec.json.encode(value).decode("utf-8")
+
+
+def to_settings(text: str, otherwise: _T, kind: type[_T] | None = None) -> _T:
+    """What `from_settings` wrote; `otherwise` where it is damaged, or of a newer termchat."""
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text, type=kind or type(otherwise))
+    return otherwise
+
+
+def from_omission(omitted: Omission | None) -> str:
+    """What a prompt leaves out as JSON, "" where it is nothing."""
+    return "" if omitted is None else from_settings(omitted)
+
+
+def to_seconds(moment: object) -> float:
+    """When something was, in seconds since the epoch, UTC; 0.0, for unknown, where no calendar has that: a damaged number, or
+    what a clock said that was far off.
+    """
+    return float(moment) if isinstance(moment, (int, float)) and 0 <= moment < LATEST else 0.0
+
+
+def to_omission(text: str) -> Omission | None:
+    """The inverse of `from_omission`; None where it is damaged."""
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text, type=Omission) if text else None
+    return None
+
+
+class _Reply(msgspec.Struct, array_like=True):
+    """A reply as it is held in memory: all its records but the tokens, and these as columns."""
+
+    records: list[Record]
+    settings_at: list[int]
+    columns: list[bytes]
+
+
+def from_reply(node: Node) -> bytes | None:
+    """A reply that has ended, packed; None if one of its texts cannot be."""
+    others = (node.start, *node.settings, node.prefill, node.finished, node.failed)
+    records: list[Record] = [record for record in others if record is not None]
+    try:
+        return msgspec.msgpack.encode(_Reply(records, node.settings_at, node.tokens.packed()))
+    except UnicodeEncodeError:
+        return None
+
+
+def to_reply(node: Node, packed: bytes) -> bool:
+    """Fills a new node with what `from_reply` made of one; False, and it stays as it is, where that is damaged."""
+    try:
+        reply = msgspec.msgpack.decode(packed, type=_Reply)
+        tokens = TokenColumns.unpacked(reply.columns)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    for record in reply.records:
+        node.add(record)
+    node.tokens, node.settings_at = tokens, reply.settings_at
+    return True
+
+
+def from_ids(ids: array[int]) -> bytes:
+    """Ids as 32-bit words, little endian."""
+    packed = array("i", ids)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def to_ids(blob: bytes) -> array[int]:
+    """The inverse of `from_ids`."""
+    ids = array("i")
+    ids.frombytes(blob)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids

@@ -1,0 +1,53 @@
+"""Copies of chats within the store."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+from termchat.conversation.store import index
+from termchat.conversation.store.schema import OWNER
+
+COPY = (
+    """INSERT INTO sessions
+        (id, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view, deleted, named)
+        SELECT :copy, title, created, updated, system, raw, model, tuning, leaf, breakpoints, view, NULL, named
+        FROM sessions WHERE id = :session""",
+    """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted, omitted
+        FROM nodes WHERE session = :session AND number < :number""",
+    """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
+        FROM records WHERE session = :session AND node < :number ORDER BY seq""",
+    """INSERT INTO replies SELECT :copy, node, records, packed
+        FROM replies WHERE session = :session AND node < :number""",
+)
+"""A copy of a chat as it was before node :number."""
+
+ALL_NODES = 2**63 - 1
+
+
+def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL_NODES) -> None:
+    """A copy of a chat, as it was before a node."""
+    for statement in COPY:
+        db.execute(statement, {"session": session, "copy": to, "number": before})
+    index.refresh(db, to)
+
+
+KEPT_S = 7 * 86400.0
+"""How long a deleted chat can be brought back, in seconds."""
+
+
+def purge(db: sqlite3.Connection, session: str) -> None:
+    """Removes a chat for good."""
+    index.remove(db, session)
+    for table, owner in OWNER.items():
+        db.execute(f"DELETE FROM {table} WHERE {owner} = ?", (session,))
+
+
+def purge_expired(db: sqlite3.Connection) -> None:
+    """Removes the chats that were deleted long ago, each in a transaction of its own."""
+    limit = (time.time() - KEPT_S,)
+    for (session,) in db.execute("SELECT id FROM sessions WHERE deleted < ?", limit).fetchall():
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("SELECT 1 FROM sessions WHERE id = ? AND deleted < ?", (session, *limit)).fetchone():
+            purge(db, session)
+        db.execute("COMMIT")

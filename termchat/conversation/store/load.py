@@ -1,0 +1,204 @@
+"""The last texts of a saved chat, without reading the records of its replies where their texts are known."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, StoredSession, View
+from termchat.conversation.store import codec, index
+from termchat.conversation.store.database import StoreError, version_of
+from termchat.conversation.store.index import together
+from termchat.conversation.tree import Conversation, Node, Role
+from termchat.decoding.records import Token
+from termchat.decoding.samplers import Tuning
+
+LEAF = "SELECT leaf FROM sessions WHERE id = ?"
+SKELETON = "SELECT number, parent, at, role, deleted FROM nodes WHERE session = ?"
+TEXT = """SELECT texts.text, tokens, whole FROM texts WHERE id =
+    ((SELECT number FROM tallies WHERE session = ?1) << 32) + ?2"""
+
+
+class _Bone(NamedTuple):
+    """A node of the tree, without its flesh."""
+
+    number: int
+    parent: int | None
+    at: int
+    role: Role
+    deleted: bool
+
+
+def last_texts(db: sqlite3.Connection, session: str, limit: int) -> list[tuple[Role, str]] | None:
+    """Roles and texts of the last turns of the path that was shown; None where only its tree can say which that is."""
+    if version_of(db) < 3:
+        return None
+    row = db.execute(LEAF, (session,)).fetchone()
+    nodes = {bone.number: bone for bone in map(_Bone._make, db.execute(SKELETON, (session,)))}
+    path = _path(nodes, row[0]) if row is not None else []
+    if path is None:
+        return None
+    turns: list[tuple[Role, str]] = []
+    below: _Bone | None = None
+    for bone in path:
+        text = _text(db, session, bone, below)
+        if turns and bone.role == "assistant" and turns[-1][0] == "assistant":
+            turns[-1] = ("assistant", text + turns[-1][1])
+        elif len(turns) == limit:
+            break
+        else:
+            turns.append((bone.role, text))
+        below = bone
+    return turns[::-1]
+
+
+def _path(nodes: dict[int, _Bone], leaf: int | None) -> list[_Bone] | None:
+    """From the leaf to the root. None where it cannot be walked, or a part of it is hidden."""
+    if leaf not in nodes:
+        return None if nodes else []
+    path: list[_Bone] = []
+    at: int | None = leaf
+    while at is not None:
+        bone = nodes.get(at)
+        if bone is None or bone.deleted or len(path) > len(nodes):
+            return None
+        path.append(bone)
+        at = bone.parent
+    return path
+
+
+def _text(db: sqlite3.Connection, session: str, bone: _Bone, below: _Bone | None) -> str:
+    """What a node adds to the chat, cut where the next one on the path grows from it."""
+    row = db.execute(TEXT, (session, bone.number)).fetchone()
+    if bone.role == "user":
+        if row is not None:
+            return together(row[0])
+        (text,) = db.execute(
+            "SELECT text FROM nodes WHERE session = ? AND number = ?", (session, bone.number)
+        ).fetchone()
+        return str(text)
+    if row is not None and (below is None or below.at >= row[2]) and not _goes_on(below):
+        return together(row[0])
+    count = None if below is None else below.at
+    return index.said(db, session, bone.number, count, continued=_goes_on(below)).text
+
+
+def _goes_on(below: _Bone | None) -> bool:
+    """Whether the reply goes on in the next node."""
+    return below is not None and below.role == "assistant"
+
+
+Rows = Callable[[int], Iterable[tuple[int, bytes]]]
+"""The records of a reply from a place on, in order: place and record. Places grow, not always by one."""
+
+
+def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
+    """A chat as it was, or None where there is no such."""
+    row = next(_named(db, "SELECT * FROM sessions WHERE id = ?", session), None)
+    if row is None:
+        return None
+    conversation = Conversation(row["system"], raw=bool(row["raw"]))
+    conversation.title = row["title"]
+    packed = _packed(db, session)
+    for found in list(_named(db, "SELECT * FROM nodes WHERE session = ? ORDER BY number", session)):
+        _grow(db, session, conversation, found, packed)
+    leaf, nodes = row["leaf"], conversation.nodes
+    if leaf not in nodes or conversation.is_hidden(leaf):
+        leaf = max((node.number for node in conversation.leaves()), default=None)
+    conversation.leaf = leaf
+    # A file that nobody could write yet may still be of an older schema.
+    info = SessionInfo(
+        id=session,
+        created=codec.to_seconds(row["created"]),
+        updated=codec.to_seconds(row["updated"]),
+        model=codec.to_settings(row["model"], ModelRef()),
+        tuning=codec.to_settings(row["tuning"], Tuning()),
+        breakpoints=codec.to_settings(row.get("breakpoints", ""), (), tuple[Breakpoint, ...]),
+        view=codec.to_settings(row.get("view", ""), View()),
+        named=bool(row.get("named", 0)),
+    )
+    return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
+
+
+def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
+    """The records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
+    statement = "SELECT on_path, record FROM records WHERE session = ? AND node = ? ORDER BY seq"
+    for on_path, blob in db.execute(statement, (session, number)):
+        yield bool(on_path), blob
+
+
+def read_through(db: sqlite3.Connection, session: str) -> None:
+    """Reads all records of a chat, without a look at what is in them."""
+    for _ in db.execute("SELECT record FROM records WHERE session = ? ORDER BY node, seq", (session,)):
+        pass
+
+
+def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
+    """The records of a reply by their place in the file."""
+    statement = "SELECT seq, record FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
+    return lambda place: db.execute(statement, (session, number, place))
+
+
+def first_token(rows: Rows, place: int = 0) -> tuple[int, Token] | None:
+    """The first token from a place on, and its own place."""
+    for found, blob in rows(place):
+        if isinstance(record := codec.to_record(blob), Token):
+            return found, record
+    return None
+
+
+def token_of_step(rows: Rows, step: int) -> Token | None:
+    """The token of that step, found in a few looks.
+
+    From one token to a later one there are at least as many places as steps, so a look so many places ahead never passes by
+    the one that is wanted, and lands right on it where nothing else was written in between.
+    """
+    found = first_token(rows)
+    while found is not None and found[1].step < step:
+        place, token = found
+        found = first_token(rows, place + step - token.step)
+    return found[1] if found is not None and found[1].step == step else None
+
+
+def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
+    """The replies that are there as they are held in memory, made from just the records that are there now."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'replies'").fetchone():
+        return {}  # a file that nobody could write yet, of an older schema
+    counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
+    found = db.execute("SELECT node, records, packed FROM replies WHERE session = ?", (session,))
+    return {node: packed for node, records, packed in found if counts.get(node) == records}
+
+
+def _grow(
+    db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any], packed: dict[int, bytes]
+) -> None:
+    """Puts a node in its place, with what its records say."""
+    number, parent, at = row["number"], row["parent"], row["at"]
+    nodes = conversation.nodes
+    if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
+        return  # what it grew from was lost with a damaged file
+    node = Node(number, parent, at, row["role"], text=row["text"])
+    node.prompt_ids, node.whole = codec.to_ids(row["prompt_ids"]), bool(row["whole"])
+    node.name, node.deleted = row.get("name", ""), bool(row.get("deleted", 0))
+    node.omitted = codec.to_omission(row.get("omitted", ""))
+    conversation.attach(node)
+    if number in packed and codec.to_reply(node, packed[number]):
+        return
+    next_step: int | None = None
+    for _, blob in records(db, session, number):
+        try:
+            record = codec.to_record(blob)
+        except StoreError:
+            continue  # damaged: as if it were lost
+        if isinstance(record, Token):
+            if next_step is not None and record.step != next_step:
+                return  # tokens before it were lost: it did not follow what is left
+            next_step = record.step + 1
+        node.add(record)
+
+
+def _named(db: sqlite3.Connection, statement: str, session: str) -> Iterator[dict[str, Any]]:
+    cursor = db.execute(statement, (session,))
+    names = [column[0] for column in cursor.description]
+    return (dict(zip(names, row, strict=True)) for row in cursor)

@@ -1,0 +1,235 @@
+"""What can be asked of the saved chats: lists, searches, previews, chats, records. It sees what was queued before."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from termchat.conversation.session import SessionSummary, StoredSession
+from termchat.conversation.store import codec, database, index, load, repair, store_files
+from termchat.conversation.store import search as finding
+from termchat.conversation.store.database import DamageError, StoreError
+from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD
+from termchat.conversation.store.writer import Operation, Writer
+from termchat.conversation.tree import Conversation, Role
+from termchat.decoding.escapes import well_formed
+from termchat.decoding.records import Record, Start, Token
+
+READ_WAIT_S = 1.0
+"""How long a reader waits for what is queued to be written first."""
+
+PATIENCE_S = 5.0
+"""How long a reader waits for a damaged file to be set aside, and for what it still gives to be taken along."""
+
+_T = TypeVar("_T")
+
+
+class SavedChats:
+    """The reading half of the store."""
+
+    def __init__(self, path: Path, writer: Writer, patience: float) -> None:
+        self.path, self._patience = path, patience
+        self._writer = writer
+        self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+
+    def sessions(
+        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
+    ) -> list[SessionSummary]:
+        """The chats that have a turn, the last used first; or those in which all words of `search` stand, or words that
+        begin with them, the best match first. `deleted` chooses those that were deleted instead of those that were not.
+
+        Raises:
+            StoreError: the file cannot be read; so too the other methods that read.
+        """
+        if search.strip():
+            question = partial(finding.matching, search=search, limit=limit, offset=offset, deleted=deleted)
+        else:
+            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted)
+        return self._settled(question, listed=True) or []
+
+    def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
+        """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""
+        session = self._writer.moved.get(session, session)
+        turns = self._settled(lambda db: load.last_texts(db, session, limit))
+        return turns if turns is not None else list(self.load(session).conversation.turns())[-limit:]
+
+    def find(self, word: str) -> str:
+        """The id of the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
+
+        Raises:
+            StoreError: there is none, or more than one.
+        """
+        found = self._settled(lambda db: finding.ids(db, well_formed(word))) or []
+        if word == "last":
+            found = [latest] if (latest := self.latest()) is not None else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            problem = f"there is no saved chat {word}" if word.strip() else "no saved chat was named"
+            raise StoreError(problem, "termchat sessions list says which there are, and search finds one by its words.")
+        raise StoreError(f"more than one saved chat begins with {word}", "Give more of: " + ", ".join(found[:5]))
+
+    def latest(self) -> str | None:
+        """The id of the chat used last."""
+        return next((summary.id for summary in self.sessions(1)), None)
+
+    def current(self, session: str) -> str:
+        """The id that a chat of this process goes by: another one, once another process has taken the same chat further."""
+        return self._writer.moved.get(session, session)
+
+    def load(self, session: str) -> StoredSession:
+        """A chat as it was.
+
+        Raises:
+            StoreError: there is no such chat, or it cannot be read.
+        """
+        session = self._writer.moved.get(session, session)
+        stored = self._settled(lambda db: load.load(db, session))
+        if stored is None:
+            raise StoreError(f"there is no saved chat {session} in {self.path}", "List the saved chats and choose one.")
+        self._live.setdefault(session, stored.conversation)
+        return stored
+
+    def records(self, session: str, number: int) -> Iterator[Record]:
+        """The records of a reply, in order, those that could not be written yet among them; up to one that is damaged."""
+        for on_path, blob in self._answer(lambda: self._record_rows(session, number)):
+            try:
+                record = codec.to_record(blob)
+            except StoreError:
+                return  # damaged: as if it and what came after it were lost
+            if on_path and isinstance(record, Start):
+                conversation = self._live.get(session) or self.load(session).conversation
+                record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
+            yield record
+
+    def _record_rows(self, session: str, number: int) -> list[tuple[bool, bytes]]:
+        """What `loading.records` gives, and what is not written yet."""
+        moved = self._writer.moved.get(session, session)
+        with self._writer.between_writes() as every:
+            queued = [op for op in every if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
+            queued = [op for op in queued if op.values[0] == number]
+            # While the node itself is not written, a node of its number is another process's.
+            ours = not any(op.does is ADD_NODE for op in queued)
+            found = self._ask(lambda db: list(load.records(db, moved, number))) if ours else None
+        return (found or []) + [(bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD]
+
+    def token(self, session: str, number: int, index: int) -> Token | None:
+        """Token `index` of the reply in node `number`, with its candidates; None where there is none.
+
+        It reads a few records, however many the reply has, and never waits for one that is being written.
+        """
+        # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
+        queue = [op for op in self._writer.queued() if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
+        queue = [op for op in queue if op.values[0] == number]
+        moved = self._writer.moved.get(session, session)
+        waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
+
+        def queued(place: int) -> Iterator[tuple[int, bytes]]:
+            return islice(enumerate(waiting), place, None)
+
+        def find(sources: Sequence[load.Rows]) -> Token | None:
+            firsts = (found for rows in sources if (found := load.first_token(rows)) is not None)
+            first = next(firsts, None)
+            if first is None or index < 0:
+                return None
+            step = first[1].step + index
+            tokens = (token for rows in sources if (token := load.token_of_step(rows, step)) is not None)
+            return next(tokens, None)
+
+        if any(op.does is ADD_NODE for op in queue) or not self._is_there():
+            return find([queued])
+        return self._ask(lambda db: find([load.rows(db, moved, number), queued]))
+
+    def mending(self) -> bool:
+        """Whether a damaged file is being set aside, or what it still gives taken along."""
+        return self._writer.mending
+
+    def read_through(self, session: str) -> None:
+        """Reads all that is kept of a chat once, so that damage is found, and mended, before any of it is given out."""
+        session = self._writer.moved.get(session, session)
+        self._settled(lambda db: load.read_through(db, session))
+
+    def _settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
+        """An answer from what was queued before; `listed`: from what is derived from it, too."""
+        self._writer.flush(READ_WAIT_S, tidy=listed)
+        if self._writer.mending:
+            self._await_mending()
+        return self._answer(lambda: self._ask_for_all(question))
+
+    def _ask_for_all(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """An answer from all chats: not while those of a file that was set aside are missing, or there is no file at all, since
+        another process is mending it.
+        """
+        answer, error = None, None
+        try:
+            answer = self._ask(question)
+        except DamageError:
+            raise
+        except StoreError as found:
+            error = found
+        if repair.unread(store_files.real(self.path)):
+            self._writer.salvage()
+            raise DamageError("saved chats are still in a file that was set aside", "Try again in a moment.")
+        if error is not None:
+            raise error
+        return answer
+
+    def _answer(self, ask: Callable[[], _T]) -> _T:
+        """An answer; where the file is found damaged, from the one that is begun with what can be kept of it."""
+        try:
+            return ask()
+        except DamageError:
+            self._await_mending()
+            return ask()
+
+    def _await_mending(self) -> None:
+        self._writer.flush(self._patience, tidy=True)
+        if not self._writer.mended(self._patience):
+            problem = self._writer.problem
+            if problem is None:
+                raise StoreError("the file of saved chats is damaged, and still being mended", "Try again in a moment.")
+            damaged = f"the file of saved chats is damaged, and not mended yet: {problem}"
+            raise StoreError(damaged, "See to that, and try again.")
+
+    def _is_there(self) -> bool:
+        """Whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            if self.path.is_symlink():
+                missing = f"{self.path} is a link to {store_files.real(self.path)}, which is not there"
+                raise StoreError(
+                    f"saved chats cannot be read: {missing}", "Bring it back, or remove the link."
+                ) from None
+            return False
+        except OSError as error:
+            reason = database.explain(error, self.path)
+            raise StoreError(f"saved chats cannot be read: {reason}", "See to the folder that they are in.") from error
+        return True
+
+    def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        if not self._is_there():
+            return None
+        asked = store_files.identity(self.path)
+        try:
+            with contextlib.closing(database.connect_to_read(self.path)) as db:
+                db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
+                return question(db) if database.version_of(db) else None  # 0: nobody could write to it yet
+        except (sqlite3.Error, OSError) as error:
+            said = f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
+            if isinstance(error, sqlite3.Error) and database.is_damage(error):
+                if store_files.identity(self.path) == asked:  # else it has been set aside already
+                    self._writer.mend()
+                raise DamageError(*said) from error
+            if isinstance(error, sqlite3.Error) and database.is_index_damage(error):
+                self._writer.put(Operation(index.rebuild, "", (), urgent=True))
+                raise DamageError(*said) from error
+            raise StoreError(*said) from error

@@ -1,0 +1,191 @@
+"""The beginning of a damaged store, made anew: without it SQLite reads nothing of a file whose other pages are whole.
+
+The first 100 bytes are the file's header, the rest of its first page says where each table begins. A new store has the same
+header but for a few numbers, and its tables begin where those of any file do that this schema was made in from the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from termchat.conversation.session import ModelRef
+from termchat.conversation.store import codec, database, schema, store_files
+from termchat.conversation.store.database import StoreError, as_text, connect_to_read, explain, version_of
+from termchat.conversation.store.schema import ADD_SESSION, COLUMNS
+from termchat.conversation.store.store_files import UNREAD, mark_of
+from termchat.decoding.records import Start
+from termchat.decoding.samplers import Tuning
+
+_HEADER = 100
+_PAGE_SIZE, _VERSIONS, _PAGES = slice(16, 18), slice(18, 20), slice(28, 32)
+"""Where the header has the size of a page, how the file is written and read, and how many pages there are."""
+_LOGGED = b"\2\2"
+"""Written and read with a write-ahead log."""
+
+
+def knows_tables(db: sqlite3.Connection) -> bool:
+    """Whether SQLite finds the tables of chats in a file; from then on it reads also one that was cut off."""
+    try:
+        db.execute("PRAGMA writable_schema=ON")
+        found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError:
+        return False
+    return found >= COLUMNS.keys()
+
+
+@contextlib.contextmanager
+def mended(damaged: Path) -> Iterator[sqlite3.Connection]:
+    """A copy of the file and its log, with a new header; with all of a new first page where that is not enough.
+
+    Raises:
+        OSError: it cannot be copied.
+    """
+    copy = damaged.with_name(f".{damaged.name}.part")
+    store_files.remove_all(copy)  # what a process that was killed here has left
+    try:
+        copy.touch(0o600)
+        shutil.copyfile(damaged, copy)
+        log = damaged.with_name(damaged.name + "-wal")
+        if log.exists():
+            shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
+        first = _first_page(copy.stat().st_size)
+        for kept in (_HEADER, len(first)):
+            with copy.open("r+b") as file:
+                file.write(first[:kept])
+            with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db:
+                if knows_tables(db) or kept == len(first):
+                    yield db
+                    return
+    finally:
+        store_files.remove_all(copy)
+
+
+def _first_page(size: int) -> bytes:
+    """Of a new store, in a file of so many bytes."""
+    page = bytearray(database.empty())
+    length = int.from_bytes(page[_PAGE_SIZE], "big")
+    page[_VERSIONS] = _LOGGED
+    page[_PAGES] = (size // length).to_bytes(4, "big")
+    return bytes(page[:length])
+
+
+class Health(NamedTuple):
+    """How many chats there are, without deleted ones, how large their file is in bytes, and what is wrong ("" if nothing)."""
+
+    chats: int
+    size: int
+    problem: str = ""
+
+
+def check(path: Path) -> Health | None:
+    """Reads the whole file once; None where there is none."""
+    try:
+        size = path.stat().st_size
+        with contextlib.closing(connect_to_read(path)) as db:
+            (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            hidden = " WHERE deleted IS NULL" if version_of(db) >= 3 else ""
+            (chats,) = db.execute("SELECT count(*) FROM sessions" + hidden).fetchone()
+            return Health(int(chats), size, "" if said == "ok" else f"it is damaged: {said}")
+    except FileNotFoundError:
+        return None
+    except (sqlite3.Error, StoreError, OSError) as error:
+        return Health(0, 0, explain(error, path))
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
+
+_TITLE = 60
+_UNNAMED = "SELECT DISTINCT session FROM nodes WHERE session NOT IN (SELECT id FROM sessions)"
+_FIRST_WORDS = "SELECT substr(text, 1, 1000) FROM nodes WHERE session = ? AND role = 'user' ORDER BY number LIMIT 1"
+_FIRST_RECORD = "SELECT record FROM records WHERE session = ? ORDER BY seq LIMIT 1"
+
+
+def unread(path: Path) -> list[Path]:
+    """Files that were set aside and not yet looked through, perhaps because the process that began to was ended."""
+    marks = sorted(path.parent.glob(f"{path.name}.damaged-*{UNREAD}"))
+    found = (mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks)
+    return [aside for aside in found if aside.exists()]  # a mark is there a moment before its file
+
+
+def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
+    """Copies into `db` what a file that was set aside still gives, all of it or nothing; the number of chats among it.
+
+    None where another process was faster. Where it fails it can be done again.
+
+    Raises:
+        sqlite3.Error: `db` takes nothing, or the damaged file cannot even be opened.
+    """
+    mark = mark_of(damaged)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        count = _copy(damaged, db) if mark.exists() else None
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    if count is not None:
+        with contextlib.suppress(OSError):
+            mark.unlink()
+    return count
+
+
+def _copy(damaged: Path, db: sqlite3.Connection) -> int:
+    with contextlib.closing(sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)) as source:
+        if knows_tables(source):
+            return _take(source, db)
+    with contextlib.suppress(OSError), mended(damaged) as source:
+        return _take(source, db)
+    return 0  # there is no room for a copy; the file stays where it is, for other tools
+
+
+def _take(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
+    source.text_factory = as_text
+    chats = set()
+    for table in COLUMNS:
+        for row in schema.read(source, table):
+            if _makes_sense(table, row):
+                schema.insert(db, table, row)
+                if table == "nodes":  # of a chat without a turn there is nothing to read
+                    chats.add(row[0])
+    for (session,) in db.execute(_UNNAMED).fetchall():
+        _name(db, session)
+    return len(chats)
+
+
+def _name(db: sqlite3.Connection, session: str) -> None:
+    """Gives a chat that lost its own row another one, from what its id and its turns tell; its settings are gone."""
+    (words,) = db.execute(_FIRST_WORDS, (session,)).fetchone() or ("",)
+    (blob,) = db.execute(_FIRST_RECORD, (session,)).fetchone() or (None,)
+    start = codec.to_record(blob) if blob is not None else None
+    model, raw = ModelRef(), False
+    if isinstance(start, Start):
+        model, raw = ModelRef(start.model.name, identity=start.model), start.raw
+    try:
+        begun = time.mktime(time.strptime(session[:15], "%Y%m%d-%H%M%S"))
+    except (ValueError, OverflowError):
+        begun = time.time()
+    settings = codec.from_settings(model), codec.from_settings(Tuning())
+    db.execute(ADD_SESSION, (session, " ".join(words.split())[:_TITLE], begun, "", int(raw), *settings))
+
+
+def _makes_sense(table: str, row: tuple[object, ...]) -> bool:
+    """Whether a row holds what its columns may hold; a page that was written over can give anything."""
+    if len(row) > len(COLUMNS[table]):
+        return False
+    for column, value in zip(COLUMNS[table], row, strict=False):
+        kind = _TYPES[column.split()[1]]
+        if not isinstance(value, kind) and (value is not None or "NOT NULL" in column):
+            return False
+    if table == "records":
+        try:
+            codec.to_record(row[-1])  # type: ignore[arg-type]
+        except StoreError:
+            return False
+    return table != "nodes" or len(row[6]) % 4 == 0  # type: ignore[arg-type]

@@ -1,0 +1,167 @@
+"""What is in the store's file: tables, what each version of the schema brought, and what is derived.
+
+Chats are in `sessions`, `nodes` and `records`; nothing else is ever needed to read one. The other tables are derived from
+these (see `index`) and are made anew wherever they are missing: `tallies` counts, `texts` has what is searched, `found` is
+its full-text index, `stale` names texts that it has in an older way; `replies` has what a chat needs in memory, so that
+opening a long one reads no record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Collection, Iterator
+
+VERSION = 7
+"""Of the schema, kept in `PRAGMA user_version`."""
+
+COLUMNS = {
+    # `deleted`: seconds since the epoch when it was, NULL if it was not. `named`: a person gave the title.
+    "sessions": (
+        "id TEXT PRIMARY KEY", "title TEXT NOT NULL", "created REAL NOT NULL", "updated REAL NOT NULL",
+        "system TEXT NOT NULL", "raw INTEGER NOT NULL", "model TEXT NOT NULL", "tuning TEXT NOT NULL", "leaf INTEGER",
+        "breakpoints TEXT NOT NULL DEFAULT '[]'", "view TEXT NOT NULL DEFAULT '{}'",
+        "deleted REAL", "named INTEGER NOT NULL DEFAULT 0",
+    ),
+    "nodes": (
+        "session TEXT NOT NULL", "number INTEGER NOT NULL", "parent INTEGER", "at INTEGER NOT NULL",
+        "role TEXT NOT NULL", "text TEXT NOT NULL", "prompt_ids BLOB NOT NULL", "whole INTEGER NOT NULL",
+        "name TEXT NOT NULL DEFAULT ''", "deleted INTEGER NOT NULL DEFAULT 0", "omitted TEXT NOT NULL DEFAULT ''",
+    ),
+    # `on_path` marks a Start whose prompt_ids were left out, because they are the ids of the path before its node.
+    "records": (
+        "seq INTEGER PRIMARY KEY", "session TEXT NOT NULL", "node INTEGER NOT NULL", "on_path INTEGER NOT NULL",
+        "record BLOB NOT NULL",
+    ),
+}  # fmt: skip
+"""The tables. What a version adds stands at the end and has a default, so that rows of an older file fit as they are."""
+
+KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
+
+OWNER = {"sessions": "id", "nodes": "session", "records": "session", "replies": "session"}
+"""The column that says to which session a row belongs."""
+
+ADDED: dict[int, dict[str, tuple[str, ...]]] = {
+    2: {"sessions": ("breakpoints", "view"), "nodes": ("name", "deleted")},
+    3: {"sessions": ("deleted", "named")},
+    4: {"nodes": ("omitted",)},
+}
+"""The columns that a version brought, by table."""
+
+_REMOVED = """CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
+            INSERT INTO found (found, rowid, text) VALUES ('delete', old.id, old.text);
+            UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
+        END"""
+
+MADE = {
+    1: ("CREATE INDEX records_of_node ON records (session, node)",),
+    3: (
+        "CREATE INDEX sessions_by_use ON sessions (updated)",
+        """CREATE TABLE tallies (
+            number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE,
+            turns INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0)""",
+        # A text's id is its chat's number and its node's, see `index.text_id`; node 0 is the title. `turns` is 1 for what a
+        # person wrote; `whole` is the number of a reply's ids from which on all of its text is shown.
+        """CREATE TABLE texts (
+            id INTEGER PRIMARY KEY, text TEXT NOT NULL, turns INTEGER NOT NULL, tokens INTEGER NOT NULL,
+            whole INTEGER NOT NULL)""",
+        """CREATE VIRTUAL TABLE found USING fts5 (
+            text, content='texts', content_rowid='id', prefix='1 2 3', tokenize='unicode61 remove_diacritics 2')""",
+        """CREATE TRIGGER text_added AFTER INSERT ON texts BEGIN
+            INSERT INTO found (rowid, text) VALUES (new.id, new.text);
+            UPDATE tallies SET turns = turns + new.turns, tokens = tokens + new.tokens WHERE number = new.id >> 32;
+        END""",
+        _REMOVED,
+    ),
+    # A reply that has ended, as it is held in memory, and how many records it was made from.
+    4: (
+        """CREATE TABLE replies (
+            session TEXT NOT NULL, node INTEGER NOT NULL, records INTEGER NOT NULL, packed BLOB NOT NULL,
+            PRIMARY KEY (session, node)) WITHOUT ROWID""",
+    ),
+    # Since then characters stand apart in `texts` where a script has no spaces, see `wordless`; all are made anew.
+    5: (
+        "DROP TRIGGER text_removed",
+        "DELETE FROM texts",
+        "DELETE FROM tallies",
+        "INSERT INTO found (found) VALUES ('delete-all')",
+        _REMOVED,
+    ),
+    # Since then more scripts have their characters apart, and emoji are found. Texts that may have any wait to be made anew
+    # from themselves, see `index.mark_anew`.
+    6: (
+        "CREATE TABLE stale (text INTEGER PRIMARY KEY)",
+        "INSERT INTO stale SELECT id FROM texts WHERE length(text) < length(CAST(text AS BLOB))",
+    ),
+    # Since then characters stand in pairs where a script has no spaces. Texts that may have any wait as above.
+    7: ("INSERT OR IGNORE INTO stale SELECT id FROM texts WHERE length(text) < length(CAST(text AS BLOB))",),
+}
+"""What else a version brought, in order."""
+
+
+def read(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = None) -> Iterator[tuple[object, ...]]:
+    """The rows of a table, of some sessions or of all; what is damaged is passed over."""
+    wanted, values = "", tuple(sessions or ())
+    if sessions is not None:
+        wanted = f"AND {OWNER[table]} IN ({','.join('?' * len(values))})"
+    place: int | None = 0
+    while place is not None:
+        found = db.cursor()
+        try:
+            found.execute(f"SELECT rowid, * FROM {table} WHERE rowid >= ? {wanted} ORDER BY rowid", (place, *values))
+            for rowid, *row in found:
+                if rowid < place:
+                    raise sqlite3.DatabaseError("the pages lead in a circle")
+                place = rowid + 1
+                yield tuple(row)
+            return
+        except sqlite3.DatabaseError:
+            place = _readable_from(db, table, place)
+
+
+def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None:
+    """The first row id found behind `place`, where nothing can be read, from which on there is something to read again."""
+
+    def reads(rowid: int) -> bool:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            found = db.execute(
+                f"SELECT rowid, * FROM {table} WHERE rowid >= ? ORDER BY rowid LIMIT 1", (rowid,)
+            ).fetchone()
+            return found is None or found[0] >= rowid
+        return False
+
+    step = 1
+    while not reads(place + step):
+        step *= 2
+        if place + step >= 1 << 62:
+            return None
+    low, high = place + step // 2, place + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reads(middle) else (middle, high)
+    return high
+
+
+def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
+    """Adds a row that `read` gave, perhaps of an older file, unless it is there."""
+    names = ",".join(column.split()[0] for column in COLUMNS[table][: len(row)])
+    db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({','.join('?' * len(row))})", row)
+
+
+ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw, model, tuning)
+    VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, ?7)"""
+RENAME = """UPDATE sessions SET title = ?2, named = 1 WHERE id = ?1"""
+DATE = "UPDATE sessions SET created = ?2, updated = ?3 WHERE id = ?1"
+UPDATE_SESSION = """UPDATE sessions SET updated = ?2, title = coalesce(?3, title), leaf = coalesce(?4, leaf),
+    tuning = coalesce(?5, tuning), model = coalesce(?6, model), breakpoints = coalesce(?7, breakpoints),
+    view = coalesce(?8, view) WHERE id = ?1"""
+HIDE = "UPDATE sessions SET deleted = ?2 WHERE id = ?1"
+ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole, name, deleted, omitted)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)"""
+UPDATE_NODE = """UPDATE nodes SET name = coalesce(?3, name), deleted = coalesce(?4, deleted)
+    WHERE session = ?1 AND number = ?2"""
+ADD_RECORD = """INSERT INTO records (session, node, on_path, record)
+    SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""
+PACK_REPLY = """INSERT OR REPLACE INTO replies (session, node, records, packed)
+    SELECT ?1, ?2, (SELECT count(*) FROM records WHERE session = ?1 AND node = ?2), ?3
+    WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""

@@ -1,0 +1,215 @@
+"""The store of chats: one SQLite file that keeps every record of every reply, as it streams.
+
+Writing never blocks and never raises for a disk: it queues, and a thread writes (see `writer`). A process that is killed
+loses about the last half second of tokens and never a finished turn. Reading sees what was queued before.
+
+A Start record holds all ids before its reply; kept for every turn that would grow with the square of the chat. It is
+stored without them where they are the ids of the path before its node, and gets them back when it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
+from termchat.conversation.store import codec, database, deleting, index
+from termchat.conversation.store.connection import Left, StoreNotice
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.reading import PATIENCE_S, SavedChats
+from termchat.conversation.store.schema import (
+    ADD_NODE,
+    ADD_RECORD,
+    ADD_SESSION,
+    DATE,
+    HIDE,
+    PACK_REPLY,
+    RENAME,
+    UPDATE_NODE,
+    UPDATE_SESSION,
+)
+from termchat.conversation.store.writer import Operation, Writer
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.escapes import well_formed
+from termchat.decoding.records import Failed, Finished, Record, Start
+from termchat.decoding.samplers import Tuning
+
+__all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "StoreNotice", "StoredSession"]
+
+
+class Store(SavedChats):
+    """The saved chats: what can be asked of them, and what changes them. Several processes may use one file. Any thread may
+    ask, and change a chat that no other thread is writing: what changes it is kept in the order in which it was said.
+    """
+
+    def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
+        super().__init__(path, Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy), patience)
+
+    @classmethod
+    def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
+        """The store at `path`; file and folder are made if need be. Any trouble with the disk is told by `problem`. Who reads
+        waits up to `patience` seconds for a damaged file to be mended.
+
+        Raises:
+            StoreError: the file is of a newer termchat or of another program, or it is none; it is left as it is.
+        """
+        with contextlib.suppress(sqlite3.Error, OSError):
+            database.connect_to_read(path).close()
+        return cls(path, patience)
+
+    def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
+        """A new chat; returns its id. Its nodes come with `add_node`; until there is one it is not listed."""
+        now = time.time()
+        session = _new_id(now)
+        self._live[session] = conversation
+        title, system = well_formed(conversation.title), well_formed(conversation.system)
+        settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
+        values = (title, now, system, int(conversation.raw), *settings)
+        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(index.begin, session, ()))
+        return session
+
+    def update(
+        self,
+        session: str,
+        *,
+        title: str | None = None,
+        leaf: int | None = None,
+        tuning: Tuning | None = None,
+        model: ModelRef | None = None,
+        breakpoints: tuple[Breakpoint, ...] | None = None,
+        view: View | None = None,
+    ) -> None:
+        """Changes of a chat beside its nodes; None leaves a thing as it is."""
+        text = None if title is None else well_formed(title)
+        settings = (None if s is None else codec.from_settings(s) for s in (tuning, model, breakpoints, view))
+        values = (time.time(), text, leaf, *settings)
+        self._writer.put(Operation(UPDATE_SESSION, session, values, urgent=True))
+        if title is not None:
+            self._writer.put(Operation(index.retitle, session, ()))
+
+    def add_node(self, session: str, node: Node) -> None:
+        """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
+
+        A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
+        """
+        text, ids = well_formed(node.written), codec.from_ids(node.prompt_ids)
+        place = (node.number, node.parent, node.at, node.role)
+        named = well_formed(node.name), int(node.deleted), codec.from_omission(node.omitted)
+        values = (*place, text, ids, int(node.whole), *named)
+        operations = [Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number)]
+        if node.parent is not None:
+            operations.append(Operation(index.add_if_missing, session, (node.parent,)))
+        if node.role == "user":
+            operations.append(Operation(index.add, session, (node.number,)))
+        self._writer.put(*operations, Operation(HIDE, session, (None,)))
+
+    def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
+        """Another name of a branch, or whether it is deleted; None leaves a thing as it is."""
+        text = None if name is None else well_formed(name)
+        values = (number, text, None if deleted is None else int(deleted))
+        self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
+        if deleted is not None:
+            self._writer.put(Operation(index.refresh, session, ()))
+
+    def add_record(self, session: str, number: int, record: Record) -> None:
+        """The next record of the reply in node `number`."""
+        on_path = False
+        if isinstance(record, Start):
+            conversation = self._live.get(session)
+            on_path = (
+                conversation is not None
+                and number in conversation.nodes
+                and conversation.stands_on_path(number, record.prompt_ids)
+            )
+            if on_path:
+                record = msgspec.structs.replace(record, prompt_ids=[])
+        ends = isinstance(record, (Finished, Failed))
+        operation = Operation(ADD_RECORD, session, (number, int(on_path), codec.from_record(record)), urgent=ends)
+        if not ends:
+            self._writer.put(operation)
+        else:
+            self._writer.put(operation, _touch(session), Operation(index.add, session, (number,)))
+            self._pack(session, number)
+
+    def _pack(self, session: str, number: int) -> None:
+        """Keeps a reply that has ended as it is in memory, too."""
+        conversation = self._live.get(session)
+        node = conversation.nodes.get(number) if conversation is not None else None
+        packed = codec.from_reply(node) if node is not None and node.done else None
+        if packed is not None:
+            self._writer.put(Operation(PACK_REPLY, session, (number, packed)))
+
+    def rename(self, session: str, title: str) -> None:
+        """Another title, given by a person. It does not count as use of the chat."""
+        title = well_formed(" ".join(title.split()))
+        self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(index.retitle, session, ()))
+
+    def duplicate(self, session: str) -> str:
+        """A copy of a chat as it is now; returns its id."""
+        copy, source = _new_id(time.time()), self._writer.moved.get(session, session)
+        self._writer.put(Operation(deleting.copy, copy, (source,), urgent=True), _touch(copy))
+        return copy
+
+    def date(self, session: str, created: float, updated: float) -> None:
+        """When a chat was begun and last changed, for one that comes from elsewhere; seconds since the epoch, UTC."""
+        self._writer.put(Operation(DATE, session, (created, updated), urgent=True))
+
+    def delete(self, session: str) -> None:
+        """Hides a chat; `restore` brings it back, and so does the next turn in it. A week later it is gone for good."""
+        self._writer.put(Operation(HIDE, session, (time.time(),), urgent=True))
+
+    def restore(self, session: str) -> None:
+        """Brings a deleted chat back."""
+        self._writer.put(Operation(HIDE, session, (None,), urgent=True))
+
+    def purge(self, session: str) -> None:
+        """Removes a chat for good."""
+        self._writer.put(Operation(deleting.purge, session, (), urgent=True))
+
+    def problem(self) -> str | None:
+        """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
+        return self._writer.problem
+
+    def notices(self) -> list[StoreNotice]:
+        """What a person should be told, each once."""
+        return self._writer.notices()
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Has `listener` called, on the thread that writes, when `problem` or `notices` have something new."""
+        self._writer.listener = listener
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Waits up to `timeout` seconds until all is written, or a try failed; whether all is written."""
+        return self._writer.flush(timeout)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Writes what is queued and ends the thread; whether all is written."""
+        return self._writer.close(timeout)
+
+
+def _new_id(now: float) -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
+
+
+def _branch(db: sqlite3.Connection, operation: Operation) -> str:
+    copy = f"{operation.session}-{secrets.token_hex(2)}"
+    deleting.copy(db, copy, operation.session, operation.values[0])
+    return copy
+
+
+def _tidy(db: sqlite3.Connection, seconds: float, left: Left) -> Left:
+    if left is Left.MISSING:
+        deleting.purge_expired(db)
+        return Left.MISSING if index.complete(db, seconds) else Left.OLDER
+    return Left.OLDER if index.mark_anew(db, seconds) else Left.NOTHING
+
+
+def _touch(session: str, leaf: int | None = None) -> Operation:
+    """The chat was used just now."""
+    return Operation(UPDATE_SESSION, session, (time.time(), None, leaf, None, None, None, None))

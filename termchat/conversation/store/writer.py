@@ -1,0 +1,293 @@
+"""The writer thread: owns the connection that writes, so that nobody who streams tokens ever waits for a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from termchat.conversation.store import database
+from termchat.conversation.store.connection import HeldFile, Left, StoreNotice
+
+PERIOD_S = 0.25
+"""While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""
+
+RETRY_S = 2.0
+"""Pause before the next try after a write that failed."""
+
+REFUSED = (
+    sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, ValueError, OverflowError
+)  # fmt: skip
+"""What SQLite raises for a change that no retry will make good."""
+
+
+Work = Callable[..., None]
+"""What takes more than a statement: it is given the connection, the session and the values."""
+
+
+class Operation(NamedTuple):
+    """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once."""
+
+    does: str | Work
+    session: str
+    values: tuple[Any, ...]
+    urgent: bool = False
+
+
+Tidy = Callable[[sqlite3.Connection, float, Left], Left]
+"""Works for about so many seconds on what is left to do; what is left then."""
+
+TIDY_S, REST_S = 0.08, 0.05
+"""At a time, and the pause behind it: so what is to be written, here or by another process, waits for about 0.1 s at most."""
+
+Branch = Callable[[sqlite3.Connection, Operation], str]
+"""Copies a session that another process has taken further, up to this operation; returns the copy's id."""
+
+
+class Writer:
+    """A queue of operations and the thread that writes them, in order, in batches, each in one transaction.
+
+    A batch that fails stays in memory and is tried again. `branch` is called when an operation of the kind `branching`
+    meets a row that is there already. `tidy` is called when the file was opened, and again while something is left.
+    """
+
+    def __init__(self, path: Path, *, branching: str, branch: Branch, tidy: Tidy) -> None:
+        self._path = path
+        self._branching, self._branch, self._tidy = branching, branch, tidy
+        self.moved: dict[str, str] = {}
+        """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
+        self._lost: set[str] = set()
+        self._notices: deque[StoreNotice] = deque()
+        self.listener: Callable[[], None] | None = None
+        """Called on the thread when there is something new to tell: a problem, its end, or a notice."""
+        self._file = HeldFile(path, self._notices.append)
+        self._pending: deque[Operation] = deque()
+        self._problem: str | None = None
+        self._urgent = self._hurry = self._damaged = self._closing = False
+        self._attempts, self._last, self._tidied = 0, 0.0, 0.0
+        self._wake = threading.Condition()
+        self._commit = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="termchat-store", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be written at the moment."""
+        return self._problem
+
+    def put(self, *operations: Operation) -> None:
+        """Queues operations; returns at once."""
+        with self._wake:
+            idle = not self._pending
+            self._pending.extend(operations)
+            urgent = any(operation.urgent for operation in operations)
+            if (urgent and not self._urgent) or idle:
+                self._wake.notify_all()
+            self._urgent |= urgent
+
+    def notices(self) -> list[StoreNotice]:
+        """What there is to tell, each once."""
+        return [self._notices.popleft() for _ in range(len(self._notices))]
+
+    def flush(self, timeout: float, *, tidy: bool = False) -> bool:
+        """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written.
+
+        With `tidy` it waits for what the file lacked, too; never for what is there in an older way.
+        """
+        with self._wake:
+            seen = self._attempts
+            if self._pending:
+                self._hurry = True
+                self._wake.notify_all()
+            self._wake.wait_for(lambda: self._settled_since(seen, tidy), timeout)
+            return not self._pending
+
+    @property
+    def mending(self) -> bool:
+        """Whether a damaged file has still to be set aside, or what it gives to be taken along."""
+        return self._damaged or self._file.salvaging
+
+    def mended(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds, or until a try failed, for `mending` to be over; whether it is."""
+        with self._wake:
+            seen = self._attempts
+            if self.mending:
+                self._hurry = True
+                self._wake.notify_all()
+            self._wake.wait_for(lambda: not self.mending or (self._problem and self._attempts > seen), timeout)
+            return not self.mending
+
+    def close(self, timeout: float) -> bool:
+        """A last try for what is queued, then the end of the thread; whether all is written."""
+        end = time.monotonic() + timeout
+        self.flush(timeout)
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._thread.join(max(end - time.monotonic(), 0.1))
+        return not self._pending
+
+    def mend(self) -> None:
+        """Says that the file was found damaged by a reader; the next try sets it aside."""
+        with self._wake:
+            self._damaged = self._hurry = True
+            self._wake.notify_all()
+
+    def salvage(self) -> None:
+        """Says that a file was set aside, perhaps by another process, and its chats not taken along; the next try does."""
+        with self._wake:
+            self._file.salvaging = self._hurry = True
+            self._wake.notify_all()
+
+    def queued(self) -> tuple[Operation, ...]:
+        """What waits to be written, or is being written, at this moment; what is no longer in it is in the file."""
+        with self._wake:
+            return tuple(self._pending)
+
+    @contextlib.contextmanager
+    def between_writes(self) -> Iterator[tuple[Operation, ...]]:
+        """Holds the writer still: what is queued, and the file, do not change in between."""
+        with self._commit:
+            yield tuple(self._pending)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._wait():
+            self._attempt()
+            self._go_on_tidying()
+        self._file.close()
+
+    def _settled_since(self, seen: int, tidy: bool) -> bool:
+        if self._attempts == 0 or self._damaged:
+            return False
+        if self._problem is not None:
+            return not self._pending or self._attempts > seen
+        return not self._pending and not (tidy and self._file.left is Left.MISSING)
+
+    def _wait(self) -> bool:
+        """Until it is time to write. False when there is nothing more to do, ever."""
+        with self._wake:
+            while not self._hurry and self._attempts:
+                if self._closing:
+                    return False
+                due = None
+                if self._pending:
+                    pause = RETRY_S if self._problem else 0.0 if self._urgent else PERIOD_S
+                    due = self._last + pause - time.monotonic()
+                    if due <= 0:
+                        break
+                if self._file.left and self._problem is None:
+                    rested = self._tidied + REST_S - time.monotonic()
+                    if rested <= 0:
+                        break
+                    due = rested if due is None else min(due, rested)
+                self._wake.wait(due)
+            self._hurry = False
+            return True
+
+    def _attempt(self) -> None:
+        with self._commit:
+            with self._wake:
+                batch, durable = tuple(self._pending), self._urgent
+                self._urgent = False
+            problem: str | None = None
+            try:
+                self._write(batch, durable)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
+                problem = database.explain(error, self._path)
+                self._file.close()
+            with self._wake:
+                news = problem != self._problem or bool(self._notices)
+                if problem is None:
+                    for _ in batch:
+                        self._pending.popleft()
+                else:
+                    self._urgent |= durable
+                self._problem, self._damaged = problem, False
+                self._attempts += 1
+                self._last = time.monotonic()
+                self._wake.notify_all()
+        listener = self.listener
+        if news and listener is not None:
+            listener()
+
+    def _go_on_tidying(self) -> None:
+        """Works a moment on what is left; where that fails it is left for the next time that the file is opened."""
+        db, left = self._file.db, self._file.left
+        if not left or db is None or time.monotonic() < self._tidied + REST_S:
+            return
+        try:
+            left = self._tidy(db, TIDY_S, left)
+        except Exception:  # noqa: BLE001 (as above; nothing that a person said hangs on it)
+            self._file.close()
+            left = Left.NOTHING
+        with self._wake:
+            self._file.left = left
+            self._tidied = time.monotonic()
+            self._wake.notify_all()
+
+    def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:
+        if self._damaged:
+            self._file.start_anew()
+        try:
+            self._transact(batch, durable)
+        except sqlite3.DatabaseError as error:
+            if not database.is_damage(error):
+                raise
+            self._file.start_anew()
+            self._transact(batch, durable)
+
+    def _transact(self, batch: tuple[Operation, ...], durable: bool) -> None:
+        db = self._file.connection()
+        if not batch:
+            return
+        moved, notices = dict(self.moved), list[StoreNotice]()
+        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        db.execute("BEGIN IMMEDIATE")
+        for operation in batch:
+            self._apply(db, operation, moved, notices)
+        db.execute("COMMIT")
+        self._file.committed(moved.get(operation.session, operation.session) for operation in batch)
+        self.moved = moved
+        self._notices.extend(notices)
+
+    def _apply(
+        self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
+    ) -> None:
+        def run() -> None:
+            session = moved.get(operation.session, operation.session)
+            if not isinstance(operation.does, str):
+                operation.does(db, session, *operation.values)
+            elif db.execute(operation.does, (session, *operation.values)).rowcount == 0:
+                self._refuse(operation, notices)
+
+        try:
+            try:
+                run()
+            except sqlite3.IntegrityError:
+                if operation.does is not self._branching:
+                    raise
+                taken = moved.get(operation.session, operation.session)
+                moved[operation.session] = self._branch(db, operation._replace(session=taken))
+                notices.append(
+                    StoreNotice(
+                        "Another termchat has gone on with this chat.", "This one is saved as a copy from here on."
+                    )
+                )
+                run()
+        except REFUSED as error:
+            notices.append(StoreNotice(f"Part of the chat could not be saved: {error}"))
+
+    def _refuse(self, operation: Operation, notices: list[StoreNotice]) -> None:
+        """Says, once, that a turn has no chat to belong to any more."""
+        if operation.does is self._branching and operation.session not in self._lost:
+            self._lost.add(operation.session)
+            notices.append(
+                StoreNotice("The saved chat was removed; what is said from here on is not kept.", "Save it to a file.")
+            )

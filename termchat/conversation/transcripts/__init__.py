@@ -1,0 +1,94 @@
+"""The forms of a transcript. A new one is a module here and a line of `FORMATS`.
+
+The module of a format's name has `lines(conversation, info, records)`, the lines of the file one by one, and where it can be
+read `chats(path)`, the chats in a file one by one. It is imported when it is needed, so that the list of formats costs the
+first frame nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcripts.transcript import Records, Transcript, TranscriptError
+from termchat.conversation.tree import Conversation
+
+Writer = Callable[[Conversation, SessionInfo, Records], Iterator[str]]
+Reader = Callable[[Path], Iterator[Transcript]]
+
+
+class Format(NamedTuple):
+    """A form of a transcript. Its first ending is the usual one; `signs` are the keys that tell its files from others, and a
+    format without signs is not read."""
+
+    name: str
+    endings: tuple[str, ...]
+    what: str
+    signs: tuple[str, ...] = ()
+
+    @property
+    def writer(self) -> Writer:
+        """The lines of a chat's file, each without its line break."""
+        found: Writer = import_module(f"{__name__}.{self.name}").lines
+        return found
+
+    @property
+    def reader(self) -> Reader | None:
+        """The chats in a file. It raises `TranscriptError`, which names line and reason; None where it is not read."""
+        if not self.signs:
+            return None
+        found: Reader = import_module(f"{__name__}.{self.name}").chats
+        return found
+
+
+FORMATS: dict[str, Format] = {
+    each.name: each
+    for each in (
+        Format("md", (".md",), "Markdown for people"),
+        Format("html", (".html", ".htm"), "a page with the token heat map"),
+        Format("jsonl", (".jsonl",), "every record; comes back without loss", ("record",)),
+        Format("openai", (".openai.json", ".json"), "the messages, as OpenAI writes them", ("messages", "role")),
+        Format(
+            "sharegpt",
+            (".sharegpt.json",),
+            "the messages, as ShareGPT writes them",
+            ("conversations", "conversation", "from"),
+        ),
+        Format("csv", (".csv",), "a row a token, for pandas"),
+    )
+}
+"""Name to format, in the order in which a person is shown them."""
+
+
+def named(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        TranscriptError: there is no such format.
+    """
+    if name not in FORMATS:
+        raise TranscriptError(f"there is no format {name}", f"The formats are {', '.join(FORMATS)}.")
+    return FORMATS[name]
+
+
+def of_file(path: Path) -> Format:
+    """The format that a file's name ends in; the longest ending counts.
+
+    Raises:
+        TranscriptError: it ends in none.
+    """
+    name = path.name.lower()
+    _, found = max(
+        ((ending, each) for each in FORMATS.values() for ending in each.endings if name.endswith(ending)),
+        key=lambda pair: len(pair[0]),
+        default=("", None),
+    )
+    if found is None:
+        usual = [each.endings[0] for each in FORMATS.values()]
+        raise TranscriptError(
+            f"{path.name} does not end as a transcript does", f"End it in {', '.join(usual[:-1])} or {usual[-1]}."
+        )
+    return found

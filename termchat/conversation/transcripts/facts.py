@@ -1,0 +1,76 @@
+"""What the transcripts for people say of a chat and of a reply, beside the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import termchat
+from termchat.conversation import setting_changes
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import ModelIdentity
+from termchat.decoding.samplers import escape
+from termchat.text import sanitize
+
+_ENDINGS = {
+    "end": "",
+    "length": "cut at {detail}",
+    "stop": 'ended by stop "{detail}"',
+    "rule": "ended by {detail}",
+    "user": "stopped by hand",
+    "context": "context full, {detail} tokens",
+}
+"""Why a reply ended, where that is worth a word."""
+
+
+def facts(conversation: Conversation, info: SessionInfo) -> Iterator[tuple[str, str]]:
+    """Names and values; the name is "" where the value speaks for itself."""
+    starts = (span.node.start for span in conversation.path() if span.node.start is not None)
+    wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
+    if len(wrote) > 1:
+        yield "models", "; ".join(_model(identity.name, identity) for identity in wrote)
+    else:
+        identity = wrote[0] if wrote else info.model.identity
+        yield "model", _model((identity.name if identity else "") or info.model.name, identity)
+    if info.created:
+        yield "date", f"{datetime.fromtimestamp(info.created).astimezone():%Y-%m-%d %H:%M %z}"
+    if conversation.raw:
+        yield "mode", "raw completion, no chat template"
+    yield "", f"written by termchat {termchat.__version__}"
+
+
+def name_of(reply: Node, info: SessionInfo) -> str:
+    """Who wrote a reply."""
+    return plain_line(reply.start.model.name if reply.start is not None else info.model.name) or "Model"
+
+
+def fact_line(node: Node) -> str:
+    """Seed, first settings, length and a remarkable end of a reply, on one line; "" if there is nothing to say."""
+    told = [f"seed {node.start.seed}"] if node.start is not None and len(node.tokens) else []
+    told += setting_changes.in_force(node.settings[0]) if node.settings else []
+    if len(node.tokens) or not node.pending:  # of a reply from elsewhere nobody knows the tokens
+        told.append("1 token" if len(node.tokens) == 1 else f"{len(node.tokens)} tokens")
+    if node.failed is not None:
+        told.append(f"failed: {plain_line(node.failed.message)}")
+    elif node.finished is None:
+        told.append("interrupted")
+    else:
+        told.append(_ENDINGS[node.finished.reason].format(detail=escape(node.finished.detail)))
+    return " · ".join(fact for fact in told if fact)
+
+
+def file_name(path: str) -> str:
+    """A file's name without its folder, which is this machine's business; also of another system's path."""
+    return path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def plain_line(text: str) -> str:
+    """Foreign text on one line, sanitised."""
+    return " ".join(sanitize(text).split())
+
+
+def _model(name: str, identity: ModelIdentity | None) -> str:
+    details = [identity.architecture, identity.quantization, file_name(identity.path)] if identity else []
+    known = ", ".join(detail for detail in details if detail)
+    return plain_line(name or "unknown") + (f" ({plain_line(known)})" if known else "")

@@ -1,0 +1,96 @@
+"""The tokens of a reply on the page: what is shown of them, and the data that the script shows of one."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+
+from termchat.conversation.heat import MEASURES
+from termchat.conversation.setting_changes import Piece
+from termchat.conversation.tree import Node
+from termchat.decoding.records import Candidate, Record, Token
+from termchat.text import sanitize, show_piece
+
+CANDIDATES = 10
+"""The most that the page holds of a step; the transcript in JSON Lines holds all."""
+
+
+def text(foreign: str) -> str:
+    """Foreign text as the page shows it, its line breaks kept."""
+    return escape(sanitize(foreign.replace("\r\n", "\n")))
+
+
+def spans(piece: Piece) -> Iterator[str]:
+    """The text of a piece of a reply, token by token, with its marks; put together they are what is shown of it.
+
+    A token that shows nothing (half a character, a stop sequence, the end) is there without text.
+    """
+    node, tokens = piece.span.node, piece.span.node.tokens
+    count = len(tokens) if piece.span.count >= node.kept() else piece.span.count
+    marks = {at: [mark for _, mark in group] for at, group in groupby(piece.marks, key=lambda mark: mark[0])}
+    heats = [[measure.heat(value) for value in measure.column(tokens)[:count]] for measure in MEASURES]
+    letters = [measure.name[0] for measure in MEASURES]
+    for at, shown in enumerate(tokens.texts[:count]):
+        yield from map(_mark, marks.pop(at, ()))
+        heat = " ".join(f"{letter}{column[at]}" for letter, column in zip(letters, heats, strict=True))
+        forced = " f" if tokens.forced[at] else ""
+        yield f'<span class="t {heat}{forced}" data-n="{at}">{text(shown)}</span>'
+    for left in marks.values():
+        yield from map(_mark, left)
+    if piece.span.count >= len(tokens) and node.pending:
+        yield f"<span>{text(node.pending)}</span>"
+
+
+def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
+    """What is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
+
+    A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us, candidates;
+    a candidate: id, shown text, the model's probability, that after the chain, the stage that removed it or 0.
+    """
+    yield f'<script type="application/json" id="data-{node.number}">['
+    first = True
+    for record in records:
+        if isinstance(record, Token):
+            yield ("" if first else ",") + _block(_token(record))
+            first = False
+    yield "]</script>"
+
+
+def _mark(mark: str) -> str:
+    return f'<span class="mark">{text(mark)}</span>'
+
+
+def _token(token: Token) -> list[object]:
+    most = [*token.candidates[:CANDIDATES]]
+    if all(candidate.id != token.id for candidate in most):
+        most += [candidate for candidate in token.candidates[CANDIDATES:] if candidate.id == token.id]
+    return [
+        token.id,
+        token.bytes.hex(" "),
+        show_piece(token.bytes.decode("utf-8", "replace")),
+        *map(_short, (token.logprob, token.rank, token.probability, token.entropy, token.p_end)),
+        token.decode_us,
+        token.sample_us,
+        [_candidate(candidate) for candidate in most],
+    ]
+
+
+def _candidate(candidate: Candidate) -> list[object]:
+    share = math.exp(min(candidate.logprob, 0.0)) if math.isfinite(candidate.logprob) else None
+    removed = sanitize(candidate.removed_by, keep="") if candidate.removed_by else 0
+    return [candidate.id, show_piece(candidate.text), _short(share), _short(candidate.probability), removed]
+
+
+def _short(number: float | None) -> float | None:
+    """Four digits are more than a page shows. JSON has no word for what is no number."""
+    short = float(f"{number:.4g}") if number is not None else math.nan
+    return short if math.isfinite(short) else None  # the largest of all round up to what is none
+
+
+def _block(value: object) -> str:
+    """JSON that cannot end the block it stands in."""
+    shown = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return shown.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,149 @@
+"""Takes transcripts in: finds out what a file is, reads its chats, and keeps them.
+
+What is in a file is foreign. It is bounded while it is read, and of its paths none is ever used: the chat gets an id of its
+own, and the model's file is known by name only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from termchat.conversation.session import ModelRef
+from termchat.conversation.store.store import Store, StoreError
+from termchat.conversation.transcripts import FORMATS, Format
+from termchat.conversation.transcripts.facts import file_name
+from termchat.conversation.transcripts.jsonl_reader import MOST_BYTES
+from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
+
+_HEAD = 1 << 16
+_CHUNK = 1 << 20
+_AT_ONCE = 2000
+"""Records that wait in memory to be written."""
+
+_PATIENCE = 60.0
+
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+"""How compressed files begin."""
+
+_WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\s?[\[{]\x00|\x00[\[{]")
+"""How a text of two bytes a character begins."""
+
+
+def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
+    """The chats in a file, one by one; without a format it is found out from the file's beginning.
+
+    Raises:
+        TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise TranscriptError(
+            f"{path} is no regular file", "It is read more than once: pipe it in, and give - as the file."
+        )
+    found = recognised(path, form)
+    if found.reader is None:
+        known = ", ".join(each.name for each in FORMATS.values() if each.signs)
+        raise TranscriptError(f"{found.name} is not taken in", f"These are: {known}.")
+    return found.reader(path)
+
+
+@contextlib.contextmanager
+def piped(stream: BinaryIO) -> Iterator[Path]:
+    """What comes through a pipe, as a file that can be read more than once; it goes with the context.
+
+    Raises:
+        TranscriptError: it cannot be read, or there is no room for it.
+    """
+    with tempfile.TemporaryDirectory(prefix="termchat-") as folder:
+        path = Path(folder) / "stdin"
+        try:
+            with path.open("wb") as file:
+                while (
+                    chunk := stream.read(_CHUNK)
+                ) and file.tell() <= MOST_BYTES:  # who reads it says if it is too large
+                    file.write(chunk)
+        except OSError as error:
+            raise TranscriptError(
+                f"stdin cannot be kept in {folder}: {error.strerror or error}", "Make room."
+            ) from error
+        yield path
+
+
+def recognised(path: Path, form: Format | None = None) -> Format:
+    """The format of a file, by the first key in it that tells, or the one that a person gave.
+
+    Raises:
+        TranscriptError: it cannot be read, no key tells, or the file is no text in UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
+    _check_text(path, head)
+    if form is not None:
+        return form
+    signs = {sign: form for form in FORMATS.values() for sign in form.signs}
+    found = re.search(rf'"({"|".join(signs)})"\s*:'.encode(), head)
+    if found is None:
+        known = ", ".join(dict.fromkeys(form.name for form in signs.values()))
+        hint = f"These are taken in: {known}. --format says which one a file is."
+        raise TranscriptError(f"{path.name} is no transcript that is known here", hint)
+    return signs[found[1].decode()]
+
+
+def _check_text(path: Path, head: bytes) -> None:
+    if len(head) < _HEAD and not head.strip():
+        raise TranscriptError(f"{path.name} is empty", "Give a file with a chat in it.")
+    for begins, packed in _PACKED.items():
+        if head.startswith(begins):
+            raise TranscriptError(f"{path.name} is compressed, with {packed}", "Unpack it first.")
+    if _WIDE.match(head):
+        raise TranscriptError(f"{path.name} is UTF-16, and not UTF-8", "Convert it, as with iconv -f UTF-16 -t UTF-8.")
+
+
+def keep(store: Store, transcript: Transcript) -> str:
+    """Puts a chat into the store, as one of its own, with its dates if it has any; returns its id.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    chat, info = transcript.conversation, transcript.info
+    identity = info.model.identity
+    if identity is not None:
+        identity = msgspec.structs.replace(identity, path=file_name(identity.path))
+    session = store.begin(chat, tuning=info.tuning, model=ModelRef(info.model.name, "", identity))
+    waiting = 0
+    for number in sorted(chat.nodes):
+        store.add_node(session, chat.nodes[number])
+        for record in transcript.records(number):
+            store.add_record(session, number, record)
+            waiting += 1
+            if waiting == _AT_ONCE:
+                _written(store)
+                waiting = 0
+    store.update(session, leaf=chat.leaf, breakpoints=info.breakpoints, view=info.view)
+    if info.created and info.updated:
+        store.date(session, *sorted(min(seconds, time.time()) for seconds in (info.created, info.updated)))
+    _written(store)
+    return session
+
+
+def _written(store: Store) -> None:
+    if not store.flush(_PATIENCE):
+        raise StoreError(
+            f"the chat cannot be kept: {store.problem() or 'the disk is too slow'}", "See to that, and try again."
+        )

@@ -1,0 +1,94 @@
+"""The messages of a chat as OpenAI's API takes them: `{"messages": [{"role": …, "content": …}, …]}`.
+
+A file may hold one such object, several, a list of them, or a bare list of messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcripts.jsonl_reader import LineError
+from termchat.conversation.transcripts.messages import (
+    MOST_MESSAGES,
+    ChatMessage,
+    FoundMessages,
+    Speaker,
+    decoded,
+    read,
+    said,
+)
+from termchat.conversation.transcripts.transcript import Records, Transcript
+from termchat.conversation.tree import Conversation
+
+_HINT = 'Give {"messages": [{"role": "user", "content": "…"}, …]}: texts by system, developer, user and assistant.'
+
+_SPEAKERS: dict[str, Speaker] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+
+
+class _Object(msgspec.Struct):
+    """A chat, or one message of it."""
+
+    messages: Annotated[list[_Message], msgspec.Meta(max_length=MOST_MESSAGES)] | None = None
+    model: str | None = None
+    role: str | None = None
+    content: str | list[_Part] | None = None
+    mapping: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+def lines(conversation: Conversation, _: SessionInfo, __: Records) -> Iterator[str]:
+    """One object on one line, so that files of several chats can be put together."""
+    yield json.dumps({"messages": [{"role": speaker, "content": text} for speaker, text in said(conversation)]})
+
+
+def chats(path: Path) -> Iterator[Transcript]:
+    """The chats in a file."""
+    return read(path, _find, _HINT)
+
+
+def _find(data: bytes) -> FoundMessages:
+    found, halves = decoded(_decode, data)
+    if found.messages is not None:
+        return FoundMessages(
+            [_message(each.role, each.content) for each in found.messages], found.model or "", halves=halves
+        )
+    if found.mapping is not msgspec.UNSET:
+        raise LineError("it is a chat as ChatGPT exports it, a tree, which is not taken in")
+    if found.role is None:
+        raise LineError("it has neither messages nor a role")
+    return FoundMessages([_message(found.role, found.content)], whole=False, halves=halves)
+
+
+def _message(role: str, content: str | list[_Part] | None) -> ChatMessage:
+    if role not in _SPEAKERS:
+        raise LineError(f"a message of the role {role!r:.40}, for which there is no place in a chat")
+    if content is None:
+        raise LineError(f"a message of the role {role!r} without a text")
+    parts = [_Part("text", content)] if isinstance(content, str) else content
+    other = next((part.type for part in parts if part.type != "text"), None)
+    if other is not None:
+        raise LineError(f"a message with a part {other!r:.40}; only texts are taken in")
+    return ChatMessage(_SPEAKERS[role], "".join(part.text for part in parts))

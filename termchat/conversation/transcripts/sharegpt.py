@@ -1,0 +1,91 @@
+"""The messages of a chat as ShareGPT has them: `{"conversations": [{"from": "human", "value": …}, …]}`.
+
+A file may hold one such object, several, a list of them, or a bare list of messages. Collections have it with `conversation`,
+with `role` and `content`, and with the system message beside the others, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.transcripts.jsonl_reader import LineError
+from termchat.conversation.transcripts.messages import (
+    MOST_MESSAGES,
+    ChatMessage,
+    FoundMessages,
+    Speaker,
+    decoded,
+    read,
+    said,
+)
+from termchat.conversation.transcripts.transcript import Records, Transcript
+from termchat.conversation.tree import Conversation
+
+_HINT = 'Give {"conversations": [{"from": "human", "value": "…"}, …]}: texts by system, human and gpt.'
+
+_NAMES: dict[Speaker, str] = {"system": "system", "user": "human", "assistant": "gpt"}
+_SPEAKERS: dict[str, Speaker] = {
+    **{name: speaker for speaker, name in _NAMES.items()},
+    **dict.fromkeys(("user",), "user"),
+    **dict.fromkeys(("assistant", "chatgpt", "bing", "bard", "model"), "assistant"),
+}
+"""Ours, and those that collections of such chats have."""
+
+
+class _Message(msgspec.Struct):
+    """What somebody said; some collections have OpenAI's names for it."""
+
+    speaker: str | None = msgspec.field(name="from", default=None)
+    value: str | None = None
+    role: str | None = None
+    content: str | None = None
+
+
+_Messages = Annotated[list[_Message], msgspec.Meta(max_length=MOST_MESSAGES)]
+
+
+class _Object(_Message):
+    """A chat, or one message of it."""
+
+    conversations: _Messages | None = None
+    conversation: _Messages | None = None
+    system: str | None = None
+    model: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
+    """One object on one line, so that files of several chats can be put together."""
+    turns = [{"from": _NAMES[speaker], "value": text} for speaker, text in said(conversation)]
+    yield json.dumps({"id": info.id, "conversations": turns})
+
+
+def chats(path: Path) -> Iterator[Transcript]:
+    """The chats in a file."""
+    return read(path, _find, _HINT)
+
+
+def _find(data: bytes) -> FoundMessages:
+    found, halves = decoded(_decode, data)
+    several = found.conversations if found.conversations is not None else found.conversation
+    if several is None:
+        return FoundMessages([_message(found)], whole=False, halves=halves)
+    before = [ChatMessage("system", found.system)] if found.system else []
+    return FoundMessages([*before, *map(_message, several)], found.model or "", halves=halves)
+
+
+def _message(found: _Message) -> ChatMessage:
+    speaker, text = found.speaker or found.role, found.value if found.value is not None else found.content
+    if speaker is None or text is None:
+        raise LineError("it has neither conversations nor somebody who says something")
+    if speaker not in _SPEAKERS:
+        raise LineError(f"a message from {speaker!r:.40}, for whom there is no place in a chat")
+    return ChatMessage(_SPEAKERS[speaker], text)

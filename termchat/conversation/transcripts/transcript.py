@@ -1,0 +1,53 @@
+"""What a transcript is: a chat in a file. `formats` are its forms, `export` writes files, `intake` takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import codec
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Record, Token
+
+VERSION = 1
+"""Of the JSON Lines transcript; its records have `format`, the version of the record stream."""
+
+Records = Callable[[int], Iterable[Record]]
+"""The records of the reply in a node, in order."""
+
+
+class TranscriptError(Exception):
+    """A transcript cannot be written or read. `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class Transcript(NamedTuple):
+    """A chat from a file: what is known of it, its tree, and the records of its replies, packed. `halves` is the number of half
+    characters that became U+FFFD.
+    """
+
+    info: SessionInfo
+    conversation: Conversation
+    packed: dict[int, list[bytes]]
+    halves: int = 0
+
+    def records(self, number: int) -> Iterator[Record]:
+        """The records of the reply in a node, in order; no such node has none."""
+        return (codec.to_record(blob) for blob in self.packed.get(number, ()))
+
+
+def held(node: Node, records: Iterable[Record]) -> Iterator[Record]:
+    """The records of a reply as far as its node holds them: one that is running may have more by now, and of one that lost a
+    piece with a damaged file what came after it is left out.
+    """
+    left = len(node.tokens)
+    for record in records:
+        if isinstance(record, Token):
+            if not left:
+                return
+            left -= 1
+        yield record
