@@ -24,8 +24,8 @@ MUST_NOT_LOAD = [
     ("termchat.conversation", (*HEAVY, *SCREEN)),
     ("termchat.conversation.store.store", (*HEAVY, *SCREEN)),
     ("termchat.models.catalogue", (*HEAVY, *SCREEN)),
-    ("termchat.models.header", (*HEAVY, *SCREEN)),
-    ("termchat.models.pull", (*HEAVY, *SCREEN, *NET)),
+    ("termchat.models.gguf.header", (*HEAVY, *SCREEN)),
+    ("termchat.models.download.pull", (*HEAVY, *SCREEN, *NET)),
     ("termchat.engine.local", (*HEAVY, *SCREEN)),
     ("termchat.engine.llama.worker", SCREEN),
 ]

@@ -191,7 +191,7 @@ def chat(tmp_path: Path, model_path: Path) -> Iterator[Callable[[], Driven]]:
 
 
 def _sha256(path: Path) -> str:
-    from termchat.models.header import read_header
+    from termchat.models.gguf.header import read_header
 
     return read_header(path).identity()
 

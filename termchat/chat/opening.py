@@ -23,7 +23,7 @@ from termchat.settings import DEFAULT, FLAG, MODEL, PERSONA, Config
 
 if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
-    from termchat.models.header import Header
+    from termchat.models.gguf.header import Header
 
 
 _TURNED = (FLAG, "panel", "session")
@@ -75,7 +75,7 @@ def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Valu
 
 def _find(config: Config, picked: Picked | None = None) -> tuple[Config, ModelSpec, dict[str, Value]]:
     from termchat.models import catalogue
-    from termchat.models.header import read_header
+    from termchat.models.gguf.header import read_header
 
     known = catalogue.load()
     name, path = catalogue.resolve(config.model, known, config.model_folders)

@@ -6,7 +6,7 @@ import difflib
 import os
 import stat
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -14,6 +14,7 @@ from termchat import paths
 from termchat.models.entry import SUFFIX as SUFFIX
 from termchat.models.entry import Entry, expanded, is_name
 from termchat.models.errors import ModelError, NotHere
+from termchat.text import sanitize
 from termchat.toml import TomlError, TomlFile
 
 DEFAULT = "smollm2"
@@ -96,7 +97,9 @@ def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
     try:
         return entry.locate(name)
     except NotHere:
-        from termchat.models import discovery  # only here and below: it is not needed on the way to the first frame
+        from termchat.models.disk import (
+            discovery,  # only here and below: it is not needed on the way to the first frame
+        )
 
         for found in discovery.models(folders) if entry.downloaded and entry.size else ():
             if found.is_copy_of(entry):
@@ -106,7 +109,7 @@ def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
 
 def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) -> tuple[str, Path]:
     """A model on this disk by its name."""
-    from termchat.models import discovery
+    from termchat.models.disk import discovery
 
     names: dict[str, str] = {}
     matches: dict[Path, str] = {}
@@ -187,3 +190,40 @@ def _choices(folder: Path, near: str = "", most: int = 5) -> str:
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+_LONGEST = 240
+"""Bytes of one name; file systems take 255, and a download adds an ending of its own."""
+_FORBIDDEN = frozenset('\\:*?"<>|')
+_RESERVED = frozenset({"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))})
+
+
+def checked(path: str) -> PurePosixPath:
+    """A relative path whose parts are separated by /.
+
+    Raises:
+        ModelError: it would lead out of the folder, or some system cannot have a file of that name.
+    """
+    for name in path.split("/"):
+        if why := _wrong(name):
+            raise ModelError(
+                f"{path!r} cannot be the name of a file here: {why}", "Ask whoever shares it to rename it."
+            )
+    return PurePosixPath(path)
+
+
+def _wrong(name: str) -> str:
+    """Why a name is refused; "" if it is not."""
+    if name in ("", ".", ".."):
+        return "it leads out of its folder"
+    if sanitize(name, keep="") != name:
+        return "it holds control or invisible characters"
+    if found := sorted(_FORBIDDEN.intersection(name)):
+        return f"it holds {' '.join(found)}"
+    if name[-1] in " .":
+        return "it ends in a space or a dot"
+    if name.split(".")[0].rstrip().upper() in _RESERVED:
+        return "Windows keeps that name for a device"
+    if len(name.encode()) > _LONGEST:
+        return f"it is longer than {_LONGEST} bytes"
+    return ""

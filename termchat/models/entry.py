@@ -13,8 +13,8 @@ import msgspec
 
 from termchat import paths
 from termchat.decoding.samplers import KNOBS
+from termchat.models.disk.program_folders import repository_folder, roots
 from termchat.models.errors import ModelError, NotHere
-from termchat.models.places import repository_folder, roots
 
 SUFFIX = ".gguf"
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)

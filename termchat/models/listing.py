@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 
 from termchat.models import catalogue
-from termchat.models.brief import quantization_in, read_brief
-from termchat.models.discovery import Found, Skipped, discover
+from termchat.models.disk.discovery import FoundModel, Skipped, discover
 from termchat.models.entry import Entry
 from termchat.models.errors import ModelError, NotHere
+from termchat.models.gguf.brief import quantization_in, read_brief
 
 State = Literal["ready", "not downloaded", "not installed", "broken"]
 
@@ -137,7 +137,7 @@ def _row(name: str, entry: Entry, state: State, problem: ModelError | None = Non
     )
 
 
-def _on_disk(found: Found) -> Row:
+def _on_disk(found: FoundModel) -> Row:
     return Row(
         wanted=str(found.path),
         name=found.name,

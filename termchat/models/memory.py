@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from termchat.models.header import Header
-from termchat.models.quantization import TENSOR_TYPES
+from termchat.models.gguf.header import Header
+from termchat.models.gguf.quantization import TENSOR_TYPES
 
 BATCH = 64
 """Tokens of one batch as the engine makes them for exact prompts."""

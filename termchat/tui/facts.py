@@ -13,7 +13,7 @@ from termchat.settings import Config
 
 if TYPE_CHECKING:  # they are loaded in the thread that needs them
     from termchat.models.catalogue import Catalogue
-    from termchat.models.header import Header
+    from termchat.models.gguf.header import Header
     from termchat.models.listing import Row
     from termchat.models.memory import Memory
 
@@ -48,7 +48,7 @@ def read_facts(row: Row, path: Path, config: Config, picked: Picked | None, know
     """
     from termchat.chat.opening import recommended
     from termchat.models.catalogue import load
-    from termchat.models.header import read_header
+    from termchat.models.gguf.header import read_header
 
     header = read_header(path)
     identity = header.identity()

@@ -24,7 +24,7 @@ from termchat.tui.pulls import Pull, Pulls
 
 if TYPE_CHECKING:  # they are loaded in the thread that needs them
     from termchat.models.catalogue import Catalogue
-    from termchat.models.discovery import Skipped
+    from termchat.models.disk.discovery import Skipped
     from termchat.models.listing import Row
 
 

@@ -12,7 +12,7 @@ from termchat.models.errors import ModelError
 from termchat.tui.aside import Aside
 
 if TYPE_CHECKING:
-    from termchat.models.progress import Pulling
+    from termchat.models.download.progress import Pulling
 
 _PATIENCE = 2.0
 """Seconds that whoever leaves waits for downloads to put away what came; what they do not put away is found again anyway."""
@@ -48,7 +48,7 @@ class Pull:
         self._aside.join(seconds)
 
     def _work(self) -> Iterator[None]:
-        from termchat.models.pull import pull  # takes its time, which the screen need not wait for
+        from termchat.models.download.pull import pull  # takes its time, which the screen need not wait for
 
         def at(now: Pulling) -> None:
             self.now = now

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from termchat.models.header import read_header
+from termchat.models.gguf.header import read_header
 
 TARGET = 0.5
 """Seconds for 500 files, imports and all."""

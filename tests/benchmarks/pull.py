@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from termchat.models.catalogue import Catalogue
-from termchat.models.pull import pull
+from termchat.models.download.pull import pull
 from tests.pull.file_server import gguf
 
 SETTLE = 1.0

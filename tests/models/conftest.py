@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.models.places import PLACES
+from termchat.models.disk.program_folders import PLACES
 
 
 @pytest.fixture(autouse=True)

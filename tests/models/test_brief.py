@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from termchat.models.brief import quantization_in, read_brief
 from termchat.models.errors import ModelError
-from termchat.models.header import read_header
-from termchat.models.reader import HeaderError
+from termchat.models.gguf.brief import quantization_in, read_brief
+from termchat.models.gguf.header import read_header
+from termchat.models.gguf.reader import HeaderError
 from tests.models.gguf_files import ARCHITECTURES, BASE, TEXT, U32, header, model, whole
 
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from termchat.models import places, walk
-from termchat.models.discovery import Found, Skipped, discover, names
+from termchat.models.disk import program_folders, walk
+from termchat.models.disk.discovery import FoundModel, Skipped, discover, names
 from tests.models.gguf_files import BASE, TEXT, U32, model, named, whole
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def look(folders: Iterable[Path] = ()) -> tuple[dict[str, Found], dict[Path, str]]:
+def look(folders: Iterable[Path] = ()) -> tuple[dict[str, FoundModel], dict[Path, str]]:
     """What is found, by name, and why the rest is skipped, by path."""
     both = list(discover(folders))
-    found = [one for one in both if isinstance(one, Found)]
+    found = [one for one in both if isinstance(one, FoundModel)]
     assert len({one.name for one in found}) == len(found)
     return {one.name: one for one in found}, {one.path: one.reason for one in both if isinstance(one, Skipped)}
 
@@ -413,4 +413,4 @@ def test_the_places_of_other_systems(home: Path, platform: str, variables: dict[
     for inner in expected:
         (home / inner).mkdir(parents=True)
     environ = {name: str(home / value) for name, value in variables.items()}
-    assert {root.path for root in places.roots(environ, platform)} == {home / inner for inner in expected}
+    assert {root.path for root in program_folders.roots(environ, platform)} == {home / inner for inner in expected}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from termchat.models.errors import ModelError
-from termchat.models.header import read_header
+from termchat.models.gguf.header import read_header
 
 LOAD_EDITED = """
 import json, os, resource, signal, struct, sys

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.models.brief import Brief, parse_brief
-from termchat.models.header import Header, parse_header, read_header
+from termchat.models.gguf.brief import Brief, parse_brief
+from termchat.models.gguf.header import Header, parse_header, read_header
+from termchat.models.gguf.metadata import MAX_LAYERS
+from termchat.models.gguf.reader import HeaderError, Reader
 from termchat.models.memory import estimate
-from termchat.models.metadata import MAX_LAYERS
-from termchat.models.reader import HeaderError, Reader
 from tests.models.gguf_files import ARCHITECTURES, model, whole
 
 EACH = 10_500

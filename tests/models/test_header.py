@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from termchat.models.errors import ModelError
-from termchat.models.header import read_header
-from termchat.models.quantization import FILE_TYPES
-from termchat.models.reader import HeaderError
+from termchat.models.gguf.header import read_header
+from termchat.models.gguf.quantization import FILE_TYPES
+from termchat.models.gguf.reader import HeaderError
 from tests.models.gguf_files import (
     ARCHITECTURES,
     ARRAY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from termchat.models.catalogue import Catalogue
-from termchat.models.discovery import Skipped
+from termchat.models.disk.discovery import Skipped
 from termchat.models.entry import Entry
 from termchat.models.listing import Row, gather, listing
 from tests.models.gguf_files import TEXT, model, named

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from termchat.models import memory
-from termchat.models.header import read_header
+from termchat.models.gguf.header import read_header
 from termchat.models.memory import Memory, available, estimate
 from tests.models.gguf_files import ARCHITECTURES, whole
 

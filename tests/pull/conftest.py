@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from termchat.models.catalogue import Catalogue
-from termchat.models.pull import pull
+from termchat.models.download.pull import pull
 from tests.pull.file_server import FileServer, file_server
 
 

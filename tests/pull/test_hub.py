@@ -11,12 +11,11 @@ import pytest
 
 from termchat import paths
 from termchat.models.catalogue import Catalogue
+from termchat.models.download.hub import Hub, Repository, understand
+from termchat.models.download.progress import Pulling
+from termchat.models.download.pull import PullCancelled
 from termchat.models.entry import Entry
 from termchat.models.errors import ModelError
-from termchat.models.hub import Hub
-from termchat.models.progress import Pulling
-from termchat.models.pull import Cancelled
-from termchat.models.sources import Repository, understand
 from tests.pull.fetching import refusal
 from tests.pull.file_server import FileServer, gguf, sha256
 
@@ -203,7 +202,7 @@ def test_asking_the_hub_can_be_ended(hub: FileServer, fetch: Fetch) -> None:
     share(hub, FILES)
     hub.files[f"/api/models/{REPO}/revision/main"].hold = (5, threading.Event())
     calls = iter(range(99))
-    with pytest.raises(Cancelled):
+    with pytest.raises(PullCancelled):
         fetch(REPO, cancelled=lambda: next(calls) > 3)
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from termchat.models import refusals
 from termchat.models.catalogue import Catalogue
+from termchat.models.download import web
+from termchat.models.download.progress import Pulling
+from termchat.models.download.pull import PullCancelled, pull
 from termchat.models.entry import Entry
-from termchat.models.progress import Pulling
-from termchat.models.pull import Cancelled, pull
 from tests.pull.fetching import Fetch, refusal
 from tests.pull.file_server import FileServer, gguf, sha256
 
@@ -216,7 +216,7 @@ def test_a_server_that_asks_for_hours_is_not_waited_for(server: FileServer, fetc
 def test_waiting_can_be_ended(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", SMALL, first=[(503, {"Retry-After": "60"})])
     begun = time.monotonic()
-    with pytest.raises(Cancelled):
+    with pytest.raises(PullCancelled):
         fetch(url, cancelled=lambda: time.monotonic() - begun > 0.3)
     assert time.monotonic() - begun < 30
 
@@ -226,7 +226,7 @@ def test_a_silent_server_can_be_left(server: FileServer, fetch: Fetch, folder: P
     served = server.files["/a.gguf"]
     part = folder / "a.gguf.part"
     begun = time.monotonic()
-    with pytest.raises(Cancelled):
+    with pytest.raises(PullCancelled):
         fetch(url, cancelled=lambda: served.held.is_set() and part.exists() and part.stat().st_size >= 1 << 20)
     assert time.monotonic() - begun < 20  # it is silent for two minutes
     kept = part.stat().st_size
@@ -353,6 +353,6 @@ def test_a_server_that_is_not_there(fetch: Fetch, server: FileServer, folder: Pa
     ],
 )
 def test_no_connection_is_told_in_plain_words(said: str, told: str) -> None:
-    found = refusals.told(httpx.ConnectError(said), "https://h.co/a.gguf")
-    assert isinstance(found, refusals.Later)
+    found = web.told(httpx.ConnectError(said), "https://h.co/a.gguf")
+    assert isinstance(found, web.Later)
     assert found.reason == f"no connection to h.co: {told}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import sleep
 
 from termchat.models.catalogue import Catalogue
-from termchat.models.pull import pull
+from termchat.models.download.pull import pull
 from tests.pull.file_server import file_server, gguf
 from tests.torture.home import Home
 from tests.torture.known import Loss

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from textual.widgets import Input
 
-from termchat.models.discovery import Skipped
+from termchat.models.disk.discovery import Skipped
 from termchat.tui.dialogkeys import Group
 from termchat.tui.screens.skipped import SkippedDialog
 from termchat.tui.screens.tree import TreeDialog

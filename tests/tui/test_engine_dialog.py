@@ -14,7 +14,7 @@ from termchat import paths
 from termchat.chat.opening import choose
 from termchat.config import per_model
 from termchat.config.per_model import Picked, RunSettings, run_of
-from termchat.models.header import read_header
+from termchat.models.gguf.header import read_header
 from termchat.options import OPTIONS, OptionError
 from termchat.settings import Config, load
 from termchat.tui.engineform import FIELDS, EngineForm

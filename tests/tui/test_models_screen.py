@@ -12,9 +12,9 @@ import pytest
 
 from termchat.chat.service import Chat
 from termchat.models import listing, memory
+from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
-from termchat.models.progress import Pulling
 from termchat.settings import load
 from termchat.tui import start
 from termchat.tui.gathering import Models

@@ -13,8 +13,8 @@ from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
+from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
-from termchat.models.progress import Pulling
 from termchat.settings import load
 from termchat.tui import pulls
 from termchat.tui.app import TermchatApp

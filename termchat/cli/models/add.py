@@ -23,10 +23,10 @@ def command(*, name: str, source: str, description: str, license: str) -> None:
     SOURCE is a path to a GGUF file; owner/repo, owner/repo:QUANT or owner/repo/file.gguf on Hugging Face; or an http(s)
     address.
     """
-    from termchat.models import adding
+    from termchat.models import manage
 
     try:
-        file = adding.add(name, source, description=description, license=license)
+        file = manage.add(name, source, description=description, license=license)
     except ModelError as error:
         fail(error)
     click.echo(f"{sanitize(name)} is in {sanitize(home(file))}", err=True)

@@ -16,7 +16,7 @@ from termchat.models.errors import ModelError
 from termchat.text import duration, size
 
 if TYPE_CHECKING:
-    from termchat.models.progress import Pulling
+    from termchat.models.download.progress import Pulling
 
 
 @click.command("pull", cls=Page)
@@ -32,7 +32,7 @@ def command(*, source: str, folder: Path | None, as_json: bool) -> None:
 
     With --json: path, and files, each with path, size (bytes), sha256, url.
     """
-    from termchat.models.pull import pull
+    from termchat.models.download.pull import pull
 
     line = ProgressLine()
     try:
@@ -68,8 +68,8 @@ def _progress(now: Pulling) -> str:
 
 
 def _told(path: Path) -> dict[str, object]:
+    from termchat.models.download.transfer import note_path, read_note
     from termchat.models.entry import parts
-    from termchat.models.partial import note_path, read_note
 
     files = []
     for part in parts(path.name):

@@ -24,10 +24,10 @@ def command(*, model: str, yes: bool, **given: Any) -> None:
 
     What something else put on this disk is not touched.
     """
-    from termchat.models import catalogue, upkeep
+    from termchat.models import catalogue, manage
 
     try:
-        files = upkeep.removable(model, catalogue.load(), config(given).model_folders)
+        files = manage.removable(model, catalogue.load(), config(given).model_folders)
         freed = size(sum(file.stat().st_size for file in files))
         if not yes:
             if sys.stdin is None or not sys.stdin.isatty():
@@ -35,7 +35,7 @@ def command(*, model: str, yes: bool, **given: Any) -> None:
             for file in files:
                 click.echo(sanitize(home(file)), err=True)
             click.confirm(f"Remove {'it' if len(files) == 1 else 'them'} and free {freed}?", abort=True, err=True)
-        upkeep.remove(files)
+        manage.remove(files)
     except ModelError as error:
         fail(error)
     click.echo(f"removed {sanitize(model)}, {freed} freed", err=True)

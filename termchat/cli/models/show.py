@@ -75,9 +75,9 @@ def _of_file(told: dict[str, Any], path: Path) -> None:
         ModelError: it cannot be read.
     """
     from termchat.models import memory
+    from termchat.models.download.transfer import note_path, read_note
     from termchat.models.entry import parts
-    from termchat.models.header import read_header
-    from termchat.models.partial import note_path, read_note
+    from termchat.models.gguf.header import read_header
 
     header, note = read_header(path), read_note(note_path(path))
     here = sum(path.with_name(part).stat().st_size for part in parts(path.name))

@@ -33,7 +33,7 @@ def command(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """
     import msgspec
 
-    from termchat.models import catalogue, upkeep
+    from termchat.models import catalogue, manage
 
     known, folders = catalogue.load(), config(given).model_folders
     line = ProgressLine()
@@ -46,7 +46,7 @@ def command(*, models: tuple[str, ...], as_json: bool, **given: Any) -> None:
     for model in models or _here(known):
         try:
             files += [
-                {"model": model, **msgspec.structs.asdict(v)} for v in upkeep.verify(model, known, progress, folders)
+                {"model": model, **msgspec.structs.asdict(v)} for v in manage.verify(model, known, progress, folders)
             ]
         except ModelError as error:
             line.end()

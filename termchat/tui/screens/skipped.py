@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from termchat.models.discovery import Skipped
+from termchat.models.disk.discovery import Skipped
 from termchat.text import home
 from termchat.tui.screens.listing import ReadListing
 from termchat.tui.themes import Palette

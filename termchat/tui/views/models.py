@@ -11,9 +11,9 @@ from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length
 
 if TYPE_CHECKING:
+    from termchat.models.download.progress import Pulling
     from termchat.models.errors import ModelError
     from termchat.models.listing import Row
-    from termchat.models.progress import Pulling
 
 State = Literal["loaded", "loading", "on disk", "not downloaded", "not installed", "broken", "downloading"]
 Fit = Literal["fits", "tight", "too large"]

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from termchat.models.beginning import read_beginning
-from termchat.models.metadata import Metadata, check_kind
-from termchat.models.quantization import FILE_TYPES
-from termchat.models.reader import HeaderError, Reader, opened
+from termchat.models.gguf.metadata import Metadata, check_kind
+from termchat.models.gguf.quantization import FILE_TYPES
+from termchat.models.gguf.reader import HeaderError, Reader, opened, read_beginning
 
 WINDOW = 1 << 14
 """Bytes fetched at once; the part before the vocabulary is a tenth of it."""

@@ -4,18 +4,75 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from termchat.models import ollama
-from termchat.models.brief import Brief, read_brief
+from termchat.models.disk.program_folders import Root, roots
+from termchat.models.disk.walk import CandidateFile, RefusedFile, candidate, walk
 from termchat.models.entry import PART, SUFFIX, Entry, expanded
 from termchat.models.errors import ModelError
-from termchat.models.places import Root, roots
-from termchat.models.walk import Candidate, Refused, walk
+from termchat.models.gguf.brief import Brief, read_brief
+
+MODEL_LAYER = "application/vnd.ollama.image.model"
+MAX_MANIFEST = 1 << 20
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
+_HOME = ("registry.ollama.ai", "library")
+
+
+class Tagged(NamedTuple):
+    """A model under the name that Ollama gives it."""
+
+    name: str
+    found: CandidateFile | RefusedFile
+
+
+def is_ollama(folder: Path) -> bool:
+    """Whether a folder is laid out as Ollama's `models` is."""
+    return os.path.isdir(folder / "manifests") and os.path.isdir(folder / "blobs")
+
+
+def ollama_models(folder: Path) -> Iterator[Tagged]:
+    """The models of all manifests, host/namespace/model/tag, in the order of their names."""
+    manifests = folder / "manifests"
+    for manifest in sorted(manifests.glob("*/*/*/*")):
+        parts = manifest.relative_to(manifests).parts
+        yield Tagged(_name(*parts), _model(manifest, folder / "blobs"))
+    for blob in sorted((folder / "blobs").glob("*-partial")):
+        yield Tagged(blob.name, RefusedFile(blob, "is a download that is not finished"))
+
+
+def _name(host: str, namespace: str, model: str, tag: str) -> str:
+    """The name as `ollama list` shows it."""
+    where = () if (host, namespace) == _HOME else (namespace,) if host == _HOME[0] else (host, namespace)
+    return f"{'/'.join((*where, model))}:{tag}"
+
+
+def _model(manifest: Path, blobs: Path) -> CandidateFile | RefusedFile:
+    if not os.path.isfile(manifest):
+        return RefusedFile(manifest, "is not a regular file")
+    try:
+        with manifest.open("rb") as file:
+            content = msgspec.json.decode(file.read(MAX_MANIFEST))
+        digest = _DIGEST.fullmatch(_layer(content)["digest"])
+    except OSError as error:
+        return RefusedFile(manifest, f"cannot be read: {error.strerror}")
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return RefusedFile(manifest, "is a manifest that names no GGUF file")
+    if digest is None:
+        return RefusedFile(manifest, "is a manifest with a digest that is none")
+    return candidate((blobs / f"sha256-{digest[1]}",))
+
+
+def _layer(content: Any) -> dict[str, Any]:
+    for layer in content["layers"]:
+        if layer["mediaType"] == MODEL_LAYER:
+            return dict(layer)
+    raise LookupError(MODEL_LAYER)
+
 
 OWN_FOLDERS = "folders in the config"
 PIECES, PIECE = 8, 1 << 16
@@ -26,7 +83,7 @@ _SAYS_NOTHING = ("model", "ggml-model")
 """File names that every model could have: then its folder's name says more."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model on this disk. The texts come from file names and headers: sanitise them before they are shown."""
 
     name: str
@@ -57,7 +114,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     same_as: Path | None = None
 
 
-def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[Found | Skipped]:
+def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel | Skipped]:
     """Models of all places on this machine and of these folders, as they are found; each model once."""
     known = _Known()
     for root in roots():
@@ -71,33 +128,33 @@ def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[Found | Skipp
             yield from _look(Root(OWN_FOLDERS, path), known)
 
 
-def models(extra_folders: Iterable[str | Path] = ()) -> Iterator[Found]:
+def models(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel]:
     """What `discover` finds, without what it leaves out."""
-    return (one for one in discover(extra_folders) if isinstance(one, Found))
+    return (one for one in discover(extra_folders) if isinstance(one, FoundModel))
 
 
 def names(extra_folders: Iterable[str | Path] = ()) -> Iterator[tuple[str, Path]]:
     """Every name that a model on this disk goes by, and its first file; a model may have several."""
     for one in discover(extra_folders):
-        if isinstance(one, Found):
+        if isinstance(one, FoundModel):
             yield one.name, one.path
         elif one.same_as is not None:
             yield one.name, one.same_as
 
 
-def _look(root: Root, known: _Known) -> Iterator[Found | Skipped]:
-    if ollama.is_ollama(root.path):
-        for name, found in ollama.models(root.path):
+def _look(root: Root, known: _Known) -> Iterator[FoundModel | Skipped]:
+    if is_ollama(root.path):
+        for name, found in ollama_models(root.path):
             yield from _judged(found, name, root.place, known)
     else:
         for one in walk(root.path):
-            path = one.path if isinstance(one, Refused) else one.files[0]
+            path = one.path if isinstance(one, RefusedFile) else one.files[0]
             yield from _judged(one, name_of(path), _place(root, path), known)
 
 
-def _judged(found: Candidate | Refused, name: str, place: str, known: _Known) -> Iterator[Found | Skipped]:
+def _judged(found: CandidateFile | RefusedFile, name: str, place: str, known: _Known) -> Iterator[FoundModel | Skipped]:
     """A candidate as a model, unless its header says otherwise or it is there already."""
-    if isinstance(found, Refused):
+    if isinstance(found, RefusedFile):
         yield Skipped(path=found.path, reason=found.reason, place=place)
         return
     path = found.files[0]
@@ -114,7 +171,7 @@ def _judged(found: Candidate | Refused, name: str, place: str, known: _Known) ->
         elif brief is not None:
             _check_parts(found, brief)
             known.add(found, name, brief)
-            yield Found(
+            yield FoundModel(
                 name=name,
                 path=path,
                 files=found.files,
@@ -128,7 +185,7 @@ def _judged(found: Candidate | Refused, name: str, place: str, known: _Known) ->
         yield Skipped(path=path, reason=reason, place=place)
 
 
-def _check_parts(found: Candidate, brief: Brief) -> None:
+def _check_parts(found: CandidateFile, brief: Brief) -> None:
     if brief.split_count not in (0, 1, len(found.files)):
         raise ModelError(f"is a part of a model in {brief.split_count}, whose other files are not beside it")
 
@@ -161,16 +218,16 @@ class _Known:
         self._files: dict[tuple[int, int], _Named] = {}
         self._alike: dict[tuple[object, ...], list[_Named]] = {}
 
-    def add(self, found: Candidate, name: str, brief: Brief) -> None:
+    def add(self, found: CandidateFile, name: str, brief: Brief) -> None:
         named = _Named(name, found.files[0])
         self._files[found.identity] = named
         self._alike.setdefault(_traits(found, brief), []).append(named)
 
-    def file(self, found: Candidate) -> _Named | None:
+    def file(self, found: CandidateFile) -> _Named | None:
         """The model in the same file, reached another way."""
         return self._files.get(found.identity)
 
-    def content(self, found: Candidate, brief: Brief) -> _Named | None:
+    def content(self, found: CandidateFile, brief: Brief) -> _Named | None:
         """A model whose file is a copy."""
         for other in self._alike.get(_traits(found, brief), ()):
             if _sample(other.path) == _sample(found.files[0]):
@@ -178,7 +235,7 @@ class _Known:
         return None
 
 
-def _traits(found: Candidate, brief: Brief) -> tuple[object, ...]:
+def _traits(found: CandidateFile, brief: Brief) -> tuple[object, ...]:
     return found.size, len(found.files), brief.architecture, brief.name, brief.tensor_count
 
 

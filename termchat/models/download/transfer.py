@@ -3,22 +3,203 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
+from termchat.models.download.hub import Remote, shown
+from termchat.models.download.lock import Lock
+from termchat.models.download.progress import BACKOFF, Gauge, Patience
+from termchat.models.download.web import HttpExchange, Later, Reply, Web
 from termchat.models.errors import ModelError
-from termchat.models.header import read_header
-from termchat.models.hub import shown
-from termchat.models.lock import Lock
-from termchat.models.partial import Note, Part, digest, lock_path, note_path, read_note
-from termchat.models.patience import BACKOFF, Patience
-from termchat.models.progress import Gauge
-from termchat.models.refusals import Later
-from termchat.models.sources import Remote
-from termchat.models.web import Exchange, Reply, Web
+from termchat.models.gguf.header import read_header
+
+_LONGEST_NOTE = 1 << 16
+_PIECE = 1 << 20
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a file comes from. `size` in bytes; `sha256` hex, of the file as it was placed, or as it has to become."""
+
+    url: str
+    """Without password and query."""
+    size: int | None = None
+    sha256: str = ""
+    validator: str = ""
+    """The server's own mark of what it sent (ETag or date), for asking whether it is still the same."""
+
+    def write(self, path: Path) -> None:
+        """Writes it in one step.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        new = path.with_name(path.name + ".new")
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+        os.replace(new, path)
+
+
+def read_note(path: Path) -> Note | None:
+    """The note at a path; None if there is none that can be understood."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(_LONGEST_NOTE), type=Note)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def note_path(path: Path) -> Path:
+    """Where the note of a file lies."""
+    return path.with_name(path.name + ".json")
+
+
+def part_path(path: Path) -> Path:
+    """Where a file lies until it is whole."""
+    return path.with_name(path.name + ".part")
+
+
+def lock_path(path: Path) -> Path:
+    """What is locked while a file is pulled."""
+    return path.with_name(path.name + ".lock")
+
+
+def own_files(path: Path) -> tuple[Path, ...]:
+    """Everything that a download of this file makes, the file first."""
+    part = part_path(path)
+    return (path, note_path(path), part, note_path(part))
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """The content of a file, piece by piece.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+class PartFile:
+    """The part of a file that is here, open for more. `size` in bytes.
+
+    `hashed` is called with the bytes hashed so far, while what is there already is hashed; it ends that by raising.
+
+    Raises:
+        OSError: it cannot be opened or read.
+    """
+
+    def __init__(self, path: Path, hashed: Callable[[int], None]) -> None:
+        self.place = path
+        self.path = part_path(path)
+        self.note = read_note(note_path(self.path))
+        self.size = 0
+        self._hash = hashlib.sha256()
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by close)
+        try:
+            for piece in pieces(self.path):
+                self._hash.update(piece)
+                self.size += len(piece)
+                hashed(self.size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def sha256(self) -> str:
+        """Hex, of what is here."""
+        return self._hash.hexdigest()
+
+    def append(self, data: bytes) -> None:
+        """Adds to it.
+
+        Raises:
+            OSError: the disk takes no more. What it took is there.
+        """
+        self._hash.update(data)
+        view = memoryview(data)
+        while view:
+            written = self._file.write(view)
+            self.size += written
+            view = view[written:]
+
+    def restart(self) -> None:
+        """Empties it.
+
+        Raises:
+            OSError: it cannot be.
+        """
+        self._file.truncate(0)
+        self.size = 0
+        self._hash = hashlib.sha256()
+
+    def keep(self, note: Note) -> None:
+        """Notes where it comes from.
+
+        Raises:
+            OSError: the note cannot be written.
+        """
+        if note != self.note:
+            note.write(note_path(self.path))
+            self.note = note
+
+    def place_it(self) -> None:
+        """Puts the whole file in its place, in one step, and its note beside it.
+
+        Raises:
+            OSError: it cannot be.
+        """
+        assert self.note is not None
+        os.fsync(self._file.fileno())
+        self._file.close()
+        msgspec.structs.replace(self.note, size=self.size, sha256=self.sha256).write(note_path(self.place))
+        os.replace(self.path, self.place)
+        note_path(self.path).unlink(missing_ok=True)
+        _sync_folder(self.place.parent)
+
+    def close(self) -> None:
+        """Closes it; it stays for another time, unless it is empty."""
+        self._file.close()
+        if self.size == 0:
+            self.remove()
+
+    def remove(self) -> None:
+        """Closes it and removes it with its note."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+        note_path(self.path).unlink(missing_ok=True)
+
+
+def digest(path: Path, hashed: Callable[[int], None]) -> str:
+    """Hex SHA-256 of a file; `hashed` as in `Part`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    made, size = hashlib.sha256(), 0
+    for piece in pieces(path):
+        made.update(piece)
+        size += len(piece)
+        hashed(size)
+    return made.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Has the new name survive a loss of power, where the system can."""
+    if os.name == "nt":  # which opens no folders
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")
@@ -47,7 +228,7 @@ class Download:
         with _disk_errors(path), _folder(path), Lock(lock_path(path), self._other):
             if self._is_there():
                 return path.stat().st_size
-            part = Part(path, lambda size: self._gauge.at("checking", size, self._size))
+            part = PartFile(path, lambda size: self._gauge.at("checking", size, self._size))
             try:
                 self._fill(part)
                 self._place(part)
@@ -85,7 +266,7 @@ class Download:
             )
         return right
 
-    def _fill(self, part: Part) -> None:
+    def _fill(self, part: PartFile) -> None:
         """Downloads what is missing."""
         if part.note is None or not self._same(part.note):
             part.restart()
@@ -110,7 +291,7 @@ class Download:
             return wanted.sha256 == note.sha256
         return note.url == shown(wanted.url) and wanted.size in (None, note.size)
 
-    def _restart(self, part: Part) -> None:
+    def _restart(self, part: PartFile) -> None:
         """Forgets what came, and what was said of it."""
         part.restart()
         self._size, self._sha256 = self._remote.size, self._remote.sha256
@@ -124,7 +305,7 @@ class Download:
         self._size, self._sha256 = (self._size if size is None else size), self._sha256 or sha256
         return True
 
-    def _try(self, part: Part) -> None:
+    def _try(self, part: PartFile) -> None:
         """One request, for all that is missing.
 
         Raises:
@@ -149,7 +330,7 @@ class Download:
         if part.size != self._size:
             raise Later(f"the connection ended {self._size - part.size:,} bytes too early")
 
-    def _take(self, part: Part, exchange: Exchange) -> None:
+    def _take(self, part: PartFile, exchange: HttpExchange) -> None:
         """Has the body written as it comes."""
         self._check_space(part)
         for chunk in exchange.chunks():
@@ -161,7 +342,7 @@ class Download:
                 raise Later("more came than there should be")
             self._gauge.at("downloading", part.size, self._size)
 
-    def _begins(self, part: Part, reply: Reply) -> bool:
+    def _begins(self, part: PartFile, reply: Reply) -> bool:
         """Whether the body is the rest of the part, or all of it; False when there is no more to come.
 
         Raises:
@@ -191,7 +372,7 @@ class Download:
         )
         return True
 
-    def _check_space(self, part: Part) -> None:
+    def _check_space(self, part: PartFile) -> None:
         free = shutil.disk_usage(part.path.parent).free
         if self._size is not None and self._size - part.size > free:
             raise ModelError(
@@ -199,7 +380,7 @@ class Download:
                 "Free some space, or pull into another folder with --to.",
             )
 
-    def _place(self, part: Part) -> None:
+    def _place(self, part: PartFile) -> None:
         """Checks it and puts it in its place."""
         self._gauge.at("placing", part.size, self._size)
         if self._sha256 and part.sha256 != self._sha256:
@@ -213,7 +394,7 @@ class Download:
             self._refuse_content(part)
         part.place_it()
 
-    def _refuse_content(self, part: Part) -> None:
+    def _refuse_content(self, part: PartFile) -> None:
         """Refuses what is no model; the reader of headers has the words."""
         try:
             read_header(part.path)

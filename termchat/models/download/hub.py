@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from termchat import paths
+from termchat.models import catalogue
+from termchat.models.entry import Entry, parts
 from termchat.models.errors import ModelError
 
 HOME = "https://huggingface.co"
@@ -66,7 +69,7 @@ class File(NamedTuple):
     sha256: str
 
 
-class Listing(NamedTuple):
+class HubFiles(NamedTuple):
     """What a repository holds at a commit, by path."""
 
     commit: str
@@ -146,7 +149,7 @@ class _Model(msgspec.Struct):
     siblings: list[_Sibling] = []
 
 
-def read_listing(repo: str, answer: bytes) -> Listing:
+def read_listing(repo: str, answer: bytes) -> HubFiles:
     """What the hub said of a repository.
 
     Raises:
@@ -156,10 +159,10 @@ def read_listing(repo: str, answer: bytes) -> Listing:
         model = msgspec.json.decode(answer, type=_Model)
     except msgspec.DecodeError as error:
         raise ModelError(f"what the hub says of {repo} cannot be understood: {error}", "Check HF_ENDPOINT.") from error
-    return Listing(model.sha, {s.rfilename: File(s.size, s.lfs.sha256 if s.lfs else "") for s in model.siblings})
+    return HubFiles(model.sha, {s.rfilename: File(s.size, s.lfs.sha256 if s.lfs else "") for s in model.siblings})
 
 
-def choose(repo: str, listing: Listing, quantization: str = "") -> str:
+def choose(repo: str, listing: HubFiles, quantization: str = "") -> str:
     """The model's (first) file: of this quantization, else Q4_K_M, else the first.
 
     Raises:
@@ -179,7 +182,7 @@ def choose(repo: str, listing: Listing, quantization: str = "") -> str:
     raise ModelError(f"{repo} has no file of quantization {quantization!r}", f"It has {_some(models)}.")
 
 
-def find(repo: str, listing: Listing, path: str) -> File:
+def find(repo: str, listing: HubFiles, path: str) -> File:
     """A file of a repository.
 
     Raises:
@@ -194,3 +197,126 @@ def find(repo: str, listing: Listing, path: str) -> File:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
+
+
+MAIN = "main"
+
+_FORMS = "Give a name from the catalogue, owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, or an http(s) address."
+_SHORT = re.compile(r"(?:hf\.co|(?:www\.)?huggingface\.co)/", re.IGNORECASE)
+
+
+class Remote(NamedTuple):
+    """One file to download, and where it goes. `size` in bytes and hex `sha256` where they are known beforehand."""
+
+    url: str
+    path: Path
+    size: int | None = None
+    sha256: str = ""
+
+
+class Repository(NamedTuple):
+    """A place on the hub; without a `file` one is chosen, of the `quantization` if one is named."""
+
+    repo: str
+    revision: str = MAIN
+    file: str = ""
+    quantization: str = ""
+
+
+def understand(text: str, hub_: Hub) -> Repository | str:
+    """A place on the hub, or an address elsewhere.
+
+    Raises:
+        ModelError: it is written like neither.
+    """
+    if text.startswith((".", "/", "~")) or "\\" in text:
+        raise ModelError(f"{text!r} is a path on this machine: there is nothing to pull", _FORMS)
+    address = f"https://{text}" if _SHORT.match(text) else text
+    if "://" in address:
+        scheme, host, port = origin(address)
+        at_home = host in HOSTS or (scheme, host, port) == origin(hub_.endpoint)
+        return _page(address) if at_home else address
+    bare, _, quantization = text.partition(":")
+    owner, _, rest = bare.partition("/")
+    name, _, file = rest.partition("/")
+    if not is_repo(f"{owner}/{name}") or (file and (quantization or not file.lower().endswith(SUFFIX))):
+        raise ModelError(f"{text!r} names no model that can be pulled", _FORMS)
+    return Repository(f"{owner}/{name}", MAIN, file, quantization)
+
+
+def _page(address: str) -> Repository:
+    """What a page of the hub is about: https://hub/owner/name, or the same and /blob|resolve|tree/revision/file.
+
+    As in llama.cpp, :QUANTIZATION may stand after the name.
+    """
+    owner, name, *rest = (*unquote(urlsplit(address).path).strip("/").split("/"), "")
+    name, _, quantization = name.partition(":")
+    rest = [part for part in rest if part]
+    if not is_repo(f"{owner}/{name}") or (rest and (rest[0] not in ("blob", "resolve", "tree") or len(rest) < 2)):
+        raise ModelError(f"{shown(address)} is no page of a model or of its file", _FORMS)
+    file = "/".join(rest[2:]) if rest and rest[0] != "tree" else ""
+    return Repository(f"{owner}/{name}", rest[1] if rest else MAIN, file, quantization)
+
+
+def of_entry(name: str, entry: Entry, hub_: Hub, folder: Path | None) -> list[Remote]:
+    """The files of a catalogue's entry that is downloaded; the first is the one to open.
+
+    Raises:
+        ModelError: its name or file cannot be a name on disk.
+    """
+    first = entry.download_path(name) if folder is None else folder / str(catalogue.checked(entry.filename))
+    if entry.url:
+        return _beside(entry.url, first, entry.size, entry.sha256)
+    alone = len(entry.files) == 1
+    return [
+        Remote(
+            hub_.file(entry.repo, entry.revision or MAIN, file),
+            first.with_name(file.rpartition("/")[2]),
+            entry.size if alone else None,
+            entry.sha256 if alone else "",
+        )
+        for file in entry.files
+    ]
+
+
+def of_repository(
+    place: Repository, hub_: Hub, ask: Callable[[Repository], HubFiles], folder: Path | None
+) -> list[Remote]:
+    """The files of a model on the hub, which `ask` tells about; the first is the one to open.
+
+    Raises:
+        ModelError: there are no such files, or they have names that are refused.
+    """
+    listing = ask(place)
+    wanted = place.file or choose(place.repo, listing, place.quantization)
+    found = []
+    for file in parts(wanted):
+        size, sha256 = find(place.repo, listing, file)
+        inside = catalogue.checked(f"{place.repo}/{file}")
+        path = paths.models_folder() / inside if folder is None else folder / inside.name
+        found.append(Remote(hub_.file(place.repo, listing.commit, file), path, size, sha256))
+    return found
+
+
+def of_address(url: str, folder: Path | None) -> list[Remote]:
+    """The files of a model at an address; the first is the one to open.
+
+    Raises:
+        ModelError: it ends in no name of a GGUF file that is allowed on disk.
+    """
+    _, host, _ = origin(url)
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    if not name.lower().endswith(SUFFIX):
+        raise ModelError(f"{shown(url)} does not end in the name of a {SUFFIX} file", "Check the address.")
+    folder = paths.models_folder() / str(catalogue.checked(host.replace(":", "-"))) if folder is None else folder
+    return _beside(url, folder / str(catalogue.checked(name)), None, "")
+
+
+def _beside(url: str, first: Path, size: int | None, sha256: str) -> list[Remote]:
+    """The file at an address, and if it is a part of a set all of them, which lie beside it."""
+    together = parts(first.name)
+    if len(together) == 1:
+        return [Remote(url, first, size, sha256)]
+    address, mark, query = url.partition("?")
+    start = address.rpartition("/")[0]
+    return [Remote(f"{start}/{quote(part)}{mark}{query}", first.with_name(part)) for part in together]

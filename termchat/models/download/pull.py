@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from termchat.models import catalogue, hub
+from termchat.models import catalogue
 from termchat.models.catalogue import Catalogue
-from termchat.models.download import Download
+from termchat.models.download import hub
+from termchat.models.download.hub import HubFiles, Remote, Repository, of_address, of_entry, of_repository, understand
+from termchat.models.download.progress import BACKOFF, Gauge, Patience, Pulling
+from termchat.models.download.transfer import Download
+from termchat.models.download.web import Later, Web
 from termchat.models.errors import ModelError
-from termchat.models.hub import Listing
-from termchat.models.patience import BACKOFF, Patience
-from termchat.models.progress import Gauge, Pulling
-from termchat.models.refusals import Later
-from termchat.models.sources import Remote, Repository, of_address, of_entry, of_repository, understand
-from termchat.models.web import Web
 
 
-class Cancelled(ModelError):
+class PullCancelled(ModelError):
     """A download was ended by whoever wanted it."""
 
 
@@ -52,7 +50,7 @@ def pull(
 
     def poll() -> None:
         if cancelled():
-            raise Cancelled(f"{source} is not downloaded: stopped", "Pull it again to resume.")
+            raise PullCancelled(f"{source} is not downloaded: stopped", "Pull it again to resume.")
 
     entry = (catalogue.load() if known is None else known).entries.get(source)
     if entry is not None and not entry.downloaded:
@@ -71,7 +69,7 @@ def pull(
     return remotes[0].path
 
 
-def asked(source: str) -> tuple[Repository, Listing]:
+def asked(source: str) -> tuple[Repository, HubFiles]:
     """The place on the hub that `source` names, and what is there.
 
     Raises:
@@ -95,7 +93,7 @@ def _named(source: str, web: Web, folder: Path | None, gauge: Gauge, backoff: Se
     return of_repository(meant, web.hub, lambda place: _listing(place, web, gauge, backoff), folder)
 
 
-def _listing(place: Repository, web: Web, gauge: Gauge, backoff: Sequence[float]) -> Listing:
+def _listing(place: Repository, web: Web, gauge: Gauge, backoff: Sequence[float]) -> HubFiles:
     """What the hub says a repository holds."""
     patience = Patience(gauge, backoff)
     while True:

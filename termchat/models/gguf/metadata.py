@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from termchat.models.reader import AGAIN, ANOTHER_FILE, Array, HeaderError, Reader, Value
+from termchat.models.gguf.reader import AGAIN, ANOTHER_FILE, Array, HeaderError, Reader, Value
 
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS: llama.cpp aborts above it
 MAX_KEY = 1 << 16

@@ -21,7 +21,7 @@ MAX_POINTER = 4096
 ANYWHERE = ""
 
 
-class Place(NamedTuple):
+class ProgramFolders(NamedTuple):
     """The folders of one program, by `sys.platform`; those under `ANYWHERE` are the same on every system.
 
     A folder begins with `~`, with a `$VARIABLE` (it is left out when that is not set) or with `@` and a file whose content
@@ -32,8 +32,8 @@ class Place(NamedTuple):
     folders: Mapping[str, tuple[str, ...]]
 
 
-PLACES: tuple[Place, ...] = (
-    Place(
+PLACES: tuple[ProgramFolders, ...] = (
+    ProgramFolders(
         "Hugging Face",
         {
             ANYWHERE: (
@@ -45,7 +45,7 @@ PLACES: tuple[Place, ...] = (
             )
         },
     ),
-    Place(
+    ProgramFolders(
         "llama.cpp",
         {
             ANYWHERE: ("$LLAMA_CACHE",),
@@ -54,18 +54,18 @@ PLACES: tuple[Place, ...] = (
             "win32": ("$LOCALAPPDATA/llama.cpp",),
         },
     ),
-    Place(
+    ProgramFolders(
         "LM Studio",
         {ANYWHERE: ("@~/.lmstudio-home-pointer/models", "~/.lmstudio/models", "~/.cache/lm-studio/models")},
     ),
-    Place(
+    ProgramFolders(
         "Ollama",
         {
             ANYWHERE: ("$OLLAMA_MODELS", "~/.ollama/models"),
             "linux": ("/usr/share/ollama/.ollama/models", "/var/lib/ollama/.ollama/models"),
         },
     ),
-    Place(
+    ProgramFolders(
         "Jan",
         {
             "linux": ("$XDG_DATA_HOME/Jan/data/llamacpp", "~/.local/share/Jan/data/llamacpp"),
@@ -73,7 +73,7 @@ PLACES: tuple[Place, ...] = (
             "win32": ("$APPDATA/Jan/data/llamacpp",),
         },
     ),
-    Place(
+    ProgramFolders(
         "GPT4All",
         {
             "linux": ("$XDG_DATA_HOME/nomic.ai/GPT4All", "~/.local/share/nomic.ai/GPT4All"),

@@ -24,7 +24,7 @@ _NO_MODELS = ("datasets--", "spaces--", ".git")
 """Beginnings of folders that are never entered; in a Hugging Face cache data sets may have millions of files."""
 
 
-class Candidate(NamedTuple):
+class CandidateFile(NamedTuple):
     """Files that together may be a model: one, or the parts of a set in order. `size` in bytes, `modified` in seconds since
     1970, `identity` that of the first file (links followed)."""
 
@@ -34,14 +34,14 @@ class Candidate(NamedTuple):
     identity: tuple[int, int]
 
 
-class Refused(NamedTuple):
+class RefusedFile(NamedTuple):
     """A file or folder that was left out, and why."""
 
     path: Path
     reason: str
 
 
-def walk(root: Path) -> Iterator[Candidate | Refused]:
+def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
     """What may be a model under a folder, as it is found, in the order of names."""
     entered: set[tuple[int, int]] = set()
     waiting = [(root, 0)]
@@ -57,21 +57,21 @@ def walk(root: Path) -> Iterator[Candidate | Refused]:
             with os.scandir(folder) as scan:
                 names = sorted((entry.name, _is_folder(entry)) for entry in scan)
         except (OSError, ValueError) as error:
-            yield Refused(folder, f"cannot be read: {getattr(error, 'strerror', error)}")
+            yield RefusedFile(folder, f"cannot be read: {getattr(error, 'strerror', error)}")
             continue
         left -= len(names)
         if left < 0:
-            yield Refused(folder, f"there is too much under {root}: {MAX_ENTRIES} names were looked at")
+            yield RefusedFile(folder, f"there is too much under {root}: {MAX_ENTRIES} names were looked at")
             return
         yield from _files(folder, [name for name, is_folder in names if not is_folder])
         inner = [folder / name for name, is_folder in names if is_folder and not name.startswith(_NO_MODELS)]
         if inner and depth >= MAX_DEPTH:
-            yield Refused(folder, f"lies {depth} folders deep: what is in its folders was not looked at")
+            yield RefusedFile(folder, f"lies {depth} folders deep: what is in its folders was not looked at")
             continue
         waiting.extend((path, depth + 1) for path in reversed(inner))
 
 
-def candidate(files: tuple[Path, ...]) -> Candidate | Refused:
+def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:
     """These files as one model, if all of them are files with something in them."""
     sizes = []
     first = None
@@ -80,17 +80,17 @@ def candidate(files: tuple[Path, ...]) -> Candidate | Refused:
             status = path.stat()
         except FileNotFoundError:
             link = path.is_symlink()
-            return Refused(path, "is a link to a file that is not there" if link else "is not there")
+            return RefusedFile(path, "is a link to a file that is not there" if link else "is not there")
         except OSError as error:
-            return Refused(path, f"cannot be looked at: {error.strerror}")
+            return RefusedFile(path, f"cannot be looked at: {error.strerror}")
         if not stat.S_ISREG(status.st_mode):
-            return Refused(path, "is not a regular file")
+            return RefusedFile(path, "is not a regular file")
         if status.st_size == 0:
-            return Refused(path, "is empty")
+            return RefusedFile(path, "is empty")
         sizes.append(status.st_size)
         first = first or status
     assert first is not None
-    return Candidate(files, sum(sizes), first.st_mtime, (first.st_dev, first.st_ino))
+    return CandidateFile(files, sum(sizes), first.st_mtime, (first.st_dev, first.st_ino))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -100,21 +100,21 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _files(folder: Path, names: list[str]) -> Iterator[Candidate | Refused]:
+def _files(folder: Path, names: list[str]) -> Iterator[CandidateFile | RefusedFile]:
     here = set(names)
     told: set[str] = set()
     for name in names:
         lower = name.lower()
         if lower.endswith(_UNFINISHED) or lower.startswith(_UNFINISHED_START):
             if SUFFIX in lower or folder.name == "blobs":
-                yield Refused(folder / name, "is a download that is not finished")
+                yield RefusedFile(folder / name, "is a download that is not finished")
         elif lower.endswith(SUFFIX) and name not in told:
             whole = _set_of(name)
             told.update(whole)
             lacking = [str(number) for number, part in enumerate(whole, 1) if part not in here]
             if lacking:
                 which = f"part {lacking[0]}" if len(lacking) == 1 else f"parts {_few(lacking)}"
-                yield Refused(folder / name, f"is of a model in {len(whole)} parts, of which {which} lack")
+                yield RefusedFile(folder / name, f"is of a model in {len(whole)} parts, of which {which} lack")
             else:
                 yield candidate(tuple(folder / part for part in whole))
 

@@ -1,0 +1,1 @@
+"""Model files on this machine: where programs keep them, and which of them are models."""
