@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
-from termchat.tui import shelf as shelf_of
-from termchat.tui import themes as themes_of
-from termchat.tui.depth import PLAIN, fitted
-from termchat.tui.shelf import Shelf
-from termchat.tui.themes import ANSI, COLORS, LoadedTheme, Palette, ThemeError, load_theme, load_themes
+from termchat.tui.themes import library as shelf_of
+from termchat.tui.themes import theme_file as themes_of
+from termchat.tui.themes.depth import PLAIN, fitted
+from termchat.tui.themes.library import Shelf
+from termchat.tui.themes.theme_file import ANSI, COLORS, LoadedTheme, Palette, ThemeError, load_theme, load_themes
 from tests.colors import BLINDNESS, apart, contrast, in_256, lab, linear, seen
 
 ROOT = Path(__file__).parent.parent / "themes"

@@ -24,23 +24,22 @@ from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
-from termchat.tui.abilities import EVERYTHING, Abilities
+from termchat.tui.draw.field import Field
 from termchat.tui.gathering import Models
 from termchat.tui.history import History
-from termchat.tui.key import NO_KEY, Key, remap
-from termchat.tui.keys import APP, CHAT, MODEL, TOKENS
+from termchat.tui.keys.key import NO_KEY, Key, remap
+from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
 from termchat.tui.saving import Save
 from termchat.tui.screens.chat import ChatScreen
 from termchat.tui.sessionlist import SessionList
-from termchat.tui.shelf import Shelf
-from termchat.tui.themes import AUTO, Palette
-from termchat.tui.typeahead import TypeAhead
-from termchat.tui.wardrobe import Wardrobe
-from termchat.tui.widgets.field import Field
+from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
+from termchat.tui.terminal.typeahead import TypeAhead
+from termchat.tui.themes.library import Shelf, Wardrobe
+from termchat.tui.themes.theme_file import AUTO, Palette
 from termchat.tui.widgets.told import in_short
 
 if sys.platform != "win32":
-    from termchat.tui.terminal import BackgroundIs, Terminal, TerminalGone
+    from termchat.tui.terminal.driver import BackgroundIs, Terminal, TerminalGone
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""

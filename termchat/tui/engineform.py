@@ -9,7 +9,7 @@ from textual.actions import parse
 from termchat.config.per_model import RunSettings
 from termchat.options import OPTIONS, Option, OptionError, OptionValue, at_odds
 from termchat.settings import Config
-from termchat.tui.dialogkeys import ENGINE, actions
+from termchat.tui.keys.dialogs import ENGINE, actions
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine")
 """One for each setting of the engine, in the order they are declared in."""

@@ -18,7 +18,7 @@ from termchat.decoding.samplers import Value
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 from termchat.settings import Config
-from termchat.tui.aside import Aside
+from termchat.tui.draw.background import Aside
 from termchat.tui.facts import Facts, read_facts
 from termchat.tui.pulls import Pull, Pulls
 

@@ -19,7 +19,7 @@ from threading import Lock, Thread
 
 import msgspec
 
-from termchat.tui.aside import Aside
+from termchat.tui.draw.background import Aside
 
 if sys.platform != "win32":
     import fcntl

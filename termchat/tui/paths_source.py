@@ -10,8 +10,8 @@ from itertools import islice
 from time import monotonic
 from typing import NamedTuple
 
-from termchat.tui.aside import Aside
 from termchat.tui.completing import Completion, Offer
+from termchat.tui.draw.background import Aside
 
 _BEFORE = re.compile(r'(?:^|\s)@(?:"([^"]*)|([^\s"]*))$')
 _MOST = 50

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from termchat.models.errors import ModelError
-from termchat.tui.aside import Aside
+from termchat.tui.draw.background import Aside
 
 if TYPE_CHECKING:
     from termchat.models.download.progress import Pulling

@@ -16,7 +16,7 @@ from termchat.conversation.session import SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Role
 from termchat.settings import Config
-from termchat.tui.inturn import InTurn
+from termchat.tui.draw.background import InTurn
 
 if TYPE_CHECKING:
     from termchat.conversation.store.store import Store

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from termchat.tui.screens.personate import Personating
     from termchat.tui.screens.tokens import Tokens
     from termchat.tui.slashtable import Command, Deeds  # the table is made when the first slash is typed
-    from termchat.tui.wardrobe import Wardrobe
+    from termchat.tui.themes.library import Wardrobe
 
 _MOST = 80
 """Offers at once: more than anyone reads."""

@@ -15,12 +15,12 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.samplers import Knob, KnobError, Value, unescape
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.completing import Offer
-from termchat.tui.key import Key
-from termchat.tui.keys import APP, TOKENS, name_of
+from termchat.tui.keys.key import Key
+from termchat.tui.keys.tables import APP, TOKENS, name_of
 from termchat.tui.slash import Around, Refused
 from termchat.tui.slashlist import SlashList
 from termchat.tui.slashtable import COMMANDS
-from termchat.tui.themes import AUTO, Palette
+from termchat.tui.themes.theme_file import AUTO, Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.looks import LOOKS
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from termchat.text import one_line
+from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.screens.listing import ReadListing
 from termchat.tui.slashtable import COMMANDS
-from termchat.tui.transcript.ink import BLANK, Line
-from termchat.tui.views.marks import ACCENT, MUTED, TEXT, TITLE, column
 
 _NAME = 20
 _TAKES = 16

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 from termchat.decoding.samplers import KNOBS, Knob
 from termchat.tui.completing import Offer
-from termchat.tui.key import Key
-from termchat.tui.keys import APP, CHAT, MODEL, TOKENS
+from termchat.tui.keys.key import Key
+from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
 from termchat.tui.transcript.looks import LOOKS
 
 

@@ -23,12 +23,12 @@ from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine
 from termchat.settings import Config
 from termchat.text import sanitize
-from termchat.tui.abilities import EVERYTHING, Abilities, abilities_of
 from termchat.tui.app import TermchatApp
 from termchat.tui.gathering import Models
 from termchat.tui.history import History
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 from termchat.tui.sessionlist import SessionList
+from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_of
 
 
 def start(config: Config, *, resume: str | None = None, raw: bool = False) -> int:
@@ -88,7 +88,7 @@ def _keymap(config: Config) -> tuple[dict[str, str], list[str]]:
     """The keys as they were remapped, and what is wrong with that."""
     if not config.keys:
         return {}, []
-    from termchat.tui.keymap import checked  # not needed by those who leave the keys as they are
+    from termchat.tui.keys.remap import checked  # not needed by those who leave the keys as they are
 
     return checked(config.keys, config.key_places)
 

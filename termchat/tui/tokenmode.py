@@ -11,11 +11,11 @@ from termchat.conversation.session import View as Kept
 from termchat.conversation.tree import Place
 from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
-from termchat.tui.keys import name_of
+from termchat.tui.draw.ink import Line
+from termchat.tui.keys.tables import name_of
 from termchat.tui.tokenpanel import At, TokenPanel, View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
-from termchat.tui.transcript.ink import Line
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.tune import Tune

@@ -10,10 +10,10 @@ from termchat.chat.service import Chat
 from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Settings, Token
-from termchat.tui.transcript.ink import Line
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import MUTED, again, prose
 from termchat.tui.tune import Tune
 from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.marks import MUTED, again, prose
 from termchat.tui.views.record import Shown, from_columns, record_lines
 
 View = Literal["record", "asked", "why", "what-if", "ending"]

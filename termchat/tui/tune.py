@@ -32,7 +32,7 @@ class Tune:
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
-        from termchat.tui.dialogkeys import TUNE, actions  # not needed before the first frame
+        from termchat.tui.keys.dialogs import TUNE, actions  # not needed before the first frame
 
         self.error = ""
         self._actions = self._actions or actions(TUNE)

@@ -24,10 +24,10 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.compositor import LineCompositor
+from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.transcript import MOVES, Move, Transcript
 from termchat.tui.views.ribbon import ribbon_line
-from termchat.tui.widgets.lines import LinesView
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
 
 KEYS = dict(zip("abcdefghijklmnopqr", MOVES, strict=True))

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic
 
-from termchat.tui.dialogkeys import ARROWS, DIALOG, GROUPS, Group
-from termchat.tui.key import keys_of
-from termchat.tui.keys import APP, BIG, CHAT, TOKENS
+from termchat.tui.keys.dialogs import ARROWS, DIALOG, GROUPS, Group
+from termchat.tui.keys.key import keys_of
+from termchat.tui.keys.tables import APP, BIG, CHAT, TOKENS
 from termchat.tui.screens.listing import Listing
 from tests.tui.running_app import FRAME, PATIENCE, Desktop
 

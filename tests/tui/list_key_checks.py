@@ -10,7 +10,7 @@ from unittest.mock import patch
 from textual.widgets import Input
 
 from termchat.models.disk.discovery import Skipped
-from termchat.tui.dialogkeys import Group
+from termchat.tui.keys.dialogs import Group
 from termchat.tui.screens.skipped import SkippedDialog
 from termchat.tui.screens.tree import TreeDialog
 from tests.models.gguf_files import named

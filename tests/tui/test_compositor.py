@@ -19,7 +19,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Label
 
-from termchat.tui.compositor import LineCompositor, LinesUpdate
+from termchat.tui.terminal.compositor import LineCompositor, LinesUpdate
 from termchat.tui.transcript import Transcript
 from tests.tui.running_app import desktop
 from tests.tui.sessions_dialog import FakeStore, library, summary

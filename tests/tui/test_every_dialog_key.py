@@ -11,8 +11,8 @@ from textual.widgets import Input
 from termchat.chat.changes import Full, Way
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import KNOBS
-from termchat.tui.dialogkeys import DIALOG, GROUPS, Group
 from termchat.tui.engineform import FIELDS
+from termchat.tui.keys.dialogs import DIALOG, GROUPS, Group
 from termchat.tui.screens.full import FullDialog
 from tests.models.gguf_files import named
 from tests.pull.file_server import FileServer

@@ -8,8 +8,8 @@ import pytest
 from textual.actions import parse
 from textual.app import App
 
-from termchat.tui.key import Key, keys_of
-from termchat.tui.keys import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS
+from termchat.tui.keys.key import Key, keys_of
+from termchat.tui.keys.tables import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import looking
 

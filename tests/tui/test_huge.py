@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from textual.selection import Selection
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript import wrap
+from termchat.tui.draw import wrap
+from termchat.tui.draw.ink import Ink, Paint
+from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.body import PlainBody
 from termchat.tui.transcript.copying import copied
 from termchat.tui.transcript.document import NEAR, Document
-from termchat.tui.transcript.ink import Ink, Paint
 from termchat.tui.transcript.source import Told
 from termchat.tui.transcript.turn import TOO_LONG
-from termchat.tui.transcript.wrap import Wrapper
 from tests.tui.transcripts import THEMES, Host, ask, chat_of, finished, screen, settled
 
 WIDTH, ROWS = 80, 24

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from textual.dom import DOMNode
 
 import termchat.tui
-from termchat.tui.dialogkeys import GROUPS
-from termchat.tui.key import NO_KEY
-from termchat.tui.keymap import checked
+from termchat.tui.keys.dialogs import GROUPS
+from termchat.tui.keys.key import NO_KEY
+from termchat.tui.keys.remap import checked
 from termchat.tui.transcript import Transcript
 from tests.tui.running_app import desktop
 

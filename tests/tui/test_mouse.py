@@ -9,16 +9,16 @@ from textual.app import App, ComposeResult
 from termchat.chat.changes import Notice
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import Force
+from termchat.tui.draw.ink import Ink, Line, doing
+from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.draw.picker import Picker
 from termchat.tui.screens.breakpoints import BreakpointsDialog
 from termchat.tui.screens.keylist import KeyList
 from termchat.tui.screens.models import ModelsDialog
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.screens.tree import TreeDialog
-from termchat.tui.themes import load_themes
+from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.ink import Ink, Line, doing
-from termchat.tui.widgets.lines import LinesView
-from termchat.tui.widgets.picker import Picker
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import looking
 

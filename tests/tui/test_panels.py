@@ -10,15 +10,15 @@ from termchat.chat.changes import Notice
 from termchat.chat.live import Live
 from termchat.decoding.records import Candidate, Prefill, Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.tui import keys
-from termchat.tui.dialogkeys import TUNE
-from termchat.tui.key import displayed, keys_of, remap
-from termchat.tui.transcript.ink import Line
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import bar, count, percent, sparkline
+from termchat.tui.keys import tables
+from termchat.tui.keys.dialogs import TUNE
+from termchat.tui.keys.key import displayed, keys_of, remap
 from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
 from termchat.tui.views.chain import chain_lines
 from termchat.tui.views.hints import key_line, tune_line
-from termchat.tui.views.marks import bar, count, percent, sparkline
 from termchat.tui.views.notices import notice_lines, queue_lines
 from termchat.tui.views.status import context_used, header_line
 from termchat.tui.views.timing import timing_lines
@@ -199,18 +199,18 @@ def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
         remap({})
     assert "Ctrl+Q quit" in key_line("idle", 40).text  # the way out is always there
     assert "Ctrl+O restart and go on" in key_line("failed", 80).text
-    let_go = key_line(keys.situation_of("no model", empty=False), 100).text
+    let_go = key_line(tables.situation_of("no model", empty=False), 100).text
     assert all(told in let_go for told in ("Enter send", "Ctrl+O load", "F3 models"))  # the next message loads it again
 
 
 def test_keys_are_named_as_they_are_written_on_a_keyboard() -> None:
-    named = [displayed([key]) for key in (*keys.COMPOSER, *keys.CHAT, *keys.APP)]
+    named = [displayed([key]) for key in (*tables.COMPOSER, *tables.CHAT, *tables.APP)]
     assert "Ctrl+_" in named
     assert all(len(name) <= 11 for name in named)  # the list of keys has no room for longer ones
 
 
 def test_every_key_has_its_own_id_key_and_help() -> None:
-    table = [*keys.COMPOSER, *keys.CHAT, *keys.APP]
+    table = [*tables.COMPOSER, *tables.CHAT, *tables.APP]
     names = [name for key in table for name in key.keys.split(",")]
     assert len(set(names)) == len(names)
     assert len({key.id for key in table}) == len(table)

@@ -11,7 +11,7 @@ import pytest
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Candidate, Stage, Token
-from termchat.tui.transcript.ink import Line
+from termchat.tui.draw.ink import Line
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.views.plots.distribution import LEAST, Rest, distribution_plot
 from termchat.tui.views.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot

@@ -18,7 +18,7 @@ from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
-from termchat.tui.inturn import InTurn
+from termchat.tui.draw.background import InTurn
 from termchat.tui.transcript import Transcript
 from termchat.tui.views.sessions import heading, matched, preview_lines, session_line, when
 from tests.models.gguf_files import named

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 
 from termchat.decoding.samplers import KNOBS
-from termchat.tui import keys
+from termchat.tui.keys import tables
 from termchat.tui.slash import Slash, message_of, parted
 from termchat.tui.slashtable import ALSO, COMMANDS, Deeds
 from termchat.tui.transcript import Transcript
@@ -16,7 +16,9 @@ from tests.tui.running_app import Desktop, desktop
 
 
 def test_all_that_has_a_key_and_every_knob_is_a_command() -> None:
-    rows = {key.id: key for table in (keys.CHAT, keys.MODEL, keys.TOKENS, keys.APP) for key in table if key.palette}
+    rows = {
+        key.id: key for table in (tables.CHAT, tables.MODEL, tables.TOKENS, tables.APP) for key in table if key.palette
+    }
     assert rows.keys() <= COMMANDS.keys()
     assert KNOBS.keys() <= COMMANDS.keys()
     assert {"system", "model", "persona", "theme", "title", "save", "look", "raw", "help"} <= COMMANDS.keys()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.message import Message
 
-from termchat.tui.terminal import Answers, Pastes, Terminal
+from termchat.tui.terminal.driver import Answers, Pastes, Terminal
 
 START, END = "\x1b[200~", "\x1b[201~"
 LOG = "".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\ttext\x1b]0;title\x07 \x1b[2J\r" for n in range(3000))

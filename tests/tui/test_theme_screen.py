@@ -14,13 +14,12 @@ from rich.style import Style
 from textual.color import Color
 from textual.selection import SELECT_ALL
 
-from termchat.tui.abilities import Abilities, abilities_of
-from termchat.tui.depth import PLAIN, Colorless
-from termchat.tui.glyphs import TABLE, glyphs_for, redrawn
+from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
 from termchat.tui.screens.theme import ThemePicker
-from termchat.tui.themes import load_themes
+from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
+from termchat.tui.themes.depth import PLAIN, Colorless
+from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.ink import HEATS, Ink, Line, Paint
 from termchat.tui.transcript.looks import CALM, probability_heat
 from tests.colors import contrast
 from tests.tui.running_app import Desktop, desktop

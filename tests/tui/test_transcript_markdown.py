@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from termchat.tui.transcript.ink import Ink
+from termchat.tui.draw.ink import Ink
 from termchat.tui.transcript.markdown import markdown_lines
 from termchat.tui.transcript.split import CODE_LINES, LIMIT, Chunk, Splitter
 from tests.tui.transcripts import LONG, bits

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from termchat.text import cells
-from termchat.tui.transcript.ink import Ink
-from termchat.tui.transcript.wrap import Wrapper
+from termchat.tui.draw.ink import Ink
+from termchat.tui.draw.wrap import Wrapper
 
 wrappable = st.text(st.sampled_from("abcdefgh   \n漢字é🦊"), max_size=120)
 

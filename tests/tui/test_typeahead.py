@@ -10,7 +10,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.widgets import Input
 
-from termchat.tui.typeahead import TypeAhead
+from termchat.tui.terminal.typeahead import TypeAhead
 from tests.tui.running_app import Desktop, desktop
 
 NAMES = {"\x7f": "backspace", "\x01": "ctrl+a", "\x05": "ctrl+e", "\x0b": "ctrl+k", "\r": "enter", "\x1b": "escape"}

@@ -15,7 +15,7 @@ from termchat.decoding.conditions import Length, Stop, Text, Threshold
 from termchat.decoding.records import Candidate, Explanation, Penalised, Reason, Remedy, StageEffect, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
-from termchat.tui.transcript.ink import Line
+from termchat.tui.draw.ink import Line
 from termchat.tui.views.compare import compare, compare_lines, summary
 from termchat.tui.views.ending import ending_lines
 from termchat.tui.views.pieces import piece_lines, pieces_title

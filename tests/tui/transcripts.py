@@ -14,11 +14,11 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, ModelIdentity, Reason, Settings, Start, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.tui.themes import load_themes
+from termchat.tui.draw.ink import Paint
+from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import Look, Transcript
 from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.ink import Paint
 
 THEMES, _ = load_themes()
 LOOKS: tuple[Look, ...] = ("reading", "probability")

@@ -16,7 +16,7 @@ def problems(config: Config) -> list[str]:
 
 
 def _keys(config: Config) -> Iterator[str]:
-    from termchat.tui.keymap import checked
+    from termchat.tui.keys.remap import checked
 
     yield from checked(config.keys, config.key_places)[1]
 
@@ -28,7 +28,7 @@ def _engine(config: Config) -> Iterator[str]:
 
 def _theme(config: Config) -> Iterator[str]:
     from termchat import paths
-    from termchat.tui.themes import AUTO, load_themes
+    from termchat.tui.themes.theme_file import AUTO, load_themes
 
     themes, bad = load_themes([paths.folder("themes"), paths.themes_folder()])
     yield from map(str, bad)

@@ -45,7 +45,7 @@ def _settings() -> Iterator[str]:
 
 
 def _keys() -> Iterator[str]:
-    from termchat.tui.dialogkeys import GROUPS
+    from termchat.tui.keys.dialogs import GROUPS
 
     yield from (f"[{KEYS}]", *_comment(_ABOUT[KEYS]))
     for group in GROUPS:

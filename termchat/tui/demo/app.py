@@ -21,12 +21,12 @@ from termchat.conversation.store.store import Store
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.settings import Config
-from termchat.tui.abilities import abilities_of
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NO_MODEL, SPEC, DemoEngine
 from termchat.tui.demo.script import STEPS, TUNING, notice
 from termchat.tui.gathering import Models
+from termchat.tui.terminal.capabilities import abilities_of
 
 _LETTER = 0.03
 """Seconds between the letters of a text."""

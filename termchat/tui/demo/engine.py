@@ -23,7 +23,7 @@ from termchat.engine.port import (
     Step,
 )
 from termchat.tui.demo.tape import Tape, asked
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 
 SPEC = ModelSpec("", "demo: a recording")
 """The model that is none; whoever loads another one gets a real engine."""

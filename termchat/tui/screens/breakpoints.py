@@ -11,13 +11,13 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import EXAMPLES, ConditionError, parse
 from termchat.text import one_line
-from termchat.tui.dialogkeys import BREAKPOINTS
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import MUTED
+from termchat.tui.keys.dialogs import BREAKPOINTS
 from termchat.tui.screens.listing import ARROWS, Listing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.views.marks import MUTED
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.rules import rule_lines
-from termchat.tui.widgets.field import Field
 
 
 class BreakpointsDialog(Listing[None]):

@@ -7,7 +7,7 @@ from typing import Literal
 from textual import events
 
 from termchat.chat.changes import Notice
-from termchat.tui.keys import CHAT, MODEL, name_of
+from termchat.tui.keys.tables import CHAT, MODEL, name_of
 from termchat.tui.screens.choosing import Heard
 from termchat.tui.screens.layout import ALONE, ChatLayout
 from termchat.tui.screens.writing import Gathered

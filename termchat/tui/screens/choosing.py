@@ -13,9 +13,9 @@ from termchat.chat.changes import Notice, StatusChanged
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.tui.gathering import Chosen, Models
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 from termchat.tui.pulls import Pull
-from termchat.tui.themes import Palette
+from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
     from termchat.tui.screens.models import ModelsDialog

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from termchat.conversation.tree import Conversation
+from termchat.tui.draw.ink import Line
 from termchat.tui.screens.listing import ReadListing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.compare import compare, compare_lines, summary
 
 

@@ -14,7 +14,7 @@ from termchat.chat.service import Chat
 from termchat.tui.saving import Save, write
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.sessionlist import SessionList
-from termchat.tui.themes import Palette
+from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
     from termchat.tui.screens.sessions import SessionsDialog

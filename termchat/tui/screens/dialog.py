@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from textual.screen import ModalScreen
 
-from termchat.tui.compositor import PlacingCompositor
-from termchat.tui.dialogkeys import DIALOG
+from termchat.tui.keys.dialogs import DIALOG
+from termchat.tui.terminal.compositor import PlacingCompositor
 
 Result = TypeVar("Result")
 

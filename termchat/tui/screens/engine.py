@@ -13,13 +13,13 @@ from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
 from termchat.options import OptionValue
 from termchat.text import one_line
-from termchat.tui.dialogkeys import ENGINE, hint
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.engineform import FIELDS, EngineForm
+from termchat.tui.keys.dialogs import ENGINE, hint
 from termchat.tui.screens.listing import ARROWS, Listing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.engine import engine_details, engine_heading, engine_lines
-from termchat.tui.widgets.sheet import Sheet
 
 _LOW = 20
 """Rows below which help takes one line."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from textual.widget import Widget
 
 from termchat.chat.service import Chat
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.gathering import Models
 from termchat.tui.screens.models import ModelsDialog
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.welcome import first_run_lines
-from termchat.tui.widgets.sheet import Sheet
 
 
 class FirstRun(ModelsDialog):

@@ -8,7 +8,7 @@ from textual.widgets import Label
 
 from termchat.chat.changes import Full, Way
 from termchat.text import sanitize
-from termchat.tui.dialogkeys import FULL, link
+from termchat.tui.keys.dialogs import FULL, link
 from termchat.tui.screens.dialog import Dialog
 
 

@@ -10,17 +10,17 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
-from termchat.tui.key import Label
-from termchat.tui.keys import name_of
+from termchat.tui.keys.key import Label
+from termchat.tui.keys.tables import name_of
 from termchat.tui.screens.tokens import Tokens
-from termchat.tui.themes import Palette
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import Transcript
 from termchat.tui.widgets.desk import Desk
 
 if TYPE_CHECKING:
-    from termchat.tui.clipboard import Clipboard
     from termchat.tui.screens.rewriting import Rewriting
     from termchat.tui.screens.searching import Searching
+    from termchat.tui.terminal.clipboard import Clipboard
     from termchat.tui.widgets.asking import Asking
 
 
@@ -195,7 +195,7 @@ class Habits:
 
     def copy(self, text: str, what: str = "") -> None:
         """Copies a text to the clipboard: the app's own, the terminal's, and the system's."""
-        from termchat.tui.clipboard import Clipboard  # not needed before the first frame
+        from termchat.tui.terminal.clipboard import Clipboard  # not needed before the first frame
 
         app = self._screen.app
         app._clipboard, driver = text, app._driver

@@ -8,12 +8,12 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.text import one_line
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT
 from termchat.tui.history import matches
 from termchat.tui.screens.listing import ARROWS, Listing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.views.marks import MUTED, STRONG, TEXT
-from termchat.tui.widgets.field import Field
+from termchat.tui.themes.theme_file import Palette
 
 _LOOKED_AT = 2_000
 """Characters of a message that are drawn, at most."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from textual.widget import Widget
 from textual.widgets import Input
 
-from termchat.tui.dialogkeys import GROUPS, Group
-from termchat.tui.key import displayed, families, keys_of
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, TITLE, column, prose
+from termchat.tui.keys.dialogs import GROUPS, Group
+from termchat.tui.keys.key import displayed, families, keys_of
 from termchat.tui.screens.listing import ReadListing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import BLANK, Line
-from termchat.tui.views.marks import ACCENT, MUTED, TITLE, column, prose
-from termchat.tui.widgets.field import Field
+from termchat.tui.themes.theme_file import Palette
 
 _KEY = 14
 """Cells of the column with the keys."""

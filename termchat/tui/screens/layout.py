@@ -14,11 +14,12 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
-from termchat.tui.compositor import LineCompositor, Settled
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.draw.polling import FRAMES, Pulse
 from termchat.tui.gathering import Models
 from termchat.tui.history import History
-from termchat.tui.keys import situation_of
-from termchat.tui.pulse import FRAMES, Pulse
+from termchat.tui.keys.tables import situation_of
 from termchat.tui.saving import Save
 from termchat.tui.screens.big import Big
 from termchat.tui.screens.choosing import Choosing
@@ -34,17 +35,16 @@ from termchat.tui.screens.writing import Writing
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.slash import Around
 from termchat.tui.slashing import Slashing
-from termchat.tui.themes import Palette
+from termchat.tui.terminal.compositor import LineCompositor, Settled
+from termchat.tui.themes.library import Wardrobe
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.views.notices import notice_lines, queue_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.views.welcome import welcome_lines
-from termchat.tui.wardrobe import Wardrobe
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
 from termchat.tui.widgets.legend import Legend
-from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
 from termchat.tui.widgets.panels import Panels
 from termchat.tui.widgets.told import Told
 

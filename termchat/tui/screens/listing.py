@@ -11,15 +11,15 @@ from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.text import sanitize
-from termchat.tui import dialogkeys
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.picker import Picker
+from termchat.tui.keys import dialogs
 from termchat.tui.screens.dialog import Dialog
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.widgets.picker import Picker
+from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")
 
-ARROWS = tuple(key.binding for key in dialogkeys.ARROWS)
+ARROWS = tuple(key.binding for key in dialogs.ARROWS)
 """Keys that move in a list, also while an input has the keyboard."""
 
 _WHEEL = 3
@@ -55,7 +55,7 @@ class Listing(Dialog[Result]):
             yield from self.inputs()
             yield self.picker
             yield Label("", classes="problem", markup=False)
-            yield Label(dialogkeys.hint(*self.HINTS, before=self.HINT), classes="hint", markup=False)
+            yield Label(dialogs.hint(*self.HINTS, before=self.HINT), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
         """What stands between title and list."""
@@ -104,7 +104,7 @@ class Listing(Dialog[Result]):
 class ReadListing(Listing[None]):
     """Lines that are only read."""
 
-    BINDINGS = [*ARROWS, *(key.binding for key in dialogkeys.READING)]  # noqa: RUF012
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.READING)]  # noqa: RUF012
     HINTS: tuple[tuple[str, str], ...] = (
         ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
     )  # fmt: skip

@@ -11,15 +11,15 @@ from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
-from termchat.tui.dialogkeys import MODELS
 from termchat.tui.facts import Facts
 from termchat.tui.gathering import Chosen, Models
+from termchat.tui.keys.dialogs import MODELS
 from termchat.tui.pulls import Pull
 from termchat.tui.screens.engine import EngineDialog
 from termchat.tui.screens.listing import ARROWS
 from termchat.tui.screens.modelsshown import ModelsShown
 from termchat.tui.screens.skipped import SkippedDialog
-from termchat.tui.themes import Palette
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.models import State
 
 

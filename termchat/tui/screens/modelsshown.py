@@ -15,18 +15,18 @@ from textual.widgets import Label
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogkeys import hint
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import MUTED
+from termchat.tui.draw.polling import FRAMES
 from termchat.tui.gathering import Models
+from termchat.tui.keys.dialogs import hint
 from termchat.tui.modellist import ModelList
-from termchat.tui.pulse import FRAMES
 from termchat.tui.screens.detailed import DetailedListing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.views.marks import MUTED
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.model import model_lines
 from termchat.tui.views.models import State, heading, model_line
-from termchat.tui.widgets.field import Field
-from termchat.tui.widgets.sheet import Sheet
 
 _WIDEST = 180
 _RUN = ("model-engine", "how it is run")

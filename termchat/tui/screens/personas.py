@@ -11,13 +11,13 @@ from textual.widgets import Label
 
 from termchat.config.personas import Persona, Personas
 from termchat.text import cells, sanitize
-from termchat.tui import dialogkeys
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.keys import dialogs
 from termchat.tui.screens.detailed import DetailedListing
 from termchat.tui.screens.listing import ARROWS
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.persona import persona_line, persona_lines
-from termchat.tui.widgets.sheet import Sheet
 
 _CHOOSE = (("list-up", "choose"), ("persona-begin", "begins"), ("close", "closes"))
 _ASK = (
@@ -47,7 +47,7 @@ class PersonasDialog(DetailedListing[Begin]):
     PersonasDialog.-low #details { display: none; }
     PersonasDialog > Vertical { max-height: 30; }
     """
-    BINDINGS = [*ARROWS, *(key.binding for key in dialogkeys.PERSONAS)]  # noqa: RUF012
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.PERSONAS)]  # noqa: RUF012
     TITLE = "Personas"
     KEYS = "PERSONAS"
     BESIDE = 104
@@ -115,7 +115,7 @@ class PersonasDialog(DetailedListing[Begin]):
 
     @property
     def _hint(self) -> Content:
-        return dialogkeys.hint(*_ASK) if self.asking else dialogkeys.hint(*_CHOOSE, before=_SAVES)
+        return dialogs.hint(*_ASK) if self.asking else dialogs.hint(*_CHOOSE, before=_SAVES)
 
     def _detailed(self) -> list[Line]:
         if not self._all:

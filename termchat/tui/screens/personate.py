@@ -10,7 +10,7 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.tui.screens.conversations import Conversations
-from termchat.tui.themes import Palette
+from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
     from termchat.config.personas import Persona, Personas

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from termchat.chat.service import Chat
 from termchat.text import one_line
-from termchat.tui.dialogkeys import QUEUE
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT
+from termchat.tui.keys.dialogs import QUEUE
 from termchat.tui.screens.listing import ARROWS, Listing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.views.marks import MUTED, STRONG, TEXT
+from termchat.tui.themes.theme_file import Palette
 
 _LOOKED_AT = 2_000
 """Characters of a message that are drawn, at most."""

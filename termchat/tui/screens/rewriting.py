@@ -7,10 +7,10 @@ from itertools import groupby
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.tui.keys import name_of
+from termchat.tui.draw.ink import Line
+from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.document import Anchor
-from termchat.tui.transcript.ink import Line
 from termchat.tui.widgets.asking import strip_line
 from termchat.tui.widgets.composer import Composer
 

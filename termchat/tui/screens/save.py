@@ -15,9 +15,9 @@ from textual.widgets import Input, Label
 from termchat.conversation.transcripts import FORMATS, of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.text import sanitize
-from termchat.tui.dialogkeys import hint
+from termchat.tui.draw.field import Field
+from termchat.tui.keys.dialogs import hint
 from termchat.tui.screens.dialog import Dialog
-from termchat.tui.widgets.field import Field
 
 _WIDE = max(len(form.endings[0]) for form in FORMATS.values())
 _LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS.values())

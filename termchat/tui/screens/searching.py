@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from termchat.tui.finding import Finding, Place
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.document import Anchor

@@ -16,16 +16,16 @@ from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionSummary
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogkeys import SESSIONS, hint, name_of
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import MUTED
+from termchat.tui.keys.dialogs import SESSIONS, hint, name_of
 from termchat.tui.screens.detailed import DetailedListing
 from termchat.tui.screens.listing import ARROWS
 from termchat.tui.sessionlist import SessionList
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.views.marks import MUTED
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.sessions import heading, preview_lines, session_line
-from termchat.tui.widgets.field import Field
-from termchat.tui.widgets.sheet import Sheet
 
 _INDENT = 3
 """Cells before a title."""

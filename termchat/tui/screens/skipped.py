@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from termchat.models.disk.discovery import Skipped
 from termchat.text import home
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.screens.listing import ReadListing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.views.marks import MUTED, TEXT, prose
+from termchat.tui.themes.theme_file import Palette
 
 
 class SkippedDialog(ReadListing):

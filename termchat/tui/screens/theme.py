@@ -9,14 +9,14 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.text import one_line
-from termchat.tui import dialogkeys
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
+from termchat.tui.keys import dialogs
 from termchat.tui.screens.listing import ARROWS, Listing
-from termchat.tui.themes import AUTO
-from termchat.tui.transcript.ink import BLANK, Ink, Line
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
+from termchat.tui.themes.library import Wardrobe
+from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.views.ribbon import legend_line
-from termchat.tui.wardrobe import Wardrobe
-from termchat.tui.widgets.sheet import Sheet
 
 _NAME = 18
 _GROUND = "code_background"
@@ -40,7 +40,7 @@ class ThemePicker(Listing[str]):
     TITLE = "Themes"
     HINTS = (("list-up", "look"), ("theme-keep", "keeps"), ("close", "goes back"))
     KEYS = "THEMES"
-    BINDINGS = [*ARROWS, *(key.binding for key in dialogkeys.THEMES)]  # noqa: RUF012
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.THEMES)]  # noqa: RUF012
 
     def __init__(self, wardrobe: Wardrobe, wear: Callable[[str], None]) -> None:
         super().__init__(wardrobe.worn().palette)
@@ -57,7 +57,7 @@ class ThemePicker(Listing[str]):
             yield self._sample
             yield Label("", classes="problem", markup=False)
             limit = _LIMITS.get(self._wardrobe.shelf.depth, "")
-            yield Label(dialogkeys.hint(*self.HINTS, before=limit), classes="hint", markup=False)
+            yield Label(dialogs.hint(*self.HINTS, before=limit), classes="hint", markup=False)
 
     def on_mount(self) -> None:
         """Begins with the theme that is worn."""

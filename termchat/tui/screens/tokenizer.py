@@ -9,12 +9,12 @@ from textual.widgets import Input
 
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import MUTED
 from termchat.tui.screens.listing import ReadListing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
-from termchat.tui.views.marks import MUTED
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.pieces import piece_lines, pieces_title
-from termchat.tui.widgets.field import Field
 
 
 class PiecesDialog(ReadListing):

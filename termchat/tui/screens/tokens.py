@@ -14,19 +14,19 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import Unit
-from termchat.tui.key import Label
-from termchat.tui.keys import TOKENS, name_of
-from termchat.tui.themes import Palette
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import MARGIN
+from termchat.tui.draw.lines_view import Column, LinesView
+from termchat.tui.keys.key import Label
+from termchat.tui.keys.tables import TOKENS, name_of
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokenpanel import View
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.cursor import Move
-from termchat.tui.transcript.ink import MARGIN
 from termchat.tui.transcript.looks import TOKEN_LOOKS
 from termchat.tui.views.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.widgets.composer import Composer
-from termchat.tui.widgets.field import Field
-from termchat.tui.widgets.lines import Column, LinesView
 
 if TYPE_CHECKING:
     from termchat.tui.screens.tokenizer import PiecesDialog

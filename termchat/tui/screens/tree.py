@@ -9,13 +9,13 @@ from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node
-from termchat.tui.dialogkeys import TREE
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.keys.dialogs import TREE
 from termchat.tui.screens.compare import CompareDialog
 from termchat.tui.screens.listing import ARROWS, Listing
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Line
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.views.tree import Row, label_of, leaf_of, tree_lines, tree_rows
-from termchat.tui.widgets.field import Field
 
 
 class TreeDialog(Listing[int]):

@@ -9,7 +9,7 @@ from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions, leaf_of
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript import Transcript
 from termchat.tui.transcript.source import Part
 from termchat.tui.transcript.tokens import TokenRef

@@ -14,10 +14,10 @@ from textual.timer import Timer
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.text import size
-from termchat.tui.aside import Aside
+from termchat.tui.draw.background import Aside
 from termchat.tui.history import History
 from termchat.tui.slash import parted
-from termchat.tui.themes import Palette
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.edge import Edge
 

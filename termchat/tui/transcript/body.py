@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from termchat.conversation.tree import TokenColumns
+from termchat.tui.draw.ink import HEATS, Ink, Run
 from termchat.tui.transcript.blocks import Block, ChunkBlock, Inked, TextBlock
-from termchat.tui.transcript.ink import HEATS, Ink, Run
 from termchat.tui.transcript.looks import Look, TokenLook, heats
 from termchat.tui.transcript.source import Told
 from termchat.tui.transcript.split import Splitter

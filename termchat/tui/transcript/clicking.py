@@ -9,8 +9,8 @@ from textual.geometry import Region
 from textual.selection import Selection
 from textual.strip import Strip
 
-from termchat.tui.compositor import touch
-from termchat.tui.transcript.ink import MARGIN
+from termchat.tui.draw.ink import MARGIN
+from termchat.tui.terminal.compositor import touch
 from termchat.tui.transcript.moving import MovingView
 from termchat.tui.transcript.scroll import restyled
 

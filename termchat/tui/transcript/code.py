@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from termchat.tui.transcript.ink import Ink, Line, Run, on_ground
-from termchat.tui.transcript.wrap import Wrapper
+from termchat.tui.draw.ink import Ink, Line, Run, on_ground
+from termchat.tui.draw.wrap import Wrapper
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 
 from termchat.text import sanitize
+from termchat.tui.draw.ink import MARGIN, Line
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock, body_width
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.ink import MARGIN, Line
 from termchat.tui.transcript.source import Source
 from termchat.tui.transcript.turn import Turn
 

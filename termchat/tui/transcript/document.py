@@ -15,9 +15,9 @@ from textual.strip import Strip
 
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions
+from termchat.tui.draw.ink import Line, Paint
 from termchat.tui.transcript.blocks import Block, body_width
 from termchat.tui.transcript.heights import Heights
-from termchat.tui.transcript.ink import Line, Paint
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.source import Part, parts_of
 from termchat.tui.transcript.tokens import Track

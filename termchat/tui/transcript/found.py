@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.text import sanitize
+from termchat.tui.draw.ink import MARGIN, Ink
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
 from termchat.tui.transcript.copying import next_shown, shown_span
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.ink import MARGIN, Ink
 
 if TYPE_CHECKING:
     from termchat.tui.finding import Finding

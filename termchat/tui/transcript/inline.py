@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from termchat.tui.transcript.ink import Ink, Run
+from termchat.tui.draw.ink import Ink, Run
 
 if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from termchat.conversation.tree import TokenColumns
-from termchat.tui.transcript.ink import HEATS
+from termchat.tui.draw.ink import HEATS
 
 TokenLook = Literal["probability", "entropy", "rank", "time"]
 Look = Literal["reading", "probability", "entropy", "rank", "time"]

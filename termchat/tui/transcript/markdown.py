@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.code import code_lines, label_line
-from termchat.tui.transcript.ink import Ink, Line, Run
 from termchat.tui.transcript.inline import closed_part, math, runs_of
 from termchat.tui.transcript.mending import mended
 from termchat.tui.transcript.table import Cell, table_lines
-from termchat.tui.transcript.wrap import Wrapper
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from termchat.tui.compositor import touch
+from termchat.tui.terminal.compositor import touch
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.scroll import DocumentView
 from termchat.tui.transcript.source import Part

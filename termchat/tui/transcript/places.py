@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
 
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block, TextBlock
-from termchat.tui.transcript.ink import Ink, Line
 from termchat.tui.transcript.source import Part
 from termchat.tui.transcript.tokens import TokenRef, TurnTokens
-from termchat.tui.transcript.wrap import Wrapper
 
 _MOST_KEPT = 8
 """Blocks of a turn whose cells are kept."""

@@ -19,12 +19,12 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from termchat.tui.compositor import QuickBar, touch
-from termchat.tui.themes import Palette
+from termchat.tui.draw.ink import MARGIN, Ink, Paint
+from termchat.tui.terminal.compositor import QuickBar, touch
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Anchor, Document
 from termchat.tui.transcript.found import CURRENT, HIT, found_on
-from termchat.tui.transcript.ink import MARGIN, Ink, Paint
 
 if TYPE_CHECKING:
     from termchat.tui.finding import Finding

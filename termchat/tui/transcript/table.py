@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
-from termchat.tui.transcript.wrap import Wrapper
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.wrap import Wrapper
 
 FRAME = Ink("border")
 BAR: Run = (" │ ", FRAME)

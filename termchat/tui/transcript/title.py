@@ -7,10 +7,10 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from termchat.text import one_line
+from termchat.tui.draw.ink import Ink, Line, Run, doing
+from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.code import LABEL
-from termchat.tui.transcript.ink import Ink, Line, Run, doing
-from termchat.tui.transcript.wrap import Wrapper
 
 _END = Ink("border")
 """The arrow behind which there is no other version."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from textual.strip import Strip
 
 from termchat.conversation.tree import Role
+from termchat.tui.draw.ink import Ink, Line, Paint
 from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.heights import Heights
-from termchat.tui.transcript.ink import Ink, Line, Paint
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.places import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.source import Part, Source, size_of

@@ -12,13 +12,13 @@ from textual.reactive import reactive
 from textual.selection import Selection
 
 from termchat.conversation.tree import Conversation, Span
-from termchat.tui.compositor import touch
-from termchat.tui.themes import Palette
+from termchat.tui.draw.ink import MARGIN, Paint
+from termchat.tui.terminal.compositor import touch
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.clicking import ClickingView
 from termchat.tui.transcript.copying import copied
 from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.document import Anchor
-from termchat.tui.transcript.ink import MARGIN, Paint
 from termchat.tui.transcript.looks import Look, TokenLook
 from termchat.tui.transcript.tokens import TokenRef
 

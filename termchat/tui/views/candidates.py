@@ -7,8 +7,8 @@ import math
 from termchat.chat.live import Live
 from termchat.decoding.records import Candidate, Token
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line, Run, doing
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, percent, spread
+from termchat.tui.draw.ink import Ink, Line, Run, doing
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, percent, spread
 
 _LOGIT, _SHARE, _NOISE = 6, 8, 7
 _DICE_FROM = 52

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
-from termchat.tui.transcript.ink import Ink, Line, Run, doing
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
+from termchat.tui.draw.ink import Ink, Line, Run, doing
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
 _LABEL, _VALUE, _LEFT = 9, 8, 7
 _LAST_OF_STAGE = {knob.stage: name for name, knob in KNOBS.items()}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
-from termchat.tui.transcript.wrap import Wrapper
-from termchat.tui.views.marks import FAINT, MUTED, TEXT, column, length
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
+from termchat.tui.draw.wrap import Wrapper
 
 _BEFORE = 12
 """Tokens shown before the first difference."""

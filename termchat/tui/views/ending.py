@@ -8,9 +8,9 @@ from itertools import pairwise
 from termchat.conversation.tree import Node, Span
 from termchat.decoding.samplers import escape
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, sparkline
 from termchat.tui.transcript.source import ENDINGS
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, flowing, percent, prose, sparkline
 
 _HIGHEST = 5
 _WORDS = {"end": "The model ended it itself"}

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from termchat.options import Option, OptionValue
 from termchat.settings import DEFAULT, PICKER, Config
 from termchat.text import one_line
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.engineform import FIELDS, EngineForm
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 
 _NAME = 16
 

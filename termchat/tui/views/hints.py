@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
-from termchat.tui import keys
-from termchat.tui.key import Label, Situation
-from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, length
+from termchat.tui.keys import tables
+from termchat.tui.keys.key import Label, Situation
 from termchat.tui.tune import Tune
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, length
 
 _FULL_FROM = 98
 """Cells from which there is room for all keys of TUNE."""
@@ -21,7 +21,7 @@ _BADGE = Ink("background", ground="accent", bold=True)
 
 def key_line(situation: Situation, width: int) -> Line:
     """Keys and what they do, as many as there is room for; a click presses them."""
-    others, important = keys.working(situation)
+    others, important = tables.working(situation)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
@@ -47,7 +47,7 @@ def tune_line(tune: Tune, width: int) -> Line:
 
 def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
     """The keys of TUNE, the way out last."""
-    from termchat.tui.dialogkeys import labels  # not needed before the first frame
+    from termchat.tui.keys.dialogs import labels  # not needed before the first frame
 
     if tune.editing:
         on_empty = Label("Backspace", "on empty removes the last", "backspace")

@@ -11,8 +11,8 @@ from termchat.models.errors import ModelError
 from termchat.options import OPTIONS, OptionValue
 from termchat.settings import DEFAULT, Config
 from termchat.text import home, one_line, size
-from termchat.tui.transcript.ink import BLANK, Ink, Line
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, prose
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, prose
 from termchat.tui.views.models import Fit, Item
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from termchat.text import duration, one_line, size
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length
 
 if TYPE_CHECKING:
     from termchat.models.download.progress import Pulling

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line, sanitize
-from termchat.tui.keys import name_of
-from termchat.tui.transcript.ink import Ink, Line, doing
-from termchat.tui.views.marks import ACCENT, TEXT
+from termchat.tui.draw.ink import Ink, Line, doing
+from termchat.tui.draw.marks import ACCENT, TEXT
+from termchat.tui.keys.tables import name_of
 
 _INKS = {"information": Ink("accent"), "warning": Ink("warning"), "error": Ink("error", bold=True)}
 _MOST_LINES = 4

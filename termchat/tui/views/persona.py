@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from termchat.config.personas import Persona
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.text import one_line
-from termchat.tui.transcript.ink import BLANK, Line
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
+from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 
 _VALUE = 8
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from termchat.engine.port import Tokenized
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.views.marks import MUTED, TEXT, column
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import MUTED, TEXT, column
 
 _NUMBER, _ID = 6, 8
 _CONTROL = Ink("stamp", bold=True)

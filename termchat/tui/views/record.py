@@ -8,10 +8,8 @@ from termchat.conversation.tree import Node
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.text import one_line, show_piece
-from termchat.tui.keys import name_of
-from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
-from termchat.tui.views.candidates import candidate_table
-from termchat.tui.views.marks import (
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import (
     MUTED,
     ROOMY,
     STRONG,
@@ -25,6 +23,8 @@ from termchat.tui.views.marks import (
     signed,
     spread,
 )
+from termchat.tui.keys.tables import name_of
+from termchat.tui.views.candidates import candidate_table
 
 _UNRECORDED = "No candidates are on record for this token. {} asks the model again."
 _STAMP = Ink("stamp", bold=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from termchat.conversation.tree import Span, TokenColumns
-from termchat.tui.transcript.ink import HEATS, Ink, Line, Run
+from termchat.tui.draw.ink import HEATS, Ink, Line, Run
+from termchat.tui.draw.marks import MUTED, TEXT
 from termchat.tui.transcript.looks import MEASURES, TokenLook, heats
 from termchat.tui.transcript.tokens import TokenRef
-from termchat.tui.views.marks import MUTED, TEXT
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 HERE = Ink("cursor", ground="panel", bold=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from termchat.decoding.conditions import Condition, describe
 from termchat.text import one_line
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.views.marks import ACCENT, MUTED, TEXT
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT
 
 _ACTIONS = {"pause": ("pauses", Ink("stamp")), "stop": ("stops ", Ink("warning"))}
 

@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.tree import Role
 from termchat.text import one_line
-from termchat.tui.transcript.ink import BLANK, Ink, Line, Run
-from termchat.tui.transcript.wrap import Wrapper
-from termchat.tui.views.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
+from termchat.tui.draw.wrap import Wrapper
 
 _OPEN: Run = ("● ", Ink("success", bold=True))
 _WHEN, _TURNS, _TOKENS, _MODEL = 11, 6, 8, 22

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
+from termchat.tui.draw.ink import Ink, Line, Run, doing
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, bar, count, length
 from termchat.tui.pulls import Pull
-from termchat.tui.transcript.ink import Ink, Line, Run, doing
-from termchat.tui.views.marks import ACCENT, MUTED, TEXT, bar, count, length
 
 _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")

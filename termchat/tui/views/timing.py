@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from termchat.chat.live import Live
-from termchat.tui.transcript.ink import Line, Run
-from termchat.tui.views.marks import MUTED, TEXT, TITLE, bar, count, percent, sparkline, spread
+from termchat.tui.draw.ink import Line, Run
+from termchat.tui.draw.marks import MUTED, TEXT, TITLE, bar, count, percent, sparkline, spread
 
 _UNKNOWN = "–"
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, FAINT, MUTED, TEXT, column, length
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
 
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""

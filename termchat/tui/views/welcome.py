@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
 from termchat.text import one_line, size
-from termchat.tui.keys import name_of
-from termchat.tui.transcript.ink import BLANK, Ink, Line
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, prose
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, prose
+from termchat.tui.keys.tables import name_of
 
 if TYPE_CHECKING:  # not needed before the first frame
     from termchat.models.listing import Row

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from termchat.chat.questions import Rescored
 from termchat.text import one_line, show_piece
-from termchat.tui.keys import name_of
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import (
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import (
     ACCENT,
     MUTED,
     STRONG,
@@ -22,6 +21,7 @@ from termchat.tui.views.marks import (
     prose,
     spread,
 )
+from termchat.tui.keys.tables import name_of
 
 _NUMBER, _SHARE = 6, 8
 _STAMP = Ink("stamp", bold=True)

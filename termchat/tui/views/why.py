@@ -7,8 +7,8 @@ import math
 from termchat.chat.questions import WhyNot
 from termchat.decoding.records import Explanation, Remedy
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 _KEPT = {"top_p": "in the nucleus", "typical_p": "typical enough"}

@@ -11,10 +11,10 @@ from textual.message import Message
 from textual.widgets import Input
 
 from termchat.text import one_line
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.widgets.field import Field
-from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.themes.theme_file import Palette
 
 _WORD = Ink("accent", bold=True)
 _REMARK = Ink("muted")

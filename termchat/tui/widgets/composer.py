@@ -12,7 +12,7 @@ from textual.message import Message
 
 from termchat.tui.completing import Completion, Offer, Source
 from termchat.tui.history import History, Walk, matches
-from termchat.tui.keys import COMPOSER
+from termchat.tui.keys.tables import COMPOSER
 from termchat.tui.widgets.labelled import LabelledArea
 from termchat.tui.widgets.popup import Popup
 

@@ -13,15 +13,15 @@ from textual.widgets import Input
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
-from termchat.tui.key import Label, Situation
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import Ink, Line
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.keys.key import Label, Situation
+from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tune import Tune
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.edge import Edge
-from termchat.tui.widgets.field import Field
 from termchat.tui.widgets.keyline import KeyLine
-from termchat.tui.widgets.lines import Column, LinesView, Row, Slip
 from termchat.tui.widgets.popup import Popup
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from termchat.text import one_line
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.widgets.lines import LinesView
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import LinesView
 
 _RULE, _FADED = Ink("border"), Ink("border", italic=True)
 _BEHIND = 2

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from termchat.tui.key import Label, Situation
+from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.keys.key import Label, Situation
 from termchat.tui.tune import Tune
 from termchat.tui.views.hints import asked_line, key_line, tune_line
-from termchat.tui.widgets.lines import LinesView
 
 
 class KeyLine(LinesView, can_focus=True):

@@ -15,7 +15,7 @@ from textual.widgets.text_area import Edit, EditResult, Location
 from termchat.chat.changes import Notice
 from termchat.text import sanitize
 from termchat.tui.attachments import LARGEST, Attachments, drawn, is_editable, is_long
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 
 _LABEL = Style(italic=True, underline=True)
 

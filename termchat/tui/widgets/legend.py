@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from termchat.tui.draw.lines_view import Slip
 from termchat.tui.transcript import Transcript
 from termchat.tui.views.ribbon import legend_line
-from termchat.tui.widgets.lines import Slip
 
 
 class Legend(Slip):

@@ -12,14 +12,14 @@ from textual.message import Message
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Token
-from termchat.tui.keys import BIG, name_of
+from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
+from termchat.tui.draw.marks import MUTED, ROOMY, again, flowing, length, spread
+from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.tokenmode import TokenMode
-from termchat.tui.transcript.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
 from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.marks import MUTED, ROOMY, again, flowing, length, spread
 from termchat.tui.views.timing import prefill_line, timing_lines
 from termchat.tui.widgets.knobs import KnobsView
 

@@ -10,9 +10,9 @@ from textual.message import Message
 
 from termchat.text import cells, one_line, sanitize
 from termchat.tui.completing import Completion, Offer
-from termchat.tui.transcript.ink import MARGIN, Ink, Line
-from termchat.tui.views.marks import MUTED
-from termchat.tui.widgets.lines import Slip
+from termchat.tui.draw.ink import MARGIN, Ink, Line
+from termchat.tui.draw.lines_view import Slip
+from termchat.tui.draw.marks import MUTED
 
 _ROWS = 8
 _WIDEST = 40

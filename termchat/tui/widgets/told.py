@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from termchat.chat.changes import Notice
-from termchat.tui.transcript.ink import Line
-from termchat.tui.widgets.lines import Slip
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Slip
 
 _GLANCE = 6.0
 """Seconds that a notice stays which asks for nothing."""

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 
 from termchat.decoding.records import Token
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, MUTED, TEXT, TITLE, length, percent, spread
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, length, percent, spread
 from termchat.tui.views.plots.drawing import Axis, fitted
 from termchat.tui.views.plots.pairs import AFTER, BEFORE, marks_line, pairs_plot, slots
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, FAINT, MUTED
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 LABEL = 6

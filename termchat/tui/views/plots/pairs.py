@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from termchat.decoding.records import Candidate, Token
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import ACCENT, FAINT, MUTED, column
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, column
 from termchat.tui.views.plots.drawing import LABEL, Axis, Bar, Tick, plot
 
 BEFORE = Ink("muted")

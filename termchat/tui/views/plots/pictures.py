@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from termchat.decoding.records import Token
-from termchat.tui.transcript.ink import BLANK, Ink, Line
-from termchat.tui.views.marks import MUTED, TITLE, prose
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.marks import MUTED, TITLE, prose
 from termchat.tui.views.plots.distribution import distribution_plot
 from termchat.tui.views.plots.reply import entropy_plot, probability_plot, time_plot
 from termchat.tui.views.plots.survivors import survivors_plot

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from termchat.text import show_piece
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import MUTED, STRONG, TEXT, TITLE, column, spread
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, column, spread
 from termchat.tui.views.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
 from termchat.tui.views.plots.trace import OUTLIER as TIMES
 from termchat.tui.views.plots.trace import Measure, Trace, highest

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from termchat.decoding.records import Token
-from termchat.tui.transcript.ink import Ink, Line
-from termchat.tui.views.marks import MUTED, STRONG, TITLE, bar, spread
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import MUTED, STRONG, TITLE, bar, spread
 
 _NAME, _COUNT = 13, 8
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from termchat.decoding.records import Token
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.views.marks import MUTED, TITLE, spread
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import MUTED, TITLE, spread
 from termchat.tui.views.plots.drawing import Axis, ceiling, fitted
 from termchat.tui.views.plots.pairs import AFTER, BEFORE, pairs_plot, slots
 

@@ -13,7 +13,7 @@ from functools import cache
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
 
 from termchat.text import sanitize
-from termchat.tui.transcript.ink import Ink, Line, Run
+from termchat.tui.draw.ink import Ink, Line, Run
 
 TAB = 4
 _PLAIN = re.compile(r" ?[!-~]+")

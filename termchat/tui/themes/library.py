@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from termchat import paths
-from termchat.tui.depth import PLAIN, Depth, fitted
-from termchat.tui.themes import LoadedTheme, ThemeError, is_name, load_theme, load_themes, textual_theme
+from termchat.chat.changes import Notice
+from termchat.text import guess_of, one_line
+from termchat.tui.themes.depth import PLAIN, Depth, fitted
+from termchat.tui.themes.theme_file import (
+    AUTO,
+    LoadedTheme,
+    ThemeError,
+    is_name,
+    load_theme,
+    load_themes,
+    textual_theme,
+)
 
 _AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("light", "terminal-light")}
 """By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
@@ -81,3 +92,39 @@ class Shelf:
 
 
 _PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
+
+
+class Wardrobe:
+    """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background."""
+
+    def __init__(self, shelf: Shelf, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
+        self.shelf, self.wanted = shelf, wanted
+        self.dark = _guessed(os.environ if environ is None else environ)
+
+    def worn(self) -> LoadedTheme:
+        """The theme that is to be shown."""
+        return self.of(self.wanted)
+
+    def of(self, wanted: str) -> LoadedTheme:
+        """The theme of that name; for "auto", and where it cannot be shown, the one that suits the background."""
+        found = None if wanted == AUTO else self.shelf.get(wanted)
+        return found or self.shelf.fitting(dark=self.dark)
+
+    def missing(self, place: str = "") -> list[Notice]:
+        """What to tell a user whose theme cannot be shown for its file's sake; "" and few colours are no mistakes of theirs.
+
+        `place` is where the theme was asked for.
+        """
+        there = self.wanted == AUTO or self.shelf.depth in ("none", "16") or self.shelf.get(self.wanted) is not None
+        problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
+        if there:
+            return problems
+        known = [AUTO, *self.shelf.all()]
+        said = f"there is no theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
+        said = f"{place}: {said}" if place else said
+        return [*problems, Notice(said, f"there are {', '.join(known)}", "warning")]
+
+
+def _guessed(environ: Mapping[str, str]) -> bool:
+    """Whether the background is dark, by what some terminals say in COLORFGBG: "15;0" is white on black."""
+    return environ.get("COLORFGBG", "").rpartition(";")[2] not in ("7", "15")

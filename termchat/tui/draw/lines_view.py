@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from textual import events
 from textual.color import Color
 from textual.containers import Horizontal, Vertical
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
-from termchat.tui.compositor import Settled, touch
-from termchat.tui.themes import Palette
-from termchat.tui.transcript.ink import BLANK, MARGIN, Ink, Line, Paint, Run
+from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Paint, Run
+from termchat.tui.terminal.compositor import Settled, touch
+from termchat.tui.themes.theme_file import Palette
 
 _ANY = Color(0, 0, 0)
 """The background that Textual's filters are told; every cell here has its own."""
@@ -177,3 +177,26 @@ def _underlined(runs: Iterable[Run], does: str) -> Iterator[Run]:
             continue
         before, after = text.split(word)
         yield from ((before, ink), (word, ink._replace(underline=True)), (after, ink))
+
+
+class Sheet(LinesView):
+    """Lines on a dialog, which `fill` makes for the room there is: in the first frame, not behind it."""
+
+    GROUND = "surface"
+
+    def __init__(self, fill: Callable[[], Sequence[Line]], *, id: str) -> None:
+        super().__init__(id=id)
+        self._fill = fill
+        self._filled = Size()
+
+    def show(self) -> None:
+        """Fills it anew."""
+        self.show_lines(self._fill())
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines for the room there is."""
+        if self.size != self._filled:
+            self._filled = self.size
+            self._strips.clear()
+            self._lines = self._fill()
+        return super().render_lines(crop)

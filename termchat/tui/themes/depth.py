@@ -16,7 +16,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
 
-from termchat.tui.themes import COLORS, DEFAULT, Palette
+from termchat.tui.themes.theme_file import COLORS, DEFAULT, Palette
 
 Depth = Literal["none", "16", "256", "truecolor"]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.text import size
-from termchat.tui.keys import name_of
+from termchat.tui.keys.tables import name_of
 
 MOST = 74_994
 """Bytes of text that go through the terminal: the longest that the common ones take (100,000 characters in base64)."""

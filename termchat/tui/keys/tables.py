@@ -6,7 +6,7 @@ Those of TUNE and of the dialogs are in `dialogkeys`, which is not needed before
 from __future__ import annotations
 
 from termchat.chat.changes import Phase
-from termchat.tui.key import Key, Label, Situation, displayed, families, pressed
+from termchat.tui.keys.key import Key, Label, Situation, displayed, families, pressed
 
 TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
 

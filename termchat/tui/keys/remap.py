@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from textual.keys import KEY_TO_UNICODE_NAME, Keys, _character_to_key
 
 from termchat.text import guess_of
-from termchat.tui.dialogkeys import GROUPS, Group
-from termchat.tui.key import Key, shown
+from termchat.tui.keys.dialogs import GROUPS, Group
+from termchat.tui.keys.key import Key, shown
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _NAMES = {key.value.rpartition("+")[2] for key in Keys if key.value.isascii() and "<" not in key.value} | {"space"}

@@ -8,8 +8,8 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from termchat.text import one_line
-from termchat.tui.transcript.ink import Ink, Line, Run
-from termchat.tui.transcript.wrap import Wrapper
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.wrap import Wrapper
 
 TEXT = Ink()
 MUTED = Ink("muted")

@@ -1,20 +1,20 @@
-"""What is drawn where a terminal has no characters beyond ASCII: one table, applied to lines just before they are shown.
-
-Every character is replaced by as many cells as it had, so that nothing moves. What draws (bars, frames, arrows, marks) is in
-the table. What a model or a person wrote loses its accents, or is question marks.
-"""
+"""What the terminal can show, as far as its environment tells."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.cells import split_graphemes
+from rich.console import Console
 from rich.segment import Segment
 from textual.color import Color
+from textual.constants import COLOR_SYSTEM
 from textual.filter import LineFilter
+
+from termchat.tui.themes.depth import Colorless, Depth
 
 Glyphs = Literal["unicode", "console", "ascii"]
 """Everything; everything but what draws, for the console of Linux, whose fonts have few such characters; nothing but ASCII."""
@@ -102,3 +102,32 @@ def _folded(grapheme: str, width: int) -> str:
         return grapheme
     plain = unicodedata.normalize("NFKD", grapheme).encode("ascii", "ignore").decode()
     return plain if len(plain) == width and plain.isprintable() else "?" * width
+
+
+_SYSTEMS: dict[str | None, Depth] = {"standard": "16", "256": "256"}
+
+
+class Abilities(NamedTuple):
+    """How many colours a terminal has, and which characters."""
+
+    depth: Depth = "truecolor"
+    glyphs: Glyphs = "unicode"
+
+    @property
+    def filters(self) -> list[LineFilter]:
+        """What lines go through before they are shown."""
+        wanted = ((Colorless(), self.depth == "none"), (Redrawn(self.glyphs), self.glyphs != "unicode"))
+        return [line_filter for line_filter, needed in wanted if needed]
+
+
+EVERYTHING = Abilities()
+
+
+def abilities_of(environ: Mapping[str, str], glyphs: str = "auto") -> Abilities:
+    """By NO_COLOR (no-color.org: anything but nothing), TERM, COLORTERM and the locale; what is unknown has all colours.
+
+    `glyphs` is the setting of that name.
+    """
+    console = Console(color_system=COLOR_SYSTEM, force_terminal=True, legacy_windows=False, _environ=environ)  # type: ignore[arg-type]
+    depth: Depth = "none" if environ.get("NO_COLOR") else _SYSTEMS.get(console.color_system, "truecolor")
+    return Abilities(depth, glyphs_for(environ, glyphs))

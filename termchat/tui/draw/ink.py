@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from termchat.tui.themes import DEFAULT, Palette
+from termchat.tui.themes.theme_file import DEFAULT, Palette
 
 HEATS = 32
 """Steps of an ink's heat; a palette has fewer colours and takes the nearest."""

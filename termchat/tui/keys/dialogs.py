@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.style import Style
 
 from termchat.decoding.samplers import KNOBS
-from termchat.tui import keys
-from termchat.tui.key import Key, Label, displayed, families, keys_of, pressed
+from termchat.tui.keys import tables
+from termchat.tui.keys.key import Key, Label, displayed, families, keys_of, pressed
 
 TUNE: tuple[Key, ...] = (
     Key("tune-less", "left", "move(-1)", "A step down or up", {}, display="←→"),
@@ -141,14 +141,14 @@ class Group(NamedTuple):
     written: bool = False
 
 
-_LIST = (ARROWS, DIALOG, keys.APP)
+_LIST = (ARROWS, DIALOG, tables.APP)
 
 GROUPS: tuple[Group, ...] = (
-    Group("CHAT", (*keys.COMPOSER, *keys.CHAT, *keys.MODEL), (keys.APP,), written=True),
-    Group("TOKEN MODE", keys.TOKENS, (keys.CHAT, keys.MODEL, keys.APP)),
-    Group("BIG VIEW", keys.BIG, (keys.CHAT, keys.MODEL, keys.APP)),
-    Group("TUNE", TUNE, (keys.CHAT, keys.MODEL, keys.APP)),
-    Group("EVERYWHERE", keys.APP, written=True),
+    Group("CHAT", (*tables.COMPOSER, *tables.CHAT, *tables.MODEL), (tables.APP,), written=True),
+    Group("TOKEN MODE", tables.TOKENS, (tables.CHAT, tables.MODEL, tables.APP)),
+    Group("BIG VIEW", tables.BIG, (tables.CHAT, tables.MODEL, tables.APP)),
+    Group("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP)),
+    Group("EVERYWHERE", tables.APP, written=True),
     Group("MODELS", MODELS, _LIST, written=True),
     Group("HOW A MODEL IS RUN", ENGINE, _LIST),
     Group("SAVED CHATS", SESSIONS, _LIST, written=True),
@@ -156,14 +156,14 @@ GROUPS: tuple[Group, ...] = (
     Group("THEMES", THEMES, _LIST),
     Group("PERSONAS", PERSONAS, _LIST),
     Group("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
-    Group("SAVE", SAVE, (DIALOG, keys.APP), written=True),
-    Group("NEW CHAT", SETUP, (DIALOG, keys.APP), written=True),
-    Group("CONTEXT FULL", FULL, (DIALOG, keys.APP)),
+    Group("SAVE", SAVE, (DIALOG, tables.APP), written=True),
+    Group("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
+    Group("CONTEXT FULL", FULL, (DIALOG, tables.APP)),
     Group("EARLIER MESSAGES", HISTORY, _LIST, written=True),
     Group("QUEUE", QUEUE, _LIST),
-    Group("LISTS", ARROWS, (DIALOG, keys.APP), written=True),
+    Group("LISTS", ARROWS, (DIALOG, tables.APP), written=True),
     Group("TEXT TO READ", READING, _LIST),
-    Group("DIALOGS", DIALOG, (keys.APP,), written=True),
+    Group("DIALOGS", DIALOG, (tables.APP,), written=True),
 )
 """All keys, by where they work; each is in one of them."""
 

@@ -9,8 +9,8 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
-from termchat.tui.transcript.ink import Line
-from termchat.tui.widgets.lines import LinesView
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import LinesView
 
 Draw = Callable[[range, int, int], list[Line]]
 """Lines of a range of rows; the chosen row; the width."""

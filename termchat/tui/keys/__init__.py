@@ -1,0 +1,1 @@
+"""Keys, declared once in tables: bindings, hints, palette, help and remaps are made from them."""
