@@ -21,7 +21,7 @@ from termchat.tui.slash import Around, Refused
 from termchat.tui.slashlist import SlashList
 from termchat.tui.slashtable import COMMANDS
 from termchat.tui.themes.theme_file import AUTO, Palette
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import LOOKS
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
@@ -91,7 +91,7 @@ class ScreenDeeds:
         look = next((look for look in LOOKS if look == name), None)
         if look is None:
             raise Refused(f"there is no look {name!r}", f"there are {', '.join(LOOKS)}")
-        self._screen.query_one(Transcript).look = look
+        self._screen.query_one(TranscriptView).look = look
         self._around.tokens.mode.keep()
 
     def prefill(self, text: str) -> None:

@@ -14,10 +14,10 @@ from termchat.engine.port import Unit
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.tokenpanel import At, TokenPanel, View
-from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.cursor import Move
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
-from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.tune import Tune
 from termchat.tui.views.record import Shown
 
@@ -31,7 +31,7 @@ PROMPTS: dict[Typing, str] = {
 class TokenMode:
     """`view` is what the panels show, `typing` what a line is being typed for."""
 
-    def __init__(self, chat: Chat, transcript: Transcript) -> None:
+    def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         self._chat, self._transcript = chat, transcript
         self.open = False
         self.view: View = "record"

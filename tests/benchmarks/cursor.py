@@ -26,7 +26,7 @@ from textual.screen import Screen
 from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.terminal.compositor import LineCompositor
-from termchat.tui.transcript import MOVES, Move, Transcript
+from termchat.tui.transcript import MOVES, Move, TranscriptView
 from termchat.tui.views.ribbon import ribbon_line
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
 
@@ -74,7 +74,7 @@ class Chat(Screen[None]):
         super().__init__()
         self._compositor = LineCompositor()
         self._conversation = conversation
-        self.transcript = Transcript(THEMES["dark"].palette)
+        self.transcript = TranscriptView(THEMES["dark"].palette)
         self.ribbon = LinesView()
 
     def compose(self) -> ComposeResult:
@@ -90,7 +90,7 @@ class Chat(Screen[None]):
     def on_key(self, event: events.Key) -> None:
         self.transcript.move_cursor(KEYS[event.key])
 
-    def on_transcript_cursor_moved(self, event: Transcript.CursorMoved) -> None:
+    def on_transcript_cursor_moved(self, event: TranscriptView.CursorMoved) -> None:
         line = ribbon_line(self.transcript.cursor_reply, "entropy", event.ref, self.ribbon.room)
         self.ribbon.show_lines([line])
         self._on_timer_update()

@@ -20,7 +20,7 @@ from termchat.chat.service import Chat
 from termchat.conversation.store.database import StoreError
 from termchat.engine.port import Adjust, Cancel, Load
 from termchat.tui.app import TermchatApp
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.widgets.panels import Panels
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, desktop
@@ -294,7 +294,7 @@ async def test_the_chat_scrolls_while_the_composer_has_the_keyboard() -> None:
 async def test_a_click_into_the_chat_or_tab_does_not_take_the_keyboard_from_what_is_open() -> None:
     async with desktop() as desk:
         await desk.sent("go", "some", " text")
-        transcript = desk.app.query_one(Transcript)
+        transcript = desk.app.query_one(TranscriptView)
         await desk.type("a dr")
         await desk.pilot.click(transcript, offset=(3, 4))
         await desk.type("af", "tab")
@@ -312,7 +312,7 @@ async def test_a_click_into_the_chat_or_tab_does_not_take_the_keyboard_from_what
 async def test_the_look_changes_and_changes_back() -> None:
     async with desktop() as desk:
         await desk.sent("go", "some", " **text**")
-        transcript = desk.app.query_one(Transcript)
+        transcript = desk.app.query_one(TranscriptView)
         await desk.type("", "ctrl+l")
         assert transcript.look == "probability"
         assert "**text**" in desk.text

@@ -7,8 +7,8 @@ import pytest
 from termchat.chat.service import Chat
 from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
-from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.views.plots.drawing import LABEL
 from termchat.tui.views.plots.trace import Trace
 from termchat.tui.widgets.panels import BIG_PAGES, Panels
@@ -156,7 +156,7 @@ async def test_a_click_in_a_plot_puts_the_cursor_on_the_token_and_the_plots_mark
         edge = desk.text.split("\n")[row_of(desk, "ENTROPY") + 2].rindex("│")
         await desk.pilot.click(offset=(edge + 1 + 7, row_of(desk, "ENTROPY") + 2))
         await desk.settle()
-        cursor = desk.app.query_one(Transcript).cursor
+        cursor = desk.app.query_one(TranscriptView).cursor
         assert cursor is not None
         assert (desk.app.screen_stack[0].tokens.mode.open, cursor.index) == (True, 7)  # type: ignore[attr-defined]
         assert "7 5.50" in desk.text
@@ -179,7 +179,7 @@ async def test_the_big_view_keeps_the_keys_of_token_mode() -> None:
         assert edge == LABEL
         await desk.pilot.click(offset=(edge + 1 + 7, row_of(desk, "ENTROPY") + 2))
         await desk.settle()
-        assert desk.app.query_one(Transcript).cursor == TokenRef(2, 7)
+        assert desk.app.query_one(TranscriptView).cursor == TokenRef(2, 7)
         await desk.type("", "w")
         await desk.type("no", "enter")
         await desk.type("", "escape")

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widgets import Label
 
 from termchat.tui.terminal.compositor import LineCompositor, LinesUpdate
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import desktop
 from tests.tui.sessions_dialog import FakeStore, library, summary
 
@@ -112,7 +112,7 @@ async def test_how_many_lines_are_new_below_stays_true_while_the_rest_is_laid_ou
     paper = Paper(80, 24)
     async with desktop((120, 24)) as desk:
         await desk.sent("Hello", *("| a | b |\n|---|---|\n| c | d |\n\n", "word " * 40, "\n\n") * 100)
-        transcript = desk.app.query_one(Transcript)
+        transcript = desk.app.query_one(TranscriptView)
         monkeypatch.setattr(transcript, "work", lambda: None)
         await desk.type("", "ctrl+home")
         await desk.pilot.resize_terminal(80, 24)
@@ -123,7 +123,7 @@ async def test_how_many_lines_are_new_below_stays_true_while_the_rest_is_laid_ou
         guessed = paper.screen.display
         monkeypatch.setattr(App, "_display", lambda _app, _screen, update: update and paper.take(update))
         while not transcript.is_complete:
-            Transcript.work(transcript)
+            TranscriptView.work(transcript)
             await desk.settle()
         whole = Paper(80, 24)
         whole.take(Compositor.render_full_update(compositor))

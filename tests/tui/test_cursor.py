@@ -8,9 +8,9 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript import TokenRef, Transcript, scroll, widget
+from termchat.tui.transcript import TokenRef, TranscriptView, view, widget
 from termchat.tui.transcript.blocks import Block
-from termchat.tui.transcript.places import BlockCells
+from termchat.tui.transcript.cursor.token_cells import BlockCells
 from tests.tui.transcripts import (
     PROSE,
     THEMES,
@@ -40,12 +40,12 @@ class Desk(Host):
         self.heard: list[TokenRef | None] = []
 
     def compose(self) -> ComposeResult:
-        yield Transcript(THEMES[self.theme].palette)
+        yield TranscriptView(THEMES[self.theme].palette)
 
     def action_move(self, how: str) -> None:
         self.transcript.move_cursor(how)  # type: ignore[arg-type]
 
-    def on_transcript_cursor_moved(self, event: Transcript.CursorMoved) -> None:
+    def on_transcript_cursor_moved(self, event: TranscriptView.CursorMoved) -> None:
         self.heard.append(event.ref)
 
 
@@ -159,24 +159,24 @@ async def test_where_nothing_was_laid_out_yet_it_is_shown_all_the_same() -> None
 async def test_a_click_puts_it_on_a_token() -> None:
     app = Desk(short(), "probability")
     async with app.run_test(size=(40, 12)) as pilot:
-        await pilot.click(Transcript, offset=(6, 4))
+        await pilot.click(TranscriptView, offset=(6, 4))
         assert app.transcript.cursor == TokenRef(2, 1)
-        await pilot.click(Transcript, offset=(30, 5))
+        await pilot.click(TranscriptView, offset=(30, 5))
         assert app.transcript.cursor == TokenRef(2, 4), "behind the line: its last token"
-        await pilot.click(Transcript, offset=(2, 0))
+        await pilot.click(TranscriptView, offset=(2, 0))
         assert app.transcript.cursor == TokenRef(2, 4), "what a person wrote has no cursor"
         app.transcript.close_cursor()
         app.transcript.look = "reading"
-        await pilot.click(Transcript, offset=(6, 4))
+        await pilot.click(TranscriptView, offset=(6, 4))
         assert app.transcript.cursor is None
 
 
 async def test_selecting_text_does_not_move_it() -> None:
     app = Desk(short(), "probability")
     async with app.run_test(size=(40, 12)) as pilot:
-        await pilot.mouse_down(Transcript, offset=(2, 4))
-        await pilot.hover(Transcript, offset=(7, 4))
-        await pilot.mouse_up(Transcript, offset=(7, 4))
+        await pilot.mouse_down(TranscriptView, offset=(2, 4))
+        await pilot.hover(TranscriptView, offset=(7, 4))
+        await pilot.mouse_up(TranscriptView, offset=(7, 4))
         await pilot.pause()
         assert app.screen.get_selected_text()
         assert app.transcript.cursor is None
@@ -271,7 +271,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
     def touch(_: object, *touched: Region) -> None:
         regions.extend(touched)
 
-    monkeypatch.setattr(scroll, "touch", touch)
+    monkeypatch.setattr(view, "touch", touch)
     monkeypatch.setattr(widget, "touch", touch)
     return regions
 

@@ -14,11 +14,11 @@ from termchat.conversation.tree import Conversation
 from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.transcript.blocks import TextBlock
-from termchat.tui.transcript.cursor import Cursor, Move
+from termchat.tui.transcript.cursor.cursor import Cursor, Move
+from termchat.tui.transcript.cursor.token_cells import main_of
+from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
-from termchat.tui.transcript.places import main_of
-from termchat.tui.transcript.tokens import TokenRef, TurnTokens
 from tests.tui.transcripts import (
     PAINT,
     PROSE,

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 from textual.geometry import Region
 
 from termchat.conversation.tree import Conversation
-from termchat.tui import finding
-from termchat.tui.finding import Finding, Place, pattern_of
-from termchat.tui.transcript import Look
+from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.blocks import ChunkBlock
-from termchat.tui.transcript.copying import line_span
-from termchat.tui.transcript.fences import blocks
-from termchat.tui.transcript.found import offsets
+from termchat.tui.transcript.hits import Finding, HitPlace, offsets, pattern_of
+from termchat.tui.transcript.markdown.chunks import Splitter
+from termchat.tui.transcript.markdown.code import blocks
+from termchat.tui.transcript.selection import line_span
 from termchat.tui.transcript.source import parts_of
-from termchat.tui.transcript.split import Splitter
 from tests import made_records
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
 
@@ -34,7 +32,7 @@ def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str],
     node = chat.grow("assistant", parent=user.number, at=0)
     search = Finding()
     search.read(turns(chat))  # type: ignore[arg-type]
-    search.look_for(query, Place(0, 0))
+    search.look_for(query, HitPlace(0, 0))
     for step, piece in enumerate(pieces):
         node.add(made_records.token(step, piece.encode(), piece))
         search.read(turns(chat))  # type: ignore[arg-type]
@@ -49,11 +47,11 @@ def test_a_search_in_parts_finds_the_same_as_one_of_the_whole(text: str, query: 
     whole, parts = Finding(), Finding()
     for search in (whole, parts):
         search.read(turns(chat))  # type: ignore[arg-type]
-    near = Place(1, len(text) // 2)
+    near = HitPlace(1, len(text) // 2)
     whole.look_for(query, near)
     assert not whole.is_going_on
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finding, "AT_ONCE", at_once)
+        patch.setattr(hits, "AT_ONCE", at_once)
         parts.look_for(query, near)
         for _ in range(len(text) + 6):
             parts.go_on()
@@ -65,14 +63,14 @@ def test_a_search_in_parts_finds_the_same_as_one_of_the_whole(text: str, query: 
 def test_no_more_of_a_huge_message_is_searched_at_once_than_a_frame_has_time_for() -> None:
     search = Finding()
     search.read(turns(chat_of("a fox " * 500_000)))  # type: ignore[arg-type]
-    search.look_for("fox", Place(0, 0))
+    search.look_for("fox", HitPlace(0, 0))
     assert search.is_going_on
-    assert search.count == pytest.approx(finding.AT_ONCE / 6, abs=2)
+    assert search.count == pytest.approx(hits.AT_ONCE / 6, abs=2)
     assert search.at == 0
     while search.is_going_on:
         before = search.count
         search.go_on()
-        assert search.count - before < finding.AT_ONCE / 6 + 2
+        assert search.count - before < hits.AT_ONCE / 6 + 2
     assert search.count == 500_000
 
 
@@ -103,11 +101,11 @@ async def test_what_is_marked_on_the_screen_is_what_was_looked_for(look: Look, w
         view = app.transcript
         search = Finding()
         search.read(view.parts())
-        search.look_for(query, Place(0, 0))
+        search.look_for(query, HitPlace(0, 0))
         view.finding = search
         marked = ""
         plain = view._paint.style  # how a hit is painted
-        from termchat.tui.transcript.found import CURRENT, HIT
+        from termchat.tui.transcript.hits import CURRENT, HIT
 
         grounds = {plain(ink).bgcolor for ink in (HIT, CURRENT)}
         for strip in view.render_lines(Region(0, 0, width, 100)):

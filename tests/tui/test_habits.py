@@ -10,8 +10,7 @@ import pytest
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
-from termchat.tui import finding
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView, hits
 from tests.tui.running_app import Desktop, desktop, path, talked
 
 
@@ -66,7 +65,7 @@ async def said(desk: Desktop, wanted: str) -> None:
 async def test_esc_leaves_a_message_as_it_was_and_goes_back_to_where_one_was() -> None:
     async with desktop(size=(80, 24)) as desk:
         await talked(desk, *((f"message {n}", " word" * 60) for n in range(6)))
-        view = desk.app.query_one(Transcript)
+        view = desk.app.query_one(TranscriptView)
         await desk.type("draft", "f7", "f7", "f7", "f7")
         assert desk.composer.text != "draft"
         assert view.scroll_offset.y < view.line_count - view.size.height
@@ -188,7 +187,7 @@ def marked(desk: Desktop) -> list[tuple[str, bool]]:
     palette = desk.app.palette
     grounds = {palette.stamp: False, palette.accent: True}
     found = []
-    view = desk.app.query_one(Transcript)
+    view = desk.app.query_one(TranscriptView)
     for strip in view.render_lines(view.size.region):
         for text, style, _ in strip:
             ground = style.bgcolor.name if style is not None and style.bgcolor is not None else ""
@@ -201,7 +200,7 @@ def marked(desk: Desktop) -> list[tuple[str, bool]]:
 async def test_hits_are_marked_while_one_types_and_walked_through(look: str) -> None:
     async with desktop() as desk:
         await talked(desk, ("a fox", " the Fo"), ("b", " x and fox**es**"))
-        desk.app.query_one(Transcript).look = look  # type: ignore[assignment]
+        desk.app.query_one(TranscriptView).look = look  # type: ignore[assignment]
         await desk.type("", "ctrl+f")
         await desk.type("fox")
         assert [text for text, _ in marked(desk)] == ["fox", "fox"]
@@ -233,7 +232,7 @@ async def test_a_hit_goes_over_lines_tokens_and_marks_and_capitals_count_only_if
 async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
     async with desktop(size=(80, 24)) as desk:
         await talked(desk, *((f"message {n}", (" word" * 80) + (" needle" if n in (1, 4) else "")) for n in range(7)))
-        view = desk.app.query_one(Transcript)
+        view = desk.app.query_one(TranscriptView)
         top = view.scroll_offset.y
         await desk.type("", "ctrl+f")
         await desk.type("needle")
@@ -253,7 +252,7 @@ async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
 
 
 async def test_a_chat_too_long_to_be_searched_at_once_is_searched_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "AT_ONCE", 300)
+    monkeypatch.setattr(hits, "AT_ONCE", 300)
     async with desktop(size=(80, 24)) as desk:
         await talked(desk, *((f"message {n}", (" word" * 80) + (" needle" if n in (1, 4) else "")) for n in range(7)))
         await desk.type("", "ctrl+f")
@@ -282,7 +281,7 @@ async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
         await talked(desk, ("hi", " one"), ("b", " two"))
         await desk.type("", "ctrl+g", "slash")
         await desk.type("one")
-        view = desk.app.query_one(Transcript)
+        view = desk.app.query_one(TranscriptView)
         reply = desk.chat.conversation.path()[1].node
         assert view.cursor == (reply.number, 0)
         await desk.type("", "ctrl+f", "l")
@@ -295,7 +294,7 @@ async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
 async def test_one_goes_from_turn_to_turn() -> None:
     async with desktop(size=(80, 24)) as desk:
         await talked(desk, *((f"message {n}", " word" * 400) for n in range(4)))
-        view = desk.app.query_one(Transcript)
+        view = desk.app.query_one(TranscriptView)
 
         def first() -> str:
             lines = (view.line_text(view.scroll_offset.y + row) for row in range(3))

@@ -15,8 +15,8 @@ from termchat.tui.draw.ink import Ink, Paint
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.body import PlainBody
-from termchat.tui.transcript.copying import copied
 from termchat.tui.transcript.document import NEAR, Document
+from termchat.tui.transcript.selection import copied
 from termchat.tui.transcript.source import Told
 from termchat.tui.transcript.turn import TOO_LONG
 from tests.tui.transcripts import THEMES, Host, ask, chat_of, finished, screen, settled

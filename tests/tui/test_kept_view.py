@@ -9,7 +9,7 @@ import pytest
 from termchat.conversation.session import View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import Look
 from tests.tui.running_app import Desktop
 from tests.tui.stored_chat import kept, told
@@ -17,7 +17,7 @@ from tests.tui.token_mode import index
 
 
 def look(desk: Desktop) -> Look:
-    return desk.app.query_one(Transcript).look
+    return desk.app.query_one(TranscriptView).look
 
 
 @pytest.mark.parametrize("leaving", [(), ("escape",)], ids=["quits in token mode", "leaves it first"])

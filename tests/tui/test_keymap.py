@@ -15,7 +15,7 @@ import termchat.tui
 from termchat.tui.keys.dialogs import GROUPS
 from termchat.tui.keys.key import NO_KEY
 from termchat.tui.keys.remap import checked
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import desktop
 
 KEYS = {key.id: key for group in GROUPS for key in group.table}
@@ -134,7 +134,7 @@ async def test_half_a_page_of_lines_is_moved_at_once() -> None:
         desk.engine.end()
         await desk.settle()
         await desk.type("", "ctrl+g")
-        transcript = desk.app.query_one(Transcript)
+        transcript = desk.app.query_one(TranscriptView)
         await desk.type("", "ctrl+u")
         assert transcript.cursor is not None
         begin = transcript.cursor.index

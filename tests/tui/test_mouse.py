@@ -18,7 +18,7 @@ from termchat.tui.screens.models import ModelsDialog
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.themes.theme_file import load_themes
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import looking
 
@@ -230,7 +230,7 @@ async def test_tokens_are_clicked_and_the_wheel_scrolls_the_chat() -> None:
         await desk.sent("go", *(f"word{number}\n\n" for number in range(30)))
         desk.engine.end()
         await desk.settle()
-        transcript = desk.app.query_one(Transcript)
+        transcript = desk.app.query_one(TranscriptView)
         last = desk.text
         await wheel(desk, "word29", up=True)
         assert desk.text != last
@@ -243,7 +243,7 @@ async def test_tokens_are_clicked_and_the_wheel_scrolls_the_chat() -> None:
 
 async def test_a_click_on_the_ribbon_puts_the_cursor_on_that_token() -> None:
     async with looking() as desk:
-        tokens, transcript = desk.app.screen.query_one(Tokens), desk.app.query_one(Transcript)
+        tokens, transcript = desk.app.screen.query_one(Tokens), desk.app.query_one(TranscriptView)
         here = transcript.cursor
         assert here is not None
         assert here.index > 0

@@ -12,7 +12,7 @@ from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Candidate, Stage, Token
 from termchat.tui.draw.ink import Line
-from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.views.plots.distribution import LEAST, Rest, distribution_plot
 from termchat.tui.views.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
 from termchat.tui.views.plots.pairs import slots

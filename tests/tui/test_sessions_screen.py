@@ -19,7 +19,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import InTurn
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.views.sessions import heading, matched, preview_lines, session_line, when
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
@@ -369,7 +369,7 @@ async def test_enter_goes_on_with_a_chat_as_it_was_looked_at(store: Store) -> No
         await replied(desk, "about a fox", "Once", " upon", " a", " time")
         await desk.type("", "ctrl+l", "ctrl+g", "h")
         await desk.type("", "ctrl+n")
-        assert desk.app.query_one(Transcript).cursor is None
+        assert desk.app.query_one(TranscriptView).cursor is None
         await replied(desk, "about bread", "Flour")
         await desk.type("half a message", "f4")
         await desk.at_rest()
@@ -381,13 +381,13 @@ async def test_enter_goes_on_with_a_chat_as_it_was_looked_at(store: Store) -> No
         assert "Once upon a time" in desk.text
         assert "about a fox" in desk.header
         assert desk.composer.text == "half a message"
-        assert desk.app.query_one(Transcript).look == "probability"
+        assert desk.app.query_one(TranscriptView).look == "probability"
         assert all(
             isinstance(command, Render) for command in desk.engine.commands[asked:]
         )  # what is written is counted
         await desk.type("", "ctrl+g")
-        assert desk.app.query_one(Transcript).cursor is not None
-        assert desk.app.query_one(Transcript).cursor.index == 2  # type: ignore[union-attr]
+        assert desk.app.query_one(TranscriptView).cursor is not None
+        assert desk.app.query_one(TranscriptView).cursor.index == 2  # type: ignore[union-attr]
         await desk.type("", "escape", "enter")
         desk.engine.say("There", " was")
         await desk.settle()

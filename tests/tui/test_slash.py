@@ -11,7 +11,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.tui.keys import tables
 from termchat.tui.slash import Slash, message_of, parted
 from termchat.tui.slashtable import ALSO, COMMANDS, Deeds
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 
 
@@ -120,7 +120,7 @@ async def test_title_look_and_raw() -> None:
         await command(desk, "/title the  fox")
         await command(desk, "/look entropy")
         assert desk.chat.conversation.title == "the fox"
-        assert desk.app.query_one(Transcript).look == "entropy"
+        assert desk.app.query_one(TranscriptView).look == "entropy"
         await command(desk, "/prefill Sure,\\n")
         assert desk.chat.prefill == "Sure,\n"
         await command(desk, "/raw")
@@ -167,7 +167,7 @@ async def test_what_is_offered_is_for_what_is_typed_by_then() -> None:
             desk.composer.post_message(events.Key(key, key if len(key) == 1 else None))
         await desk.settle()
         await desk.type("", "enter")
-        assert desk.app.query_one(Transcript).look == "rank"
+        assert desk.app.query_one(TranscriptView).look == "rank"
 
 
 async def test_help_lists_every_command() -> None:

@@ -19,7 +19,7 @@ from termchat.tui.screens.theme import ThemePicker
 from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
 from termchat.tui.themes.depth import PLAIN, Colorless
 from termchat.tui.themes.theme_file import load_themes
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import CALM, probability_heat
 from tests.colors import contrast
 from tests.tui.running_app import Desktop, desktop
@@ -133,9 +133,9 @@ async def test_a_theme_that_was_edited_is_read_again_where_it_is_chosen(
 async def test_what_is_selected_in_the_chat_can_be_read(theme: str) -> None:
     async with desktop(theme=theme) as desk:
         await desk.sent("hello", "some `code` and *more*")
-        desk.app.screen.selections = {desk.app.query_one(Transcript): SELECT_ALL}
+        desk.app.screen.selections = {desk.app.query_one(TranscriptView): SELECT_ALL}
         await desk.settle()
-        view = desk.app.query_one(Transcript)
+        view = desk.app.query_one(TranscriptView)
         lines = [line for y in range(view.size.height) if "hello" in (line := view.render_line(y)).text]
         assert lines
         for text, style, _ in lines[0]:

@@ -9,7 +9,7 @@ from termchat.chat.recording import Recorder
 from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import index, looking
 
@@ -467,7 +467,7 @@ async def test_token_mode_at_other_sizes(size: tuple[int, int]) -> None:
 
 async def test_ctrl_l_cycles_the_token_looks_in_token_mode_and_all_of_them_outside() -> None:
     async with looking() as desk:
-        transcript = desk.app.query_one(Transcript)
+        transcript = desk.app.query_one(TranscriptView)
         seen = []
         for _ in range(4):
             await desk.type("", "ctrl+l")

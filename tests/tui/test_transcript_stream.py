@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from termchat.tui.transcript.blocks import ChunkBlock
-from termchat.tui.transcript.mending import begun_table, mended
-from termchat.tui.transcript.split import Splitter
+from termchat.tui.transcript.markdown.chunks import Splitter
+from termchat.tui.transcript.markdown.inline import begun_table, mended
 from tests.tui.transcripts import PROSE
 
 WIDTH = 60

@@ -11,7 +11,7 @@ from termchat.conversation.transcripts import FORMATS
 from termchat.engine.port import Cancel
 from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.terminal.capabilities import Abilities
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop, path, talked
 from tests.tui.token_mode import index, looking
 
@@ -188,7 +188,7 @@ async def test_many_quick_clicks_are_as_many_steps_and_select_nothing() -> None:
             await again(desk, f" {n}")
         await click(desk, "smollm2", "‹", times=3)
         assert path(desk) == ["hi", " 2"]
-        assert not desk.app.query_one(Transcript).text_selection
+        assert not desk.app.query_one(TranscriptView).text_selection
         await click(desk, "smollm2", "›", times=3)
         assert path(desk) == ["hi", " 5"]
 
@@ -209,7 +209,7 @@ async def test_the_arrow_under_the_mouse_is_underlined_and_no_other() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", " one"), ("more", " two"))
         await edited(desk, "!", " three")
-        view = desk.app.query_one(Transcript)
+        view = desk.app.query_one(TranscriptView)
         y, line = next((y, line) for y, line in enumerate(desk.text.splitlines()) if "‹" in line)
 
         def underlined() -> str:
@@ -283,7 +283,7 @@ async def test_in_token_mode_the_cursor_stays_in_the_reply_and_as_far_into_it() 
         assert "this is the first of 2 versions" in desk.text
         await desk.type("", ">")
         assert leaf(desk) == fork
-        cursor = desk.app.query_one(Transcript).cursor
+        cursor = desk.app.query_one(TranscriptView).cursor
         assert cursor is not None
         assert cursor == (fork, 1), "the last token: the reply is shorter"
         await desk.type("", ">")

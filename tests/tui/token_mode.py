@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from termchat.chat.recording import Recorder
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record, Token
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 
 WORDS = ("Once", " upon", " a", " time", ".\n", "A", " fox", " met", " a", " bear", ".")
@@ -42,6 +42,6 @@ async def looking(size: tuple[int, int] = (120, 40), *, ended: bool = True) -> A
 
 
 def index(desk: Desktop) -> int:
-    cursor = desk.app.query_one(Transcript).cursor
+    cursor = desk.app.query_one(TranscriptView).cursor
     assert cursor is not None
     return cursor.index

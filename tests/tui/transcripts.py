@@ -16,8 +16,8 @@ from termchat.decoding.records import Failed, Finished, ModelIdentity, Reason, S
 from termchat.decoding.samplers import SamplerSettings
 from termchat.tui.draw.ink import Paint
 from termchat.tui.themes.theme_file import load_themes
-from termchat.tui.transcript import Look, Transcript
-from termchat.tui.transcript.cursor import Cursor
+from termchat.tui.transcript import Look, TranscriptView
+from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Document
 
 THEMES, _ = load_themes()
@@ -117,11 +117,11 @@ class Host(App[None]):
         self.theme = theme
 
     def compose(self) -> ComposeResult:
-        yield Transcript(THEMES[self.theme].palette)
+        yield TranscriptView(THEMES[self.theme].palette)
 
     @property
-    def transcript(self) -> Transcript:
-        return self.query_one(Transcript)
+    def transcript(self) -> TranscriptView:
+        return self.query_one(TranscriptView)
 
     def on_mount(self) -> None:
         self.transcript.look = self.look
@@ -152,7 +152,7 @@ def screen(app: Host) -> list[str]:
 async def settled(pilot: Pilot[None]) -> None:
     """Until everything is laid out: what the timer does, without waiting for it."""
     await pilot.pause()
-    transcript = pilot.app.query_one(Transcript)
+    transcript = pilot.app.query_one(TranscriptView)
     for _ in range(1000):
         if transcript.is_complete:
             return

@@ -11,8 +11,8 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.screens.drawer import Drawer
 from termchat.tui.screens.tokens import Tokens
-from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.widgets.desk import Desk
 from termchat.tui.widgets.panels import Page, Panels
 
@@ -24,7 +24,7 @@ class Big:
     """Turns the pages. While the big view is open the panels have the keyboard, but for TUNE."""
 
     def __init__(
-        self, screen: Screen[None], chat: Chat, panels: Panels, transcript: Transcript, tokens: Tokens, desk: Desk,
+        self, screen: Screen[None], chat: Chat, panels: Panels, transcript: TranscriptView, tokens: Tokens, desk: Desk,
         drawer: Drawer, lay_out: Callable[[], None], show_path: Callable[[], None],
     ) -> None:  # fmt: skip
         self._screen, self._chat, self._panels = screen, chat, panels

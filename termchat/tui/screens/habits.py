@@ -14,7 +14,7 @@ from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screens.tokens import Tokens
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.widgets.desk import Desk
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Habits:
         self,
         screen: Screen[None],
         chat: Chat,
-        transcript: Transcript,
+        transcript: TranscriptView,
         tokens: Tokens,
         desk: Desk,
         do: Callable[[Callable[[], object]], None],
@@ -214,7 +214,7 @@ class Habits:
 
     def copy_code(self) -> None:
         """Copies the last block of code; again, the one before it."""
-        from termchat.tui.transcript.fences import blocks  # not needed before the first frame
+        from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
 
         found = [block for reply in self._replies() for block in blocks(reply)]
         codes = [block.code for block in found]

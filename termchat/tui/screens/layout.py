@@ -38,7 +38,7 @@ from termchat.tui.slashing import Slashing
 from termchat.tui.terminal.compositor import LineCompositor, Settled
 from termchat.tui.themes.library import Wardrobe
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.views.notices import notice_lines, queue_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.views.welcome import welcome_lines
@@ -103,7 +103,7 @@ class ChatLayout(SelectingScreen, Settled):
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._told = Told(self._notice_lines, id="notice")
         self._queue = Slip(id="queue")
-        self._transcript = Transcript(palette)
+        self._transcript = TranscriptView(palette)
         self._legend = Legend(self._transcript)
         self.tokens = Tokens(chat, self._transcript)
         self._panels = Panels()

@@ -9,7 +9,7 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.widgets.asking import strip_line
 from termchat.tui.widgets.composer import Composer
@@ -43,7 +43,7 @@ class Rewriting:
     def __init__(
         self,
         chat: Chat,
-        transcript: Transcript,
+        transcript: TranscriptView,
         composer: Composer,
         do: Callable[[Callable[[], object]], None],
         opened: Callable[[], None],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from termchat.tui.finding import Finding, Place
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screens.tokens import Tokens
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.document import Anchor
+from termchat.tui.transcript.hits import Finding, HitPlace
 from termchat.tui.widgets.asking import Asking
 
 _GOES_ON = 1 / 15
@@ -23,7 +23,7 @@ class Searching:
     `acted` is called after the cursor was moved.
     """
 
-    def __init__(self, transcript: Transcript, tokens: Tokens, asking: Asking, acted: Callable[[], None]) -> None:
+    def __init__(self, transcript: TranscriptView, tokens: Tokens, asking: Asking, acted: Callable[[], None]) -> None:
         self._transcript, self._tokens, self._asking, self._acted = transcript, tokens, asking, acted
         self._finding = Finding()
         self._place, self._cursor = transcript.place, transcript.cursor
@@ -60,7 +60,7 @@ class Searching:
     def _look_for(self, query: str) -> None:
         self.query = query
         anchor, _ = self._place
-        self._finding.look_for(query, Place(*anchor))
+        self._finding.look_for(query, HitPlace(*anchor))
         self._show()
 
     def _go_on(self) -> None:

@@ -8,7 +8,7 @@ from textual.screen import Screen
 from textual.selection import SelectEnd
 from textual.widget import Widget
 
-from termchat.tui.transcript.scroll import DocumentView
+from termchat.tui.transcript.view import DocumentView
 
 
 class SelectingScreen(Screen[None]):

@@ -22,8 +22,8 @@ from termchat.tui.keys.tables import TOKENS, name_of
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokenpanel import View
-from termchat.tui.transcript import Transcript
-from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS
 from termchat.tui.views.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.widgets.composer import Composer
@@ -61,7 +61,7 @@ class Tokens(Column):
     class Acted(Message):
         """A key did something, or the mode was opened or closed."""
 
-    def __init__(self, chat: Chat, transcript: Transcript) -> None:
+    def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         super().__init__()
         self.mode = TokenMode(chat, transcript)
         self.ribbon = Ribbon()

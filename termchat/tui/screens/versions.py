@@ -10,9 +10,9 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.source import Part
-from termchat.tui.transcript.tokens import TokenRef
 
 Parts = tuple[Part, ...]
 
@@ -29,7 +29,7 @@ class TurnVersions:
     def __init__(
         self,
         chat: Chat,
-        transcript: Transcript,
+        transcript: TranscriptView,
         do: Callable[[Callable[[], object]], None],
         tell: Callable[[Notice], None],
     ) -> None:

@@ -15,9 +15,9 @@ Only the open end of the last turn is looked at when tokens come, and what is ou
 All foreign text passes `sanitize` where it is wrapped.
 """
 
-from termchat.tui.transcript.cursor import MOVES, Move
+from termchat.tui.transcript.cursor.cursor import MOVES, Move
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
-from termchat.tui.transcript.tokens import TokenRef
-from termchat.tui.transcript.widget import Transcript
+from termchat.tui.transcript.widget import TranscriptView
 
 __all__ = ["LOOKS", "MOVES", "TOKEN_LOOKS", "Look", "Move", "TokenLook", "TokenRef", "Transcript"]

@@ -15,12 +15,11 @@ from textual.strip import Strip
 
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Paint, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.transcript.code import code_lines, label_line
-from termchat.tui.transcript.inline import CODE
-from termchat.tui.transcript.markdown import markdown_lines, paragraph_lines
-from termchat.tui.transcript.mending import begun_table, mended
+from termchat.tui.transcript.markdown.chunks import Chunk
+from termchat.tui.transcript.markdown.code import code_lines, label_line
+from termchat.tui.transcript.markdown.inline import CODE, begun_table, mended
+from termchat.tui.transcript.markdown.render import markdown_lines, paragraph_lines
 from termchat.tui.transcript.source import Mark
-from termchat.tui.transcript.split import Chunk
 
 STAMP = Ink("stamp", italic=True)
 ENDING = Ink("muted", italic=True)

@@ -8,8 +8,8 @@ from termchat.conversation.tree import TokenColumns
 from termchat.tui.draw.ink import HEATS, Ink, Run
 from termchat.tui.transcript.blocks import Block, ChunkBlock, Inked, TextBlock
 from termchat.tui.transcript.looks import Look, TokenLook, heats
+from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.source import Told
-from termchat.tui.transcript.split import Splitter
 
 ENOUGH = 1000
 """Characters after which a block of plain text ends with its line."""

@@ -17,10 +17,10 @@ from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions
 from termchat.tui.draw.ink import Line, Paint
 from termchat.tui.transcript.blocks import Block, body_width
+from termchat.tui.transcript.cursor.token_order import Track
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.source import Part, parts_of
-from termchat.tui.transcript.tokens import Track
 from termchat.tui.transcript.turn import Turn
 
 NEAR = 300

@@ -10,7 +10,7 @@ from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block
-from termchat.tui.transcript.code import LABEL
+from termchat.tui.transcript.markdown.code import LABEL
 
 _END = Ink("border")
 """The arrow behind which there is no other version."""

@@ -11,9 +11,9 @@ from termchat.conversation.tree import Role
 from termchat.tui.draw.ink import Ink, Line, Paint
 from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
+from termchat.tui.transcript.cursor.token_cells import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.looks import Look
-from termchat.tui.transcript.places import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.source import Part, Source, size_of
 from termchat.tui.transcript.title import Title, TitleBlock
 

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.tui.draw.ink import HEATS, Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, TEXT
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import MEASURES, TokenLook, heats
-from termchat.tui.transcript.tokens import TokenRef
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 HERE = Ink("cursor", ground="panel", bold=True)

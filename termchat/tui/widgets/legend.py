@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from termchat.tui.draw.lines_view import Slip
-from termchat.tui.transcript import Transcript
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.views.ribbon import legend_line
 
 
 class Legend(Slip):
     """The look of a transcript and its colours, from hot to calm."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: TranscriptView) -> None:
         super().__init__(id="legend")
         self._transcript = transcript
 

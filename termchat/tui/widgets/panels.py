@@ -16,7 +16,7 @@ from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, ROOMY, again, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.tokenmode import TokenMode
-from termchat.tui.transcript.tokens import TokenRef
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.tune import Tune
 from termchat.tui.views.candidates import candidate_lines
 from termchat.tui.views.chain import chain_lines

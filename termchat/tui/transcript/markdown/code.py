@@ -6,8 +6,10 @@ looked at.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.tui.draw.ink import Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
@@ -15,6 +17,7 @@ from termchat.tui.draw.wrap import Wrapper
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
     from pygments.token import _TokenType
+
 
 GROUND = "code_background"
 PLAIN = Ink("text")
@@ -82,3 +85,31 @@ def _lexer(language: str) -> Lexer | None:
 @lru_cache(maxsize=512)
 def _ink(kind: _TokenType) -> Ink:
     return next((_INKS[str(parent)] for parent in reversed(kind.split()) if str(parent) in _INKS), PLAIN)
+
+
+_OPENS = re.compile(r"((?:\s*(?:[-+*]|\d{1,9}[.)])\s)?\s*)(`{3,}(?=[^`]*$)|~{3,})\s*(\S*)")
+
+
+class CodeBlock(NamedTuple):
+    """The code without its fences, and the language that it says it is, "" without."""
+
+    code: str
+    language: str
+
+
+def blocks(text: str) -> Iterator[CodeBlock]:
+    """All fenced blocks, in order; the last may still be open."""
+    fence, indent, language = "", 0, ""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if not fence:
+            opens = _OPENS.match(line)
+            if opens is not None:
+                fence, indent, language = opens[2], len(opens[1]), opens[3]
+        elif (end := line.strip()).startswith(fence) and not end.strip(fence[0]):
+            yield CodeBlock("\n".join(lines), language)
+            fence, lines = "", []
+        else:
+            lines.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
+    if fence and lines:
+        yield CodeBlock("\n".join(lines), language)

@@ -17,8 +17,8 @@ from rich.cells import cell_len, split_graphemes
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block, TextBlock
+from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.source import Part
-from termchat.tui.transcript.tokens import TokenRef, TurnTokens
 
 _MOST_KEPT = 8
 """Blocks of a turn whose cells are kept."""

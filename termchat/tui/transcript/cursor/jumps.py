@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Node, TokenColumns
 from termchat.decoding.records import Settings
-from termchat.tui.transcript.tokens import Stretch, TokenRef, Track
+from termchat.tui.transcript.cursor.token_order import Stretch, TokenRef, Track
 
 Test = Callable[[Stretch, range], int | None]
 """The first index of a range, which may run backwards, whose token qualifies; None without any."""

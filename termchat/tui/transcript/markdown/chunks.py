@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from termchat.tui.transcript.mending import widest
+from termchat.tui.transcript.markdown.inline import widest
 
 LIMIT = 1600
 """Characters after which a chunk is cut at the next line, or at a space where the line itself is that long."""

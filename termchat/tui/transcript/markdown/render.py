@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.transcript.code import code_lines, label_line
-from termchat.tui.transcript.inline import closed_part, math, runs_of
-from termchat.tui.transcript.mending import mended
-from termchat.tui.transcript.table import Cell, table_lines
+from termchat.tui.transcript.markdown.code import code_lines, label_line
+from termchat.tui.transcript.markdown.inline import closed_part, math, mended, runs_of
+from termchat.tui.transcript.markdown.table import Cell, table_lines
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

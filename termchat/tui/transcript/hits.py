@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from termchat.text import sanitize
+from termchat.tui.draw.ink import MARGIN, Ink
+from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
+from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.selection import next_shown, shown_span
 from termchat.tui.transcript.source import Part, Source
 
 Hit = tuple[int, int]
@@ -23,7 +28,7 @@ _GAP = r"[*_`~]{0,3}\s+(?:[-+*>#]+\s+)?[*_`~]{0,3}"
 """What a space stands for: any space and line break, with the marks of Markdown beside it."""
 
 
-class Place(NamedTuple):
+class HitPlace(NamedTuple):
     """A character of the chat: the turn, counted from 0, and how far into its text."""
 
     turn: int
@@ -82,7 +87,7 @@ class Finding:
         self.at: int | None = None
         self._pattern: re.Pattern[str] | None = None
         self._texts: list[_Text] = []
-        self._near = Place(0, 0)
+        self._near = HitPlace(0, 0)
 
     @property
     def is_going_on(self) -> bool:
@@ -125,7 +130,7 @@ class Finding:
             self.at = min(self.at or 0, self.count - 1) if self.count else None
         return (self.count, self.at) != before
 
-    def look_for(self, query: str, near: Place) -> None:
+    def look_for(self, query: str, near: HitPlace) -> None:
         """Looks for another text: at its first hit from a place on, or where there is none at the last."""
         self.query, self._pattern = query, pattern_of(query)
         self._near, self.at = near, None
@@ -153,7 +158,7 @@ class Finding:
         if self.count:
             self.at = ((self.at if self.at is not None else -1) + by) % self.count
 
-    def _nearest(self, near: Place) -> int:
+    def _nearest(self, near: HitPlace) -> int:
         """The first hit from a place on, or where there is none the last."""
         ends = self._ends()
         if near.turn >= len(self._texts):
@@ -165,3 +170,64 @@ class Finding:
     def _ends(self) -> list[int]:
         """For each turn, how many hits there are up to its end."""
         return list(accumulate(len(text.hits) for text in self._texts))
+
+
+HIT = Ink("background", ground="stamp")
+CURRENT = Ink("background", ground="accent", bold=True, underline=True)
+
+
+class HitSpan(NamedTuple):
+    """Characters of a line that belong to a hit, the margin counted; `current`: it is the one that is looked at."""
+
+    begin: int
+    end: int
+    current: bool
+
+
+def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
+    """The hits on a line of the document, in order."""
+    at = document.find(y)
+    if at is None:
+        return
+    block, row = at
+    turn = document.heights.at(y)
+    hits = finding.hits(turn)
+    if not hits or not isinstance(block, TextBlock | ChunkBlock) or block.own_line(row) is None:
+        return
+    begin, end = shown_span(block, row)
+    first = max(bisect_right(hits, (begin, 0)) - 1, 0)
+    there = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
+    if not there:
+        return
+    places = offsets(block, row, finding.text(turn))
+    current = finding.current
+    for hit in there:
+        shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
+        if shown:
+            yield HitSpan(shown[0] + MARGIN, shown[-1] + 1 + MARGIN, current == (turn, hit))
+
+
+def offsets(block: Block, row: int, text: str) -> list[int]:
+    """For each character on a line of a laid-out block where it stands in the turn's text; -1 for a sign of ours."""
+    at, end = shown_span(block, row)
+    shown = block.lines[row].text
+    places: list[int] = []
+    while len(places) < len(shown) and at < end:
+        done = len(places)
+        mark = sanitize(text[at])
+        if shown.startswith(mark, done):
+            places += [at] * len(mark)
+            at += 1
+        elif text[at] == "\t":
+            places += [at] * (len(shown) - done - len(shown[done:].lstrip(" ")))
+            at += 1
+        elif text[at].isspace() and shown[done] == " ":  # a line break that is none on the screen
+            places.append(at)
+            at += 1
+        else:
+            ahead = next_shown(text, at, end, shown[done:])
+            if ahead is None:
+                places.append(-1)
+            else:
+                at = ahead
+    return places

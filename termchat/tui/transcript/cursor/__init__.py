@@ -1,0 +1,1 @@
+"""The token cursor: the order of tokens, their cells, and which of them are worth a jump."""

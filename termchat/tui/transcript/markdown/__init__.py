@@ -1,0 +1,1 @@
+"""Markdown while it streams: chunks, lines, inline marks, tables and code."""
