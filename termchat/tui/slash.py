@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from termchat.tui.screens.choosing import Choosing
     from termchat.tui.screens.conversations import Conversations
     from termchat.tui.screens.personate import Personating
-    from termchat.tui.screens.tokens import Tokens
     from termchat.tui.slashtable import Command, Deeds  # the table is made when the first slash is typed
     from termchat.tui.themes.library import Wardrobe
+    from termchat.tui.tokens.token_bar import Tokens
 
 _MOST = 80
 """Offers at once: more than anyone reads."""

@@ -25,9 +25,9 @@ from textual.screen import Screen
 
 from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.panels.ribbon import ribbon_line
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.transcript import MOVES, Move, TranscriptView
-from termchat.tui.views.ribbon import ribbon_line
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
 
 KEYS = dict(zip("abcdefghijklmnopqr", MOVES, strict=True))

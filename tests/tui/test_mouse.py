@@ -12,12 +12,12 @@ from termchat.engine.port import Force
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.picker import Picker
-from termchat.tui.screens.breakpoints import BreakpointsDialog
 from termchat.tui.screens.keylist import KeyList
 from termchat.tui.screens.models import ModelsDialog
-from termchat.tui.screens.tokens import Tokens
-from termchat.tui.screens.tree import TreeDialog
 from termchat.tui.themes.theme_file import load_themes
+from termchat.tui.tokens.branch_tree import TreeDialog
+from termchat.tui.tokens.breakpoints import BreakpointsDialog
+from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import looking

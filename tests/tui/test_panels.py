@@ -15,13 +15,13 @@ from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
 from termchat.tui.keys.dialogs import TUNE
 from termchat.tui.keys.key import displayed, keys_of, remap
-from termchat.tui.tune import Tune
-from termchat.tui.views.candidates import candidate_lines
-from termchat.tui.views.chain import chain_lines
+from termchat.tui.panels.candidates import candidate_lines
+from termchat.tui.panels.chain_panel import chain_lines
+from termchat.tui.panels.timing import timing_lines
+from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.views.hints import key_line, tune_line
 from termchat.tui.views.notices import notice_lines, queue_lines
 from termchat.tui.views.status import context_used, header_line
-from termchat.tui.views.timing import timing_lines
 from tests import made_records
 from tests.tui.fake_engine import FakeEngine, replaced
 from tests.tui.running_app import idle_chat

@@ -12,15 +12,20 @@ from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Candidate, Stage, Token
 from termchat.tui.draw.ink import Line
+from termchat.tui.panels.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
+from termchat.tui.panels.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
+from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
+from termchat.tui.panels.plots.step import (
+    LEAST,
+    Rest,
+    distribution_plot,
+    shares,
+    slots,
+    survivors_plot,
+    temperature_plot,
+)
+from termchat.tui.panels.plots.trace import Folded, Times, Trace
 from termchat.tui.transcript.cursor.token_order import TokenRef
-from termchat.tui.views.plots.distribution import LEAST, Rest, distribution_plot
-from termchat.tui.views.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
-from termchat.tui.views.plots.pairs import slots
-from termchat.tui.views.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
-from termchat.tui.views.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
-from termchat.tui.views.plots.survivors import survivors_plot
-from termchat.tui.views.plots.temperature import shares, temperature_plot
-from termchat.tui.views.plots.trace import Folded, Times, Trace
 from tests import made_records
 from tests.tui.fake_engine import replaced
 

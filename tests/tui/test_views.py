@@ -16,14 +16,13 @@ from termchat.decoding.records import Candidate, Explanation, Penalised, Reason,
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
-from termchat.tui.views.compare import compare, compare_lines, summary
-from termchat.tui.views.ending import ending_lines
-from termchat.tui.views.pieces import piece_lines, pieces_title
-from termchat.tui.views.record import Shown, from_columns, record_lines
-from termchat.tui.views.rules import rule_lines
-from termchat.tui.views.tree import leaf_of, tree_lines, tree_rows
-from termchat.tui.views.whatif import whatif_lines
-from termchat.tui.views.why import remedy, why_lines
+from termchat.tui.panels.record import Shown, from_columns, record_lines
+from termchat.tui.panels.whatif import ending_lines, whatif_lines
+from termchat.tui.panels.why import remedy, why_lines
+from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
+from termchat.tui.tokens.breakpoints import rule_lines
+from termchat.tui.tokens.compare import compare, compare_lines, summary
+from termchat.tui.tokens.tokenizer import piece_lines, pieces_title
 from tests import made_records
 from tests.tui.fake_engine import replaced
 

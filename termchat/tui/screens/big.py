@@ -10,7 +10,7 @@ from textual.screen import Screen
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.screens.drawer import Drawer
-from termchat.tui.screens.tokens import Tokens
+from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.widgets.desk import Desk

@@ -12,9 +12,9 @@ from termchat.chat.changes import Notice
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
 from termchat.tui.saving import Save, write
-from termchat.tui.screens.tokens import Tokens
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.themes.theme_file import Palette
+from termchat.tui.tokens.token_bar import Tokens
 
 if TYPE_CHECKING:
     from termchat.tui.screens.sessions import SessionsDialog

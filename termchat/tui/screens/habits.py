@@ -12,8 +12,8 @@ from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screens.tokens import Tokens
 from termchat.tui.themes.theme_file import Palette
+from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.widgets.desk import Desk
 

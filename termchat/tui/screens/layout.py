@@ -29,8 +29,6 @@ from termchat.tui.screens.habits import Habits
 from termchat.tui.screens.personate import Personating
 from termchat.tui.screens.pointing import Pointing
 from termchat.tui.screens.selecting import SelectingScreen
-from termchat.tui.screens.tokens import Tokens
-from termchat.tui.screens.versions import TurnVersions
 from termchat.tui.screens.writing import Writing
 from termchat.tui.sessionlist import SessionList
 from termchat.tui.slash import Around
@@ -38,13 +36,14 @@ from termchat.tui.slashing import Slashing
 from termchat.tui.terminal.compositor import LineCompositor, Settled
 from termchat.tui.themes.library import Wardrobe
 from termchat.tui.themes.theme_file import Palette
+from termchat.tui.tokens.token_bar import Legend, Tokens
+from termchat.tui.tokens.turn_versions import TurnVersions
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.views.notices import notice_lines, queue_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.views.welcome import welcome_lines
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
-from termchat.tui.widgets.legend import Legend
 from termchat.tui.widgets.panels import Panels
 from termchat.tui.widgets.told import Told
 

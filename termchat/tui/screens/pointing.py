@@ -7,7 +7,7 @@ from collections.abc import Callable
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screens.tokens import Tokens
+from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.widgets.desk import Desk
 from termchat.tui.widgets.knobs import KnobsView
 

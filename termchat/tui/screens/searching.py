@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screens.tokens import Tokens
+from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding, HitPlace

@@ -13,10 +13,10 @@ from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
+from termchat.tui.panels.ribbon import legend_line
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes.library import Wardrobe
 from termchat.tui.themes.theme_file import AUTO
-from termchat.tui.views.ribbon import legend_line
 
 _NAME = 18
 _GROUND = "code_background"

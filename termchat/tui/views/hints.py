@@ -10,7 +10,7 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, length
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import Label, Situation
-from termchat.tui.tune import Tune
+from termchat.tui.panels.tune_mode import Tune
 
 _FULL_FROM = 98
 """Cells from which there is room for all keys of TUNE."""

@@ -17,8 +17,8 @@ from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.key import Label, Situation
+from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tune import Tune
 from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.edge import Edge
 from termchat.tui.widgets.keyline import KeyLine

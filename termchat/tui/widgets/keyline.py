@@ -9,7 +9,7 @@ from textual.message import Message
 
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.keys.key import Label, Situation
-from termchat.tui.tune import Tune
+from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.views.hints import asked_line, key_line, tune_line
 
 

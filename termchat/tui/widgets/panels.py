@@ -15,17 +15,17 @@ from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, ROOMY, again, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
-from termchat.tui.tokenmode import TokenMode
+from termchat.tui.panels.candidates import candidate_lines
+from termchat.tui.panels.chain_panel import chain_lines
+from termchat.tui.panels.timing import prefill_line, timing_lines
+from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
-from termchat.tui.tune import Tune
-from termchat.tui.views.candidates import candidate_lines
-from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.timing import prefill_line, timing_lines
 from termchat.tui.widgets.knobs import KnobsView
 
 if TYPE_CHECKING:  # pictures are not on the first page, so that the first frame does not wait for them
-    from termchat.tui.views.plots.pictures import Placed
-    from termchat.tui.views.plots.trace import Trace
+    from termchat.tui.panels.plots.pictures import Placed
+    from termchat.tui.panels.plots.trace import Trace
 
 Page = Literal[
     "chain", "reply", "next", "entropy", "probability", "time", "distribution", "temperature", "survivors"
@@ -118,8 +118,8 @@ class Panels(KnobsView):
 
     async def on_click(self, event: events.Click) -> None:
         """In a plot over the reply, points at a token."""
-        from termchat.tui.views.plots.drawing import LABEL
-        from termchat.tui.views.plots.pictures import PICTURES
+        from termchat.tui.panels.plots.drawing import LABEL
+        from termchat.tui.panels.plots.pictures import PICTURES
 
         column = event.x - MARGIN - self._margin - LABEL
         for placed in self._placed:
@@ -168,7 +168,7 @@ class Panels(KnobsView):
         self, chat: Chat, tune: Tune | None, mode: TokenMode | None, width: int, rows: int, top: int
     ) -> list[Line]:
         """Plots, from row `top` on; above them the knob that TUNE is on."""
-        from termchat.tui.views.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
+        from termchat.tui.panels.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
 
         head: list[Line] = []
         if tune is not None:
@@ -183,8 +183,8 @@ class Panels(KnobsView):
 
     def _follow(self, width: int) -> Trace:
         """The reply that is shown, as far as it has come."""
-        from termchat.tui.views.plots.reply import columns_of
-        from termchat.tui.views.plots.trace import Trace
+        from termchat.tui.panels.plots.reply import columns_of
+        from termchat.tui.panels.plots.trace import Trace
 
         if self._trace is None:
             self._trace = Trace()

@@ -13,13 +13,13 @@ from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
-from termchat.tui.tokenpanel import At, TokenPanel, View
+from termchat.tui.panels.record import Shown
+from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.tokens.panel import At, TokenPanel, View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
-from termchat.tui.tune import Tune
-from termchat.tui.views.record import Shown
 
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {

@@ -16,20 +16,20 @@ from termchat.chat.service import Chat
 from termchat.engine.port import Unit
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import MARGIN
-from termchat.tui.draw.lines_view import Column, LinesView
+from termchat.tui.draw.lines_view import Column, LinesView, Slip
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
+from termchat.tui.panels.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokenmode import PROMPTS, TokenMode, Typing
-from termchat.tui.tokenpanel import View
+from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
+from termchat.tui.tokens.panel import View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS
-from termchat.tui.views.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
-    from termchat.tui.screens.tokenizer import PiecesDialog
+    from termchat.tui.tokens.tokenizer import PiecesDialog
 
 
 class Ribbon(LinesView, can_focus=True):
@@ -233,13 +233,13 @@ class Tokens(Column):
 
     def action_breakpoints(self) -> None:
         """Breakpoints and stop rules."""
-        from termchat.tui.screens.breakpoints import BreakpointsDialog  # not needed before the first frame
+        from termchat.tui.tokens.breakpoints import BreakpointsDialog  # not needed before the first frame
 
         self.app.push_screen(BreakpointsDialog(self._chat, self._colours))
 
     def action_tree(self) -> None:
         """The branches; the one that was chosen is shown."""
-        from termchat.tui.screens.tree import TreeDialog  # not needed before the first frame
+        from termchat.tui.tokens.branch_tree import TreeDialog  # not needed before the first frame
 
         def go(leaf: int | None) -> None:
             if leaf is not None and leaf != self._chat.conversation.leaf:
@@ -249,7 +249,7 @@ class Tokens(Column):
 
     def action_prompt(self) -> None:
         """What the model read before the reply under the cursor."""
-        from termchat.tui.screens.tokenizer import PiecesDialog  # not needed before the first frame
+        from termchat.tui.tokens.tokenizer import PiecesDialog  # not needed before the first frame
 
         reply = self._transcript.cursor_reply
         parent = reply[0].node.parent if reply else None
@@ -260,7 +260,7 @@ class Tokens(Column):
 
     def action_tokenize(self) -> None:
         """The tokens of what is being typed, and of anything else."""
-        from termchat.tui.screens.tokenizer import TokenizerDialog  # not needed before the first frame
+        from termchat.tui.tokens.tokenizer import TokenizerDialog  # not needed before the first frame
 
         def ask(text: str) -> None:
             self._chat.questions.tokens(text)
@@ -279,3 +279,20 @@ class Tokens(Column):
     def _colours(self) -> Palette:
         assert self._palette is not None, "painted before anybody can press a key"
         return self._palette
+
+
+class Legend(Slip):
+    """The look of a transcript and its colours, from hot to calm."""
+
+    def __init__(self, transcript: TranscriptView) -> None:
+        super().__init__(id="legend")
+        self._transcript = transcript
+
+    def on_mount(self) -> None:
+        """Follows the look."""
+        self.watch(self._transcript, "look", self.draw)
+
+    def draw(self) -> None:
+        """Shows itself, or nothing."""
+        look = self._transcript.look
+        self.show_lines([legend_line(look)] if look != "reading" and not self._transcript.pointing else [])

@@ -24,7 +24,7 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.keys.tables import name_of
-from termchat.tui.views.candidates import candidate_table
+from termchat.tui.panels.candidates import candidate_table
 
 _UNRECORDED = "No candidates are on record for this token. {} asks the model again."
 _STAMP = Ink("stamp", bold=True)

@@ -12,9 +12,9 @@ from termchat.conversation.tree import Node
 from termchat.decoding.records import Settings, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, again, prose
-from termchat.tui.tune import Tune
-from termchat.tui.views.chain import chain_lines
-from termchat.tui.views.record import Shown, from_columns, record_lines
+from termchat.tui.panels.chain_panel import chain_lines
+from termchat.tui.panels.record import Shown, from_columns, record_lines
+from termchat.tui.panels.tune_mode import Tune
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
 _WHOLE_CHAIN = 32
@@ -65,15 +65,15 @@ class TokenPanel:
         questions = self._chat.questions
         # Each of the views is loaded when it is first asked for; the first frame has none of them.
         if view == "ending":
-            from termchat.tui.views.ending import ending_lines
+            from termchat.tui.panels.whatif import ending_lines
 
             return ending_lines(reply_with(self._chat.conversation, place.node), width, rows)
         if view == "what-if":
-            from termchat.tui.views.whatif import whatif_lines
+            from termchat.tui.panels.whatif import whatif_lines
 
             return whatif_lines(questions.scored, self._turned(place), width, rows, self._chat.tolerance)
         if view == "why" and questions.explained is not None:
-            from termchat.tui.views.why import why_lines
+            from termchat.tui.panels.why import why_lines
 
             return why_lines(questions.explained, width, self._chat.tolerance)
         shown = self.shown(place, view) if view != "why" else None

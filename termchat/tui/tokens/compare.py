@@ -1,4 +1,4 @@
-"""Two branches side by side, from a little before the first token that is not the same."""
+"""Two branches side by side."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.screens.listing import ReadListing
+from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12
 """Tokens shown before the first difference."""
@@ -16,7 +18,7 @@ _MARKED = Ink("background", ground="accent", bold=True)
 _BETWEEN = " │ "
 
 
-class Piece(NamedTuple):
+class ComparedPiece(NamedTuple):
     """A token of a reply, or the whole of what a person wrote: what it is, and its text."""
 
     key: int | str
@@ -27,8 +29,8 @@ class Piece(NamedTuple):
 class Comparison(NamedTuple):
     """Two branches, and how many of their first pieces are the same."""
 
-    left: Sequence[Piece]
-    right: Sequence[Piece]
+    left: Sequence[ComparedPiece]
+    right: Sequence[ComparedPiece]
     common: int
 
 
@@ -66,18 +68,18 @@ def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = (
     return lines
 
 
-def _pieces(conversation: Conversation, leaf: int) -> list[Piece]:
-    pieces: list[Piece] = []
+def _pieces(conversation: Conversation, leaf: int) -> list[ComparedPiece]:
+    pieces: list[ComparedPiece] = []
     for node, count in ((span.node, span.count) for span in conversation.path(leaf)):
         if node.role == "user":
-            pieces.append(Piece(f"{node.number}", f"\n› {node.written}\n", said=True))
+            pieces.append(ComparedPiece(f"{node.number}", f"\n› {node.written}\n", said=True))
         else:
             texts = node.tokens.texts
-            pieces += [Piece(token_id, text) for token_id, text in zip(node.ids[:count], texts, strict=False)]
+            pieces += [ComparedPiece(token_id, text) for token_id, text in zip(node.ids[:count], texts, strict=False)]
     return pieces
 
 
-def _column(pieces: Sequence[Piece], common: int, width: int) -> list[Line]:
+def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Line]:
     wrapper = Wrapper(width)
     begin = max(common - _BEFORE, 0)
     if begin:
@@ -96,3 +98,25 @@ def _column(pieces: Sequence[Piece], common: int, width: int) -> list[Line]:
 def _beside(left: list[Run], right: list[Run], half: int) -> Line:
     gap = " " * max(half - length(left), 0)
     return Line((*left, (gap, TEXT), (_BETWEEN, FAINT), *right))
+
+
+class CompareDialog(ReadListing):
+    """From the first token that is not the same; `names` stand over the columns."""
+
+    DEFAULT_CSS = "CompareDialog > Vertical { width: 160; }"
+    TITLE = "Compare"
+
+    def __init__(
+        self, palette: Palette, conversation: Conversation, leaves: tuple[int, int], names: tuple[str, str]
+    ) -> None:
+        super().__init__(palette)
+        self._comparison, self._names = compare(conversation, *leaves), names
+
+    def lay_out(self) -> None:
+        """Says where they part."""
+        super().lay_out()
+        self.retitle(f"{self.TITLE}: {summary(self._comparison)}")
+
+    def made(self, width: int) -> list[Line]:
+        """Both columns."""
+        return compare_lines(self._comparison, width, self._names)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, column, spread
-from termchat.tui.views.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
-from termchat.tui.views.plots.trace import OUTLIER as TIMES
-from termchat.tui.views.plots.trace import Measure, Trace, highest
+from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
+from termchat.tui.panels.plots.trace import OUTLIER as TIMES
+from termchat.tui.panels.plots.trace import Measure, Trace, highest
 
 _APART = 6
 """Columns from one tick to the next, at least."""

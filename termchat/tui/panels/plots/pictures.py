@@ -8,11 +8,9 @@ from typing import Literal, NamedTuple
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.marks import MUTED, TITLE, prose
-from termchat.tui.views.plots.distribution import distribution_plot
-from termchat.tui.views.plots.reply import entropy_plot, probability_plot, time_plot
-from termchat.tui.views.plots.survivors import survivors_plot
-from termchat.tui.views.plots.temperature import temperature_plot
-from termchat.tui.views.plots.trace import Measure, Trace
+from termchat.tui.panels.plots.reply import entropy_plot, probability_plot, time_plot
+from termchat.tui.panels.plots.step import distribution_plot, survivors_plot, temperature_plot
+from termchat.tui.panels.plots.trace import Measure, Trace
 
 Name = Literal["entropy", "probability", "time", "distribution", "temperature", "survivors"]
 

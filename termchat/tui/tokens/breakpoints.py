@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
-from termchat.decoding.conditions import EXAMPLES, ConditionError, parse
+from termchat.decoding.conditions import EXAMPLES, Condition, ConditionError, describe, parse
 from termchat.text import one_line
 from termchat.tui.draw.field import Field
-from termchat.tui.draw.ink import Line
-from termchat.tui.draw.marks import MUTED
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT
 from termchat.tui.keys.dialogs import BREAKPOINTS
 from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.views.rules import rule_lines
+
+_ACTIONS = {"pause": ("pauses", Ink("stamp")), "stop": ("stops ", Ink("warning"))}
+
+
+def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected: int) -> list[Line]:
+    """A line each: whether it is on, what it does, and when."""
+    lines = []
+    for index, (condition, enabled) in enumerate(rules):
+        does, ink = _ACTIONS[condition.action]
+        words = describe(condition).removeprefix("stop ")
+        text = one_line(words, max(width - 15, 4))
+        box = "[x] " if enabled else "[ ] "
+        runs = ((box, ACCENT), (f"{does} at  ", ink if enabled else MUTED), (text, TEXT if enabled else MUTED))
+        lines.append(Line(runs, "panel" if index == selected else ""))
+    return lines
 
 
 class BreakpointsDialog(Listing[None]):

@@ -1,0 +1,1 @@
+"""What the panels show: lines made of records, without a widget."""

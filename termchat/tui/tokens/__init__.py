@@ -1,0 +1,1 @@
+"""Token mode: its keys, its bar below the transcript, and its dialogs."""
