@@ -24,9 +24,9 @@ from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
+from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.gathering import Models
-from termchat.tui.history import History
 from termchat.tui.keys.key import NO_KEY, Key, remap
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
 from termchat.tui.saving import Save

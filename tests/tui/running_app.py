@@ -14,8 +14,8 @@ from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
+from termchat.tui.composer.composer import Composer
 from termchat.tui.widgets import told
-from termchat.tui.widgets.composer import Composer
 from tests.tui.fake_engine import FakeEngine
 
 SPEC = ModelSpec("/tiny.gguf", "tiny")

@@ -8,12 +8,11 @@ import pytest
 from textual import events
 
 from termchat.engine.port import Render
-from termchat.tui import editor
-from termchat.tui.attachments import Attachments
-from termchat.tui.history import History
-from termchat.tui.mentions import include
-from termchat.tui.screens import writing
-from termchat.tui.widgets.popup import Popup
+from termchat.tui.composer import editor, sending
+from termchat.tui.composer.completion import Popup
+from termchat.tui.composer.history import History
+from termchat.tui.composer.labelled import Attachments
+from termchat.tui.composer.mentions import include
 from tests.tui.running_app import Desktop, desktop
 
 LONG = "".join(f"line {number}\n" for number in range(20_431))
@@ -330,7 +329,7 @@ async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder
 
 
 async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_AT_REST", 1.0)  # longer than a slow machine takes for a key
+    monkeypatch.setattr(sending, "_AT_REST", 1.0)  # longer than a slow machine takes for a key
     async with desktop() as desk:
         desk.engine.prompt = [1] * 100
         await desk.type("how long is this")

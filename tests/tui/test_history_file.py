@@ -10,8 +10,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from termchat.tui import history
-from termchat.tui.history import ENTRIES, History
+from termchat.tui.composer import history
+from termchat.tui.composer.history import ENTRIES, History
 
 
 def test_what_was_written_is_there_in_the_next_session(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from termchat.conversation.node import Omission
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
+from termchat.tui.composer.composer import Composer
 from termchat.tui.screens.full import FullDialog
 from termchat.tui.transcript import Look
-from termchat.tui.widgets.composer import Composer
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop

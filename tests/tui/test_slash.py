@@ -9,8 +9,8 @@ from textual import events
 
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.keys import tables
-from termchat.tui.slash import Slash, message_of, parted
-from termchat.tui.slashtable import ALSO, COMMANDS, Deeds
+from termchat.tui.slash.commands import ALSO, COMMANDS, Deeds
+from termchat.tui.slash.slash import Slash, message_of, parted
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 

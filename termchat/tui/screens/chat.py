@@ -7,12 +7,12 @@ from typing import Literal
 from textual import events
 
 from termchat.chat.changes import Notice
+from termchat.tui.composer.composer import Composer
+from termchat.tui.composer.sending import FilesRead
 from termchat.tui.keys.tables import CHAT, MODEL, name_of
 from termchat.tui.screens.choosing import Heard
 from termchat.tui.screens.layout import ALONE, ChatLayout
-from termchat.tui.screens.writing import Gathered
 from termchat.tui.transcript.looks import LOOKS
-from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.knobs import KnobsView
 from termchat.tui.widgets.panels import Page, Panels
 
@@ -40,7 +40,7 @@ class ChatScreen(ChatLayout):
         """Counts what is written."""
         self._writing.changed()
 
-    def on_gathered(self, message: Gathered) -> None:
+    def on_gathered(self, message: FilesRead) -> None:
         """The files of a message were read."""
         self._writing.gathered(message)
 

@@ -14,11 +14,13 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
+from termchat.tui.composer.composer import Composer
+from termchat.tui.composer.history import History
+from termchat.tui.composer.sending import Writing
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.draw.polling import FRAMES, Pulse
 from termchat.tui.gathering import Models
-from termchat.tui.history import History
 from termchat.tui.keys.tables import situation_of
 from termchat.tui.saving import Save
 from termchat.tui.screens.big import Big
@@ -29,10 +31,9 @@ from termchat.tui.screens.habits import Habits
 from termchat.tui.screens.personate import Personating
 from termchat.tui.screens.pointing import Pointing
 from termchat.tui.screens.selecting import SelectingScreen
-from termchat.tui.screens.writing import Writing
 from termchat.tui.sessionlist import SessionList
-from termchat.tui.slash import Around
-from termchat.tui.slashing import Slashing
+from termchat.tui.slash.attach import Slashing
+from termchat.tui.slash.slash import Around
 from termchat.tui.terminal.compositor import LineCompositor, Settled
 from termchat.tui.themes.library import Wardrobe
 from termchat.tui.themes.theme_file import Palette
@@ -42,7 +43,6 @@ from termchat.tui.transcript import TranscriptView
 from termchat.tui.views.notices import notice_lines, queue_lines, wrapped
 from termchat.tui.views.status import header_line
 from termchat.tui.views.welcome import welcome_lines
-from termchat.tui.widgets.composer import Composer
 from termchat.tui.widgets.desk import Desk
 from termchat.tui.widgets.panels import Panels
 from termchat.tui.widgets.told import Told

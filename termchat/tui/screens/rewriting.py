@@ -7,12 +7,12 @@ from itertools import groupby
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node, Span
+from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.widgets.asking import strip_line
-from termchat.tui.widgets.composer import Composer
 
 Said = list[Span]
 """A message of a person, or all pieces of a reply."""

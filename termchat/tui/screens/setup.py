@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
 
+from termchat.tui.composer.composer import Composer
 from termchat.tui.keys.dialogs import SETUP, hint
 from termchat.tui.screens.dialog import Dialog
-from termchat.tui.widgets.composer import Composer
 
 
 class Setup(NamedTuple):

@@ -14,6 +14,7 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import Unit
+from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
@@ -26,7 +27,6 @@ from termchat.tui.tokens.panel import View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS
-from termchat.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
     from termchat.tui.tokens.tokenizer import PiecesDialog

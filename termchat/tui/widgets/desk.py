@@ -13,16 +13,15 @@ from textual.widgets import Input
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
+from termchat.tui.composer.completion import Popup
+from termchat.tui.composer.composer import Composer, Edge
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.key import Label, Situation
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.widgets.composer import Composer
-from termchat.tui.widgets.edge import Edge
 from termchat.tui.widgets.keyline import KeyLine
-from termchat.tui.widgets.popup import Popup
 
 
 class Desk(Column):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
-from termchat.tui.slash import Around, Slash
-from termchat.tui.widgets.composer import Composer
+from termchat.tui.composer.composer import Composer
+from termchat.tui.slash.slash import Around, Slash
 
 if TYPE_CHECKING:
-    from termchat.tui.slashtable import Deeds
+    from termchat.tui.slash.commands import Deeds
 
 
 class Slashing:
@@ -26,7 +26,7 @@ class Slashing:
         return written.startswith("/") and self._slash.take(self._composer.attachments.unfold(written))
 
     def _deeds(self) -> Deeds:
-        from termchat.tui.slashdeeds import ScreenDeeds  # not needed before the first frame
+        from termchat.tui.slash.commands import ScreenDeeds  # not needed before the first frame
 
         return ScreenDeeds(self._screen, self._around)
 

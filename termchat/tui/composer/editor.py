@@ -13,7 +13,7 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
-from termchat.tui.attachments import LARGEST
+from termchat.tui.composer.labelled import LARGEST
 
 Suspend = Callable[[], AbstractContextManager[None]]
 """Gives the terminal to another program, for as long as the context lasts; raises SuspendNotSupported."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line
-from termchat.tui.completing import Completion, Offer
+from termchat.tui.composer.completion import Completion, Offer
 
 if TYPE_CHECKING:
     from termchat.chat.service import Chat
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from termchat.tui.screens.choosing import Choosing
     from termchat.tui.screens.conversations import Conversations
     from termchat.tui.screens.personate import Personating
-    from termchat.tui.slashtable import Command, Deeds  # the table is made when the first slash is typed
+    from termchat.tui.slash.commands import Command, Deeds  # the table is made when the first slash is typed
     from termchat.tui.themes.library import Wardrobe
     from termchat.tui.tokens.token_bar import Tokens
 
@@ -46,7 +46,7 @@ class Around(NamedTuple):
     tell: Callable[[Notice], None]
 
 
-class Refused(ValueError):
+class CommandRefused(ValueError):
     """A command cannot be done, and its text stays where it was written. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -103,7 +103,7 @@ class Slash:
             return False
         try:
             self._run(*command)
-        except Refused as problem:
+        except CommandRefused as problem:
             self._keep(text)
             self._tell(Notice(problem.message, problem.hint, "warning"))
         return True
@@ -129,7 +129,7 @@ class Slash:
 
     @property
     def _known(self) -> dict[str, Command]:
-        from termchat.tui.slashtable import COMMANDS
+        from termchat.tui.slash.commands import COMMANDS
 
         return COMMANDS
 
@@ -144,13 +144,15 @@ class Slash:
         """
         command = self._find(name)
         if command is None:
-            raise Refused(f"there is no command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
+            raise CommandRefused(
+                f"there is no command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}"
+            )
         if argument and not command.argument:
-            raise Refused(f"/{command.name} takes nothing, not {one_line(argument[:_READ], 40)!r}", _HOW)
+            raise CommandRefused(f"/{command.name} takes nothing, not {one_line(argument[:_READ], 40)!r}", _HOW)
         command.run(self._deeds, argument)
 
     def _find(self, name: str) -> Command | None:
-        from termchat.tui.slashtable import ALSO
+        from termchat.tui.slash.commands import ALSO
 
         known = (self._known.get(one) for one in (name, name.replace("-", "_"), ALSO.get(name, "")))
         return next((command for command in known if command is not None), None)

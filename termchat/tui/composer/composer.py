@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.message import Message
 
-from termchat.tui.completing import Completion, Offer, Source
-from termchat.tui.history import History, Walk, matches
+from termchat.text import one_line
+from termchat.tui.composer.completion import Completion, CompletionSource, Offer, Popup
+from termchat.tui.composer.history import History, Walk, matches
+from termchat.tui.composer.labelled import LabelledArea
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.keys.tables import COMPOSER
-from termchat.tui.widgets.labelled import LabelledArea
-from termchat.tui.widgets.popup import Popup
 
 _FOUND = Style(bold=True, underline=True)
 _LEAST = 6
@@ -61,7 +64,7 @@ class Composer(LabelledArea):
         self.cursor_blink = False
         self.match_cursor_bracket = False
         self.earlier = History()
-        self.sources: Sequence[Source] = ()
+        self.sources: Sequence[CompletionSource] = ()
         self.commands: Callable[[str], bool] = lambda _: False
         self.popup = Popup()
         self.take_back: Callable[[], bool] = lambda: False
@@ -249,3 +252,39 @@ class Composer(LabelledArea):
         while at >= 0:
             text.stylize(_FOUND, at, at + len(typed))
             at = line.find(typed, at + len(typed))
+
+
+_RULE, _FADED = Ink("border"), Ink("border", italic=True)
+_BEHIND = 2
+"""Cells of the line behind the word."""
+
+
+class Edge(LinesView):
+    """A thin line with a text at its right."""
+
+    def __init__(self) -> None:
+        super().__init__(id="edge")
+        self._said, self._ink = "", _RULE
+
+    def say(self, said: str, color: str = "muted") -> None:
+        """Shows another text, "" for none. It may be foreign."""
+        self._said, self._ink = said, Ink(color)
+        self._draw()
+
+    def fade(self) -> None:
+        """What is said is no longer so."""
+        if self._said and self._ink is not _FADED:
+            self._said, self._ink = self._said + " …", _FADED
+            self._draw()
+
+    def on_resize(self) -> None:
+        """As long as there is room."""
+        self._draw()
+
+    def _draw(self) -> None:
+        said = one_line(self._said, max(self.room - _BEHIND - 4, 0))
+        if not said:
+            self.show_lines([Line((("─" * self.room, _RULE),))])
+            return
+        before = "─" * (self.room - _BEHIND - cell_len(said) - 2)
+        self.show_lines([Line(((f"{before} ", _RULE), (said, self._ink), (" " + "─" * _BEHIND, _RULE)))])

@@ -14,23 +14,22 @@ from textual.timer import Timer
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.text import size
+from termchat.tui.composer.composer import Composer, Edge
+from termchat.tui.composer.history import History
 from termchat.tui.draw.background import Aside
-from termchat.tui.history import History
-from termchat.tui.slash import parted
+from termchat.tui.slash.slash import parted
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.widgets.composer import Composer
-from termchat.tui.widgets.edge import Edge
 
 if TYPE_CHECKING:
     from termchat.chat.sizing import Size, Sizing
-    from termchat.tui.mentions import Included
+    from termchat.tui.composer.mentions import Included
 
 _AT_REST = 0.25
 """Seconds without a key after which a message is counted."""
 
 
 @dataclass
-class Gathered(Message):
+class FilesRead(Message):
     """A thread has read the files of a message, or says why it could not."""
 
     written: str
@@ -82,7 +81,7 @@ class Writing:
     def begin(self) -> None:
         """The first frame is there."""
         from termchat.chat.sizing import Sizing  # not needed before the first frame
-        from termchat.tui.paths_source import Paths
+        from termchat.tui.composer.mentions import Paths
 
         composer = self._composer
         composer.sources = [*composer.sources, Paths(lambda: composer.post_message(Composer.Learnt()))]
@@ -123,18 +122,18 @@ class Writing:
         """Reads files, in a thread: the disk may be slow."""
 
         def work() -> Iterator[None]:
-            from termchat.tui.mentions import Unreadable, include
+            from termchat.tui.composer.mentions import Unreadable, include
 
             try:
-                gathered = Gathered(written, text, include(written, text), "", sends)
+                gathered = FilesRead(written, text, include(written, text), "", sends)
             except Unreadable as problem:
-                gathered = Gathered(written, text, None, str(problem), sends)
+                gathered = FilesRead(written, text, None, str(problem), sends)
             self._screen.post_message(gathered)
             yield
 
         self._reading = Aside(work)
 
-    def gathered(self, read: Gathered) -> None:
+    def gathered(self, read: FilesRead) -> None:
         """Sends a message with its files, or counts it; what cannot be read goes back to whoever wrote it."""
         self._reading = None
         if not read.sends:
@@ -209,7 +208,7 @@ class Writing:
 
     def browse_queue(self, palette: Palette) -> None:
         """All messages that wait."""
-        from termchat.tui.screens.queue import QueueDialog  # not needed before the first frame
+        from termchat.tui.composer.history_dialog import QueueDialog  # not needed before the first frame
 
         def closed(number: int | None) -> None:
             if number is not None and number < len(self._chat.queue):
@@ -220,7 +219,7 @@ class Writing:
 
     def browse_history(self, palette: Palette) -> None:
         """All messages that were written before."""
-        from termchat.tui.screens.history import HistoryDialog  # not needed before the first frame
+        from termchat.tui.composer.history_dialog import HistoryDialog  # not needed before the first frame
 
         def closed(text: str | None) -> None:
             if text is not None:
@@ -231,7 +230,7 @@ class Writing:
 
     async def edit(self) -> None:
         """Gives the message to an editor."""
-        from termchat.tui import editor  # not needed before the first frame
+        from termchat.tui.composer import editor  # not needed before the first frame
 
         composer, before = self._composer, self._composer.message
         try:

@@ -1,0 +1,1 @@
+"""The composer: writing, completing, attaching and sending a message."""

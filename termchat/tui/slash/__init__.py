@@ -1,0 +1,1 @@
+"""Slash commands: their table, and what each does."""
