@@ -167,7 +167,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         )
     chosen = config(given)
     if demo:
-        from termchat.tui.demo.app import start as play
+        from termchat.tui.demo.player import start as play
 
         _leave(play(chosen))
     from termchat.tui.start import start

@@ -26,17 +26,17 @@ from termchat.models.errors import ModelError
 from termchat.text import sanitize
 from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
-from termchat.tui.gathering import Models
 from termchat.tui.keys.key import NO_KEY, Key, remap
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
-from termchat.tui.saving import Save
-from termchat.tui.screens.chat import ChatScreen
-from termchat.tui.sessionlist import SessionList
+from termchat.tui.models.gather import Models
+from termchat.tui.screen.notices import in_short
+from termchat.tui.screen.screen import ChatScreen
+from termchat.tui.sessions.chat_switching import Save
+from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.typeahead import TypeAhead
 from termchat.tui.themes.library import Shelf, Wardrobe
 from termchat.tui.themes.theme_file import AUTO, Palette
-from termchat.tui.widgets.told import in_short
 
 if sys.platform != "win32":
     from termchat.tui.terminal.driver import BackgroundIs, Terminal, TerminalGone
@@ -261,7 +261,7 @@ class TermchatApp(App[None]):
 
     def action_keys(self) -> None:
         """All keys, those that work here first; or back from them."""
-        from termchat.tui.screens.keylist import KeyList  # not needed before the first frame
+        from termchat.tui.dialogs.keylist import KeyList  # not needed before the first frame
 
         if isinstance(self.screen, KeyList):
             self.screen.dismiss(None)
@@ -277,7 +277,7 @@ class TermchatApp(App[None]):
 
     def action_theme(self) -> None:
         """All themes, each shown while it is highlighted."""
-        from termchat.tui.screens.theme import ThemePicker  # not needed before the first frame
+        from termchat.tui.dialogs.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
             self.wardrobe.shelf.renew()  # whoever writes a theme comes here to see it

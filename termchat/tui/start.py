@@ -25,9 +25,9 @@ from termchat.settings import Config
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.history import History
-from termchat.tui.gathering import Models
 from termchat.tui.keys.tables import name_of
-from termchat.tui.sessionlist import SessionList
+from termchat.tui.models.gather import Models
+from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_of
 
 

@@ -16,7 +16,7 @@ from termchat.decoding.records import Failed
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Loaded
 from termchat.tui.demo import tape
-from termchat.tui.demo.app import build
+from termchat.tui.demo.player import build
 from termchat.tui.demo.tape import Exchange, Tape, asked
 
 

@@ -13,11 +13,11 @@ from textual.pilot import Pilot
 from termchat import settings
 from termchat.decoding.records import Failed, Finished, Settings, Token
 from termchat.engine.port import Adjust, Command, Event, Explain, Generate, Load, Loaded, ModelSpec, Render
-from termchat.tui.demo import app as demo_app
 from termchat.tui.demo import engine as playing
+from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import script, tape
-from termchat.tui.demo.app import build
 from termchat.tui.demo.engine import SPEC, DemoEngine
+from termchat.tui.demo.player import build
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
 

@@ -6,7 +6,7 @@ import re
 import signal
 from time import monotonic, sleep
 
-from termchat.tui.views.status import context_used
+from termchat.tui.screen.header_line import context_used
 from tests.torture.home import Home
 from tests.torture.known import Loss
 from tests.torture.plan import SIGNALS, Round

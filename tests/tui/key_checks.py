@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic
 
+from termchat.tui.dialogs.base import ListDialog
 from termchat.tui.keys.dialogs import ARROWS, DIALOG, GROUPS, Group
 from termchat.tui.keys.key import keys_of
 from termchat.tui.keys.tables import APP, BIG, CHAT, TOKENS
-from termchat.tui.screens.listing import Listing
 from tests.tui.running_app import FRAME, PATIENCE, Desktop
 
 Sees = Callable[[], object]
@@ -36,7 +36,7 @@ class Place:
     @property
     def row(self) -> int:
         screen = self.desk.app.screen
-        assert isinstance(screen, Listing)
+        assert isinstance(screen, ListDialog)
         return screen.picker.chosen
 
     def shows(self, text: str) -> Sees:
@@ -83,7 +83,7 @@ class Place:
         """The keys that move in every list."""
         await self.enter()
         screen = self.desk.app.screen
-        assert isinstance(screen, Listing)
+        assert isinstance(screen, ListDialog)
         screen.action_move("first")
         await self.press("list-down", self.at(1))
         await self.press("list-up", self.at(0))

@@ -14,8 +14,8 @@ from textual.widgets import Input
 
 from termchat.engine.port import Load, ModelSpec
 from termchat.settings import load
-from termchat.tui.gathering import Models
-from termchat.tui.screens.models import ModelsDialog
+from termchat.tui.models.gather import Models
+from termchat.tui.models.models_dialog import ModelsDialog
 from tests.pull.file_server import FileServer, Served, gguf, sha256
 from tests.tui.running_app import Desktop, desktop
 

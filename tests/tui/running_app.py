@@ -15,7 +15,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.composer import Composer
-from termchat.tui.widgets import told
+from termchat.tui.screen import notices
 from tests.tui.fake_engine import FakeEngine
 
 SPEC = ModelSpec("/tiny.gguf", "tiny")
@@ -115,7 +115,7 @@ async def desktop(
 ) -> AsyncIterator[Desktop]:
     engine = FakeEngine(loads=loads)
     app = TermchatApp(chat(engine), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
-    with without_naps(), patch.object(told, "_QUIT_WITHIN", PATIENCE), patch.object(told, "_GLANCE", PATIENCE):
+    with without_naps(), patch.object(notices, "_QUIT_WITHIN", PATIENCE), patch.object(notices, "_GLANCE", PATIENCE):
         async with app.run_test(size=size) as pilot:
             desk = Desktop(app, engine, pilot)
             await desk.settle()

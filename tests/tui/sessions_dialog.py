@@ -16,8 +16,8 @@ from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.settings import load
-from termchat.tui.screens.sessions import SessionsDialog
-from termchat.tui.sessionlist import SessionList
+from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.sessions.sessions_dialog import SessionsDialog
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 

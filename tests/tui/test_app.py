@@ -20,8 +20,8 @@ from termchat.chat.service import Chat
 from termchat.conversation.store.database import StoreError
 from termchat.engine.port import Adjust, Cancel, Load
 from termchat.tui.app import TermchatApp
+from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.widgets.panels import Panels
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, desktop
 

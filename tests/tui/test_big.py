@@ -9,9 +9,9 @@ from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.tui.panels.plots.drawing import LABEL
 from termchat.tui.panels.plots.trace import Trace
+from termchat.tui.screen.panels import BIG_PAGES, Panels
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
-from termchat.tui.widgets.panels import BIG_PAGES, Panels
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import Memory
 

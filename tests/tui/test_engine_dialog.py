@@ -17,10 +17,15 @@ from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.models.gguf.header import read_header
 from termchat.options import OPTIONS, OptionError
 from termchat.settings import Config, load
-from termchat.tui.engineform import FIELDS, EngineForm
-from termchat.tui.screens.engine import EngineDialog
-from termchat.tui.screens.models import ModelsDialog
-from termchat.tui.views.engine import engine_details, engine_heading, engine_lines
+from termchat.tui.models.engine_dialog import (
+    FIELDS,
+    EngineDialog,
+    EngineForm,
+    engine_details,
+    engine_heading,
+    engine_lines,
+)
+from termchat.tui.models.models_dialog import ModelsDialog
 from tests.models.gguf_files import U32, named
 from tests.tui.models_dialog import Shop, shop
 

@@ -11,9 +11,9 @@ from textual.widgets import Input
 from termchat.chat.changes import Full, Way
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import KNOBS
-from termchat.tui.engineform import FIELDS
+from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, Group
-from termchat.tui.screens.full import FullDialog
+from termchat.tui.models.engine_dialog import FIELDS
 from tests.models.gguf_files import named
 from tests.pull.file_server import FileServer
 from tests.tui.key_checks import ELSEWHERE, Place, Presses, Sees

@@ -18,8 +18,8 @@ from termchat.models import catalogue, memory
 from termchat.models.listing import Row
 from termchat.settings import load
 from termchat.tui.app import TermchatApp
-from termchat.tui.gathering import Models
-from termchat.tui.views.welcome import first_run_lines
+from termchat.tui.models.gather import Models
+from termchat.tui.models.welcome import first_run_lines
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, without_naps

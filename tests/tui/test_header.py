@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from termchat.tui.views.status import header_line
+from termchat.tui.screen.header_line import header_line
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import idle_chat
 

@@ -12,7 +12,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.composer import Composer
-from termchat.tui.screens.full import FullDialog
+from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.transcript import Look
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine

@@ -8,8 +8,8 @@ import pytest
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.engine.port import ModelSpec
+from termchat.tui.screen.header_line import header_line
 from termchat.tui.transcript import Look
-from termchat.tui.views.status import header_line
 from tests.tui import fake_engine
 from tests.tui.transcripts import LOOKS, Host, ask, chat_of, finished, reply, start, texts, token
 

@@ -17,21 +17,23 @@ from termchat.models.errors import ModelError
 from termchat.models.listing import Row
 from termchat.settings import load
 from termchat.tui import start
-from termchat.tui.gathering import Models
-from termchat.tui.pulls import Pull
-from termchat.tui.views.model import Known, Running, model_lines
-from termchat.tui.views.models import (
-    Download,
+from termchat.tui.models.downloads import Pull
+from termchat.tui.models.gather import Models
+from termchat.tui.models.model_lines import (
+    DownloadRow,
     Item,
+    Known,
     Need,
+    Running,
     heading,
     matches,
     model_line,
+    model_lines,
     need_told,
     rank,
     text_of,
 )
-from termchat.tui.views.status import header_line
+from termchat.tui.screen.header_line import header_line
 from tests.models.gguf_files import F32, TEXT, named
 from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
@@ -94,9 +96,9 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int) -> None:
     items = [
         Item(row("a-very-long-name-of-a-model-that-goes-on-and-on"), "on disk", Need(GB, about=False), 4 * GB),
         Item(row("模型" * 20, source="モ" * 60), "loaded"),
-        Item(row(), "downloading", download=Download(pulling, running=True, problem=None)),
-        Item(row(), "downloading", download=Download(None, running=True, problem=None)),
-        Item(row(), "not downloaded", download=Download(pulling, running=False, problem=failed)),
+        Item(row(), "downloading", download=DownloadRow(pulling, running=True, problem=None)),
+        Item(row(), "downloading", download=DownloadRow(None, running=True, problem=None)),
+        Item(row(), "not downloaded", download=DownloadRow(pulling, running=False, problem=failed)),
     ]
     assert {length_of(model_line(item, width, 47, chosen=False)) for item in items} == {width}
     assert length_of(heading(width, 47)) == width
@@ -110,15 +112,15 @@ def length_of(line: object) -> int:
 
 def test_a_download_shows_bytes_rate_and_time_left() -> None:
     pulling = Pulling(file="f", stage="downloading", done=3 * GB, total=10 * GB, rate=1e7)
-    text = model_line(Item(row(), "downloading", download=Download(pulling, True, None)), 110, 8, chosen=True).text
+    text = model_line(Item(row(), "downloading", download=DownloadRow(pulling, True, None)), 110, 8, chosen=True).text
     assert "━━" in text
     assert "30%  3.00 GB of 10.0 GB  10.0 MB/s  11 min 40 s left" in text
     waiting = Pulling(file="f", stage="waiting", note="no connection; trying again")
     assert (
         "no connection; trying again"
-        in model_line(Item(row(), "downloading", download=Download(waiting, True, None)), 110, 8, chosen=False).text
+        in model_line(Item(row(), "downloading", download=DownloadRow(waiting, True, None)), 110, 8, chosen=False).text
     )
-    stopped = Download(pulling, False, ModelError("stopped"))
+    stopped = DownloadRow(pulling, False, ModelError("stopped"))
     assert (
         "3.00 GB are kept  stopped"
         in model_line(Item(row(), "not downloaded", download=stopped), 110, 8, chosen=False).text
@@ -129,7 +131,7 @@ def test_names_from_files_and_servers_steer_no_terminal() -> None:
     attack = "a\x1b]0;owned\x07\u202eb\n"
     note = Pulling(file=attack, stage="waiting", note=attack)
     hostile = row(attack, source=attack, quantization=attack, description=attack, license=attack, architecture=attack)
-    item = Item(msgspec.structs.replace(hostile, problem=attack), "broken", download=Download(note, True, None))
+    item = Item(msgspec.structs.replace(hostile, problem=attack), "broken", download=DownloadRow(note, True, None))
     lines = [model_line(Item(hostile, "on disk"), 100, 30, chosen=False), model_line(item, 100, 30, chosen=False)]
     lines += model_lines(item, Known(ModelError(attack, attack)), 40, 30) + model_lines(item, Known(), 40, 6)
     for line in lines:

@@ -16,10 +16,10 @@ from termchat.models import catalogue, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
 from termchat.settings import load
-from termchat.tui import pulls
 from termchat.tui.app import TermchatApp
-from termchat.tui.gathering import Models
-from termchat.tui.pulls import Pull
+from termchat.tui.models import downloads
+from termchat.tui.models.downloads import Pull
+from termchat.tui.models.gather import Models
 from tests.models.gguf_files import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop
@@ -55,7 +55,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
     everything = catalogue.load([paths.file("models.toml")])
     without = {name: entry for name, entry in everything.entries.items() if not entry.package}
     monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue(without))
-    monkeypatch.setattr(pulls.Pull, "_work", lambda _: iter(()))
+    monkeypatch.setattr(downloads.Pull, "_work", lambda _: iter(()))
     models = Models(load({}, {}, home / "none"))
     for name, now in DOWNLOADS.items():
         pull: Pull = models.pulls.start(name)

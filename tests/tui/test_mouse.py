@@ -9,11 +9,11 @@ from textual.app import App, ComposeResult
 from termchat.chat.changes import Notice
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import Force
+from termchat.tui.dialogs.keylist import KeyList
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.picker import Picker
-from termchat.tui.screens.keylist import KeyList
-from termchat.tui.screens.models import ModelsDialog
+from termchat.tui.models.models_dialog import ModelsDialog
 from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.tokens.branch_tree import TreeDialog
 from termchat.tui.tokens.breakpoints import BreakpointsDialog

@@ -19,9 +19,9 @@ from termchat.tui.panels.candidates import candidate_lines
 from termchat.tui.panels.chain_panel import chain_lines
 from termchat.tui.panels.timing import timing_lines
 from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.views.hints import key_line, tune_line
-from termchat.tui.views.notices import notice_lines, queue_lines
-from termchat.tui.views.status import context_used, header_line
+from termchat.tui.screen.header_line import context_used, header_line
+from termchat.tui.screen.keyline import key_line, tune_line
+from termchat.tui.screen.notices import notice_lines, queue_lines
 from tests import made_records
 from tests.tui.fake_engine import FakeEngine, replaced
 from tests.tui.running_app import idle_chat

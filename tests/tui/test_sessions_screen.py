@@ -19,8 +19,8 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import InTurn
+from termchat.tui.sessions.session_lines import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.views.sessions import heading, matched, preview_lines, session_line, when
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import desktop

@@ -14,8 +14,8 @@ from rich.style import Style
 from textual.color import Color
 from textual.selection import SELECT_ALL
 
+from termchat.tui.dialogs.theme import ThemePicker
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
-from termchat.tui.screens.theme import ThemePicker
 from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
 from termchat.tui.themes.depth import PLAIN, Colorless
 from termchat.tui.themes.theme_file import load_themes

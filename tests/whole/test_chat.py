@@ -13,7 +13,7 @@ import pytest
 
 from termchat.conversation.store.store import Store
 from termchat.decoding.records import Token
-from termchat.tui.views.status import context_used
+from termchat.tui.screen.header_line import context_used
 from tests.stalls import Stalls
 from tests.whole.chat_steps import COUNT, ENDLESS, FLAGS, Open, counting, gone, ready, stop, stored, used
 from tests.whole.terminal import Terminal

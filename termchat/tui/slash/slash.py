@@ -13,11 +13,10 @@ from termchat.tui.composer.completion import Completion, Offer
 
 if TYPE_CHECKING:
     from termchat.chat.service import Chat
-    from termchat.tui.gathering import Models
-    from termchat.tui.saving import Save
-    from termchat.tui.screens.choosing import Choosing
-    from termchat.tui.screens.conversations import Conversations
-    from termchat.tui.screens.personate import Personating
+    from termchat.tui.models.gather import Models
+    from termchat.tui.models.model_switching import Choosing
+    from termchat.tui.sessions.begin_as import Personating
+    from termchat.tui.sessions.chat_switching import Conversations, Save
     from termchat.tui.slash.commands import Command, Deeds  # the table is made when the first slash is typed
     from termchat.tui.themes.library import Wardrobe
     from termchat.tui.tokens.token_bar import Tokens

@@ -11,11 +11,11 @@ from textual.widgets import Input
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line
+from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
 from termchat.tui.keys.dialogs import TREE
-from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.compare import CompareDialog
 
@@ -103,7 +103,7 @@ def _tail(row: BranchRow) -> str:
     return f"at {node.at} · {size}" if row.fork and node.at else size
 
 
-class TreeDialog(Listing[int]):
+class TreeDialog(ListDialog[int]):
     """All branches of a chat. The result is the turn where the branch to go to ends."""
 
     AUTO_FOCUS = ""

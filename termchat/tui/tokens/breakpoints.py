@@ -11,11 +11,11 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import EXAMPLES, Condition, ConditionError, describe, parse
 from termchat.text import one_line
+from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT
 from termchat.tui.keys.dialogs import BREAKPOINTS
-from termchat.tui.screens.listing import ARROWS, Listing
 from termchat.tui.themes.theme_file import Palette
 
 _ACTIONS = {"pause": ("pauses", Ink("stamp")), "stop": ("stops ", Ink("warning"))}
@@ -34,7 +34,7 @@ def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected:
     return lines
 
 
-class BreakpointsDialog(Listing[None]):
+class BreakpointsDialog(ListDialog[None]):
     """The list, and a line in which one more is typed. What was done counts at once, also for a reply that is running."""
 
     DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; max-height: 24; }"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation
+from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.screens.listing import ReadListing
 from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12

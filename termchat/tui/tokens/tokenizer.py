@@ -10,10 +10,10 @@ from textual.widgets import Input
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
 from termchat.text import show_piece
+from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.marks import MUTED, TEXT, column
-from termchat.tui.screens.listing import ReadListing
 from termchat.tui.themes.theme_file import Palette
 
 _NUMBER, _ID = 6, 8

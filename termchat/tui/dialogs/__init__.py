@@ -1,0 +1,1 @@
+"""What dialogs are made of, and those that belong to no feature."""

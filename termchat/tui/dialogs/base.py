@@ -1,0 +1,224 @@
+"""What the lists share that show what is highlighted in full, beside the rows or below them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Label
+
+from termchat.text import sanitize
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.picker import Picker
+from termchat.tui.keys import dialogs
+from termchat.tui.keys.dialogs import DIALOG
+from termchat.tui.terminal.compositor import PlacingCompositor
+from termchat.tui.themes.theme_file import Palette
+
+Result = TypeVar("Result")
+
+_TIGHT = 16
+"""Rows of a screen under which a dialog has no empty ones, so that its keys are still told."""
+
+
+class Dialog(ModalScreen[Result | None]):
+    """A modal box; its result is None when it was closed."""
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: $background 60%; }
+    Dialog > Vertical {
+        width: 72; max-width: 100%; height: auto; max-height: 100%; padding: 1 2;
+        background: $surface; border: round $border;
+    }
+    Dialog.-tight > Vertical { padding: 0 1; }
+    Dialog.-tight > Vertical > * { margin-top: 0; }
+    Dialog .title { text-style: bold; height: 1; }
+    Dialog .hint { color: $muted; height: auto; margin-top: 1; }
+    Dialog Label {
+        link-style: none; link-color: $muted; link-background: transparent;
+        link-style-hover: underline; link-color-hover: $text; link-background-hover: transparent;
+    }
+    Dialog .problem { color: $error; height: auto; }
+    Dialog .problem.-news { color: $text; }
+    Dialog Label { width: 1fr; }
+    Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin-top: 1; }
+    """
+    BINDINGS = [key.binding for key in DIALOG]  # noqa: RUF012
+    KEYS = "DIALOGS"
+    """The title of its keys in the help."""
+
+    def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(name, id, classes)
+        self._compositor = PlacingCompositor()
+
+    def on_resize(self) -> None:
+        """Closes ranks where there is little room."""
+        self.set_class(self.app.size.height < _TIGHT, "-tight")
+
+    def action_close(self) -> None:
+        """Closes it; nothing happens."""
+        self.dismiss(None)
+
+
+ARROWS = tuple(key.binding for key in dialogs.ARROWS)
+"""Keys that move in a list, also while an input has the keyboard."""
+
+_WHEEL = 3
+"""Lines of text that the wheel scrolls."""
+
+
+class ListDialog(Dialog[Result]):
+    """A dialog as large as the screen allows; `draw` makes its rows. The list or its input has the keyboard."""
+
+    DEFAULT_CSS = """
+    Listing > Vertical { width: 110; height: 100%; max-height: 44; padding: 0 1; }
+    Listing Picker { margin-top: 1; }
+    Listing .hint { margin-top: 0; }
+    Listing Input.-off { display: none; }
+    """
+    TITLE = ""
+    HINT = ""
+    HINTS: tuple[tuple[str, str], ...] = (("close", "closes"),)
+    """The keys that the last line names, by their ids, and what they do; `HINT` is said before them."""
+    KEYS = "LISTS"
+    TWICE = "enter"
+    """The key that a double click on a row presses."""
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
+        self._palette = palette
+        self.picker = Picker(self.draw)
+
+    def compose(self) -> ComposeResult:
+        """Title, input, list, problem, hint."""
+        with Vertical():
+            yield Label(self.TITLE, classes="title", markup=False)
+            yield from self.inputs()
+            yield self.picker
+            yield Label("", classes="problem", markup=False)
+            yield Label(dialogs.hint(*self.HINTS, before=self.HINT), classes="hint", markup=False)
+
+    def inputs(self) -> Iterable[Widget]:
+        """What stands between title and list."""
+        return ()
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The lines of a range of rows."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Colours."""
+        self.picker.paint_with(self._palette)
+
+    def action_move(self, how: str) -> None:
+        """Goes to another row."""
+        self.picker.move(how)
+
+    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        """Does what the mouse wants."""
+        self.point(event)
+
+    def point(self, event: Picker.Pointed) -> None:
+        """The mouse chooses a row; twice at once, it does what a key does."""
+        self.action_move(event.how)
+        if event.twice:
+            self.call_later(self.app.run_action, f"press({self.TWICE!r})")
+
+    def say(self, problem: str) -> None:
+        """Says what went wrong, or "" that nothing is."""
+        self._say(problem, wrong=True)
+
+    def tell(self, news: str) -> None:
+        """Says in the same place what was done."""
+        self._say(news, wrong=False)
+
+    def _say(self, text: str, *, wrong: bool) -> None:
+        label = self.query_one(".problem", Label)
+        label.set_class(not wrong, "-news")
+        label.update(sanitize(text, keep=""))
+
+    def retitle(self, title: str) -> None:
+        """Another title."""
+        self.query_one(".title", Label).update(sanitize(title, keep=""))
+
+
+class ReadListing(ListDialog[None]):
+    """Lines that are only read."""
+
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.READING)]  # noqa: RUF012
+    HINTS: tuple[tuple[str, str], ...] = (
+        ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "TEXT TO READ"
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__(palette)
+        self.lines: list[Line] = []
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The lines in view."""
+        return self.lines[rows.start : rows.stop]
+
+    def point(self, event: Picker.Pointed) -> None:
+        """The wheel scrolls; no row is chosen."""
+        for _ in range(_WHEEL if event.how != "pointed" else 0):
+            self.picker.scroll_by(event.how)
+
+    def action_move(self, how: str) -> None:
+        """Scrolls."""
+        self.picker.scroll_by(how)
+
+    def on_lines_view_laid(self) -> None:
+        """Lines for another width."""
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Makes `lines` for the room there is, and shows them."""
+        self.lines = self.made(self.picker.room)
+        self.picker.show(len(self.lines))
+
+    def made(self, width: int) -> list[Line]:
+        """All lines, `width` cells wide."""
+        raise NotImplementedError
+
+
+_AT_REST = 0.15
+"""Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
+
+
+class DetailedListing(ListDialog[Result]):
+    """A list with details, laid out by its classes: `-beside` where these stand beside it, `-low` where there is no room."""
+
+    BESIDE = 110
+    """Columns from which the details stand beside the list."""
+    LOW = 20
+    """Rows below which there is no room for them."""
+    _at_rest: Timer | None = None
+
+    def on_resize(self) -> None:
+        """Arranges everything for the size."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Sets the classes for the app's size; also before the first frame, so that it is not laid out twice."""
+        width, height = self.app.size
+        self.set_class(width >= self.BESIDE, "-beside")
+        self.set_class(height < self.LOW, "-low")
+
+    def put(self, selector: str, text: str | Content) -> None:
+        """Another text in a label, which costs a layout."""
+        label = self.query_one(selector, Label)
+        if str(label.content) != str(text):
+            label.update(text)
+
+    def at_rest(self, read: Callable[[], object]) -> None:
+        """Reads what is highlighted, unless something else is soon."""
+        if self._at_rest is not None:
+            self._at_rest.stop()
+        self._at_rest = self.set_timer(_AT_REST, read)

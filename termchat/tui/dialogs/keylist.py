@@ -1,0 +1,67 @@
+"""The help: all keys, those of the place where it was asked for first, and those with all words that are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, TITLE, column, prose
+from termchat.tui.keys.dialogs import GROUPS, Group
+from termchat.tui.keys.key import displayed, families, keys_of
+from termchat.tui.themes.theme_file import Palette
+
+_KEY = 14
+"""Cells of the column with the keys."""
+_NOTE = "The id in [brackets] is what the config file remaps, under [keys]."
+
+
+class KeyList(ReadListing):
+    """All keys. `place` is the title of those that work where it was asked for."""
+
+    TITLE = "Keys"
+    HINT = _NOTE
+    HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
+    KEYS = "LISTS"
+
+    def __init__(self, palette: Palette, place: str) -> None:
+        super().__init__(palette)
+        here = [group for group in GROUPS if group.title == place]
+        beside = [group for group in GROUPS if any(group.table in one.at for one in here)]
+        self._groups = list({group.title: group for group in (*here, *beside, *GROUPS)}.values())
+
+    def inputs(self) -> Iterable[Widget]:
+        """The filter."""
+        yield Field(placeholder="filter")
+
+    def on_input_changed(self) -> None:
+        """Other lines, from the first."""
+        self.picker.scroll_by("first")
+        self.lay_out()
+
+    def made(self, width: int) -> list[Line]:
+        """A line a key; more where its help needs them."""
+        words = self.query_one(Input).value.lower().split()
+        lines: list[Line] = []
+        for group in self._groups:
+            found = list(_lines(group, words, width))
+            if found:
+                lines += [*[BLANK] * bool(lines), Line(((group.title, TITLE),)), *found]
+        return lines or [Line((("no key has that in its name or its help", MUTED),))]
+
+
+def _lines(group: Group, words: list[str], width: int) -> Iterable[Line]:
+    for family in families(group.table):
+        first = family[0]
+        names = displayed(family)
+        ids = f"[{first.id}]" if first.action else ""
+        searched = " ".join((group.title, names, first.help, *(key.id for key in family), *keys_of(first))).lower()
+        if not all(word in searched for word in words):
+            continue
+        for at, line in enumerate(prose(f"{first.help} {ids}", max(width - _KEY, 1))):
+            name = (names or "no key") if at == 0 else ""
+            yield Line(((column(name, _KEY), ACCENT if names else MUTED), *line.runs))

@@ -1,0 +1,1 @@
+"""Models on the screen: the list, downloads, and how one is run."""

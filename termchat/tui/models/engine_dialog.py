@@ -1,0 +1,303 @@
+"""The engine's settings for one model, as a form: what each key does to it, without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from textual import events
+from textual.actions import parse
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Label
+
+from termchat.chat.service import Chat
+from termchat.config.per_model import Picked, RunSettings
+from termchat.options import OPTIONS, Option, OptionError, OptionValue, at_odds
+from termchat.settings import DEFAULT, PICKER, Config
+from termchat.text import one_line
+from termchat.tui.dialogs.base import ARROWS, ListDialog
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
+from termchat.tui.keys.dialogs import ENGINE, actions, hint
+from termchat.tui.themes.theme_file import Palette
+
+FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine")
+"""One for each setting of the engine, in the order they are declared in."""
+
+
+class EngineForm:
+    """`run` is how the model would be run. `typed` is what is being typed for the chosen field, None while nothing is; `error`
+    is what the field said to the last value that it refused.
+    """
+
+    def __init__(self, run: RunSettings) -> None:
+        self.run = run
+        self.at = 0
+        self.typed: str | None = None
+        self.error = ""
+        self._actions = actions(ENGINE)
+
+    @property
+    def field(self) -> Option:
+        """The chosen one."""
+        return FIELDS[self.at]
+
+    @property
+    def config(self) -> Config:
+        """What comes of all fields, and where each value is from."""
+        return self.run.config
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
+        _, does, parameters = parse(self._actions.get(key, ""))
+        if does in self._DOES:
+            self._DOES[does](self, *parameters)
+        elif character is not None and (character.isalnum() or character in "-_"):
+            self.typed, self.error = (self.typed or "") + character, ""
+        else:
+            return False
+        return True
+
+    def choose(self, at: int) -> bool:
+        """Goes to a field, once the one that is left takes what was typed; whether it did."""
+        if at != self.at:
+            if not self.accept():
+                return False
+            self.error = ""
+        self.at = at
+        return True
+
+    def accept(self) -> bool:
+        """Takes what was typed; False if the field refuses it, which `error` tells."""
+        if self.typed is None:
+            return True
+        try:
+            value = self.field.parse(self.typed)
+        except OptionError as error:
+            self.error = str(error)
+            return False
+        self._set(value)
+        return True
+
+    def finish(self) -> bool:
+        """Takes what was typed, if the model can be run with all of it; else `error` tells why not."""
+        if not self.accept():
+            return False
+        self.error = at_odds(self.config.engine)
+        return not self.error
+
+    def drop(self) -> bool:
+        """Forgets what is being typed; False if nothing is."""
+        typing = self.typed is not None
+        self.typed, self.error = None, ""
+        return typing
+
+    def _move(self, steps: int) -> None:
+        if self.accept():
+            value: OptionValue = self.config.engine[self.field.name]
+            self._set(self.field.moved(value, steps))
+
+    def _set(self, value: OptionValue) -> None:
+        """Takes a value; one that it would have anyway counts as not set."""
+        self.typed, self.error = None, ""
+        name, unset = self.field.name, self.run.unset(self.field.name)
+        self.run = unset if value == unset.config.engine[name] else self.run.set(name, value)
+
+    def _unset(self) -> None:
+        name = self.field.name
+        if self.drop():
+            return
+        if name in self.run.picked.settings:
+            self.run = self.run.unset(name)
+        else:
+            self.error = f"{name} is not set for this model: its value is from {self.config.origin[name]}"
+
+    def _erase(self) -> None:
+        self.error = ""
+        if self.typed is not None:
+            self.typed = self.typed[:-1] or None
+
+    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
+        "move": _move,
+        "unset": _unset,
+        "erase": _erase,
+    }
+
+
+_NAME = 16
+
+
+class _Columns(NamedTuple):
+    """Cells of the columns; those that there is no room for have less, or none."""
+
+    name: int
+    value: int
+    origin: int
+    range: int
+
+    @classmethod
+    def of(cls, width: int) -> _Columns:
+        """The columns of a list this wide."""
+        value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
+        name = min(_NAME, width)
+        value = min(value, width - name)
+        origin = min(origin, width - name - value)
+        return cls(name, value, origin, width - name - value - origin)
+
+
+def engine_heading(width: int) -> Line:
+    """The names of the columns."""
+    titles = zip(("SETTING", "VALUE", "FROM", "TAKES"), _Columns.of(width), strict=True)
+    return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
+
+
+def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, OptionValue]) -> list[Line]:
+    """The settings in view; `running` are the values that the loaded model really has, where these are its settings."""
+    config = form.config
+    return [_line(FIELDS[at], config, form, width, running, chosen=at == form.at) for at in rows]
+
+
+def engine_details(form: EngineForm, memory: str, width: int, height: int) -> list[Line]:
+    """What the chosen setting is and takes, and what the model takes with all of them."""
+    field = form.field
+    said = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
+    return [*said[: max(height - 1, 1)], Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))][:height]
+
+
+def _line(
+    field: Option,
+    config: Config,
+    form: EngineForm,
+    width: int,
+    running: Mapping[str, OptionValue],
+    *,
+    chosen: bool,
+) -> Line:
+    value, origin = config.engine[field.name], config.origin[field.name]
+    picked, columns = origin == PICKER, _Columns.of(width)
+    runs: list[Run] = [(column(field.name, columns.name), STRONG if chosen else TEXT)]
+    if chosen and form.typed is not None:
+        runs.append((column(form.typed + "▏", columns.value), Ink("error" if form.error else "accent", bold=True)))
+    else:
+        shown, really = one_line(field.show(value), columns.value), running.get(field.name, value)
+        ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
+        told = "" if really == value else f" → {field.show(really)}"
+        runs += [(shown, ink), (column(told, columns.value - len(shown)), MUTED)]
+    runs.append((column(origin, columns.origin), ACCENT if picked else MUTED))
+    runs.append((column(field.range, columns.range), MUTED))
+    return Line(tuple(runs), "panel" if chosen else "")
+
+
+_LOW = 20
+"""Rows below which help takes one line."""
+
+
+class EngineDialog(ListDialog[Picked]):
+    """The settings of one model. The result is what a person set for it, with which it is to be loaded.
+
+    Args:
+        running: the values that the model really has, if it is loaded.
+        memory: says what the model takes if it is run in some way.
+    """
+
+    DEFAULT_CSS = """
+    EngineDialog > Vertical { width: 84; height: 24; max-height: 100%; }
+    EngineDialog Picker { margin-top: 0; }
+    EngineDialog #heading { margin-top: 1; }
+    EngineDialog #details { height: 3; margin-top: 1; }
+    EngineDialog.-low #heading, EngineDialog.-low #details { margin-top: 0; }
+    EngineDialog.-low #details { height: 2; }
+    """
+    AUTO_FOCUS = ""
+    HINTS = (
+        ("engine-less", "or typing changes"), ("engine-unset", "takes back"),
+        ("engine-load", "loads the model so and keeps it"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "HOW A MODEL IS RUN"
+    TWICE = "space"
+    BINDINGS = [*ARROWS, *(key.binding for key in ENGINE if key.id == "engine-load")]  # noqa: RUF012
+
+    def __init__(
+        self,
+        palette: Palette,
+        name: str,
+        run: RunSettings,
+        chat: Chat,
+        running: Mapping[str, OptionValue],
+        memory: Callable[[RunSettings], str],
+    ) -> None:
+        super().__init__(palette)
+        self._model, self._chat, self._memory = name, chat, memory
+        self._before, self._really = run.config.engine, running
+        self._form = EngineForm(run)
+        self.picker.count = len(FIELDS)
+        self._heading = Sheet(lambda: [engine_heading(self._heading.room)], id="heading")
+        self._details = Sheet(self._detailed, id="details")
+
+    def compose(self) -> ComposeResult:
+        """Title, settings, what the chosen one is, problem, hint."""
+        with Vertical():
+            yield Label(f"How {one_line(self._model, 48)} is run", classes="title", markup=False)
+            yield self._heading
+            yield self.picker
+            yield self._details
+            yield Label("", classes="problem", markup=False)
+            yield Label(hint(*self.HINTS), classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Colours."""
+        super().on_mount()
+        self._heading.paint_with(self._palette)
+        self._details.paint_with(self._palette)
+
+    def on_resize(self) -> None:
+        """Arranges everything for the size."""
+        self.set_class(self.app.size.height < _LOW, "-low")
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The settings in view."""
+        now = self._form.config.engine
+        running = {name: value for name, value in self._really.items() if now[name] == self._before[name]}
+        return engine_lines(self._form, rows, width, running)
+
+    def on_key(self, event: events.Key) -> None:
+        """Changes the chosen setting."""
+        if self._form.press(event.key, event.character):
+            event.stop()
+            event.prevent_default()
+            self._show()
+
+    def action_move(self, how: str) -> None:
+        """Goes to another setting."""
+        before = self.picker.chosen
+        super().action_move(how)
+        if not self._form.choose(self.picker.chosen):
+            self.picker.show(len(FIELDS), before)
+        self._show()
+
+    def action_close(self) -> None:
+        """Drops what is being typed, then closes."""
+        if self._form.drop():
+            self._show()
+        else:
+            super().action_close()
+
+    def action_load(self) -> None:
+        """Has the model loaded with what is set."""
+        taken = self._form.finish()
+        self._show()
+        if taken and self._chat.busy:
+            self.say("a reply is running: stop it first")
+        elif taken and self.is_current:  # no second Enter in the same burst
+            self.dismiss(self._form.run.picked)
+
+    def _show(self) -> None:
+        self.picker.show(len(FIELDS), self._form.at)
+        self._details.show()
+        self.say(self._form.error)
+
+    def _detailed(self) -> list[Line]:
+        view = self._details
+        return engine_details(self._form, self._memory(self._form.run), view.room, view.size.height)

@@ -1,0 +1,303 @@
+"""What a model's file says, and what comes of it on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from termchat import settings
+from termchat.chat.loading import Choice
+from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.engine.port import MOST_CONTEXT, ModelSpec
+from termchat.models.errors import ModelError
+from termchat.settings import Config
+from termchat.tui.draw.background import Aside
+from termchat.tui.models.downloads import Pull, Pulls
+
+if TYPE_CHECKING:
+    from termchat.models.catalogue import Catalogue
+    from termchat.models.disk.discovery import Skipped
+    from termchat.models.gguf.header import Header
+    from termchat.models.listing import Row
+    from termchat.models.memory import Memory
+
+
+_FAST_BATCH = 512
+
+
+class Facts(NamedTuple):
+    """A file that was read, and how its model would be run: with `context` tokens, which takes `memory`.
+
+    `size` is that of all its files, in bytes; `identity` its SHA-256; `recommended` the knobs for it, by name.
+    """
+
+    header: Header
+    size: int | None
+    identity: str
+    recommended: Mapping[str, Value]
+    run: RunSettings
+    context: int
+    memory: Memory
+
+    def run_as(self, run: RunSettings) -> Facts:
+        """The same model, run in another way."""
+        context, memory = _needs(self.header, self.size, run.config)
+        return self._replace(run=run, context=context, memory=memory)
+
+
+def read_facts(row: Row, path: Path, config: Config, picked: Picked | None, known: Catalogue | None) -> Facts:
+    """Reads the file of a row; `picked` is how a person wants it to be run, None what is kept for it.
+
+    Raises:
+        ModelError: it cannot be used.
+    """
+    from termchat.chat.opening import recommended
+    from termchat.models.catalogue import load
+    from termchat.models.gguf.header import read_header
+
+    header = read_header(path)
+    identity = header.identity()
+    run = run_of(config, identity, picked)
+    advice = recommended(row.wanted, header, known or load())
+    knobs = {name: value for name, value in advice.items() if name in KNOBS}
+    return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
+
+
+def _needs(header: Header, size: int | None, config: Config) -> tuple[int, Memory]:
+    """Tokens of context, and memory."""
+    from termchat.models.memory import BATCH, estimate
+
+    engine = config.engine
+    context = engine["context"] or min(header.context_length or MOST_CONTEXT, MOST_CONTEXT)
+    batch = engine["prefill_batch"] or (_FAST_BATCH if engine["fast_prefill"] else BATCH)
+    flash = engine["flash_attention"] != "off"
+    return context, estimate(header, context, engine["kv_type"], size=size, batch=batch, flash_attention=flash)
+
+
+class Chosen(NamedTuple):
+    """A model that a person wants to chat with, read and checked; or why it cannot be."""
+
+    wanted: str
+    choice: Choice | None
+    problem: ModelError | None
+
+
+class _Around(NamedTuple):
+    """What is around the list: the catalogue, and bytes of memory to be had."""
+
+    catalogue: Catalogue
+    available: int | None
+
+
+class _Listed(NamedTuple):
+    """A row, and its file whatever it is called."""
+
+    row: Row
+    file: str
+
+
+class _Read(NamedTuple):
+    row: Row
+    facts: Facts | ModelError
+
+
+class Models:
+    """All models, by what they are asked for with (`Row.wanted`).
+
+    `told` hears in a thread of each download that ended and each model that was chosen; set it before either begins.
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._config = config
+        self.rows: dict[str, Row] = {}
+        self.sources: dict[str, Row] = {}
+        """What is in no list and was downloaded all the same."""
+        self.skipped: list[Skipped] = []
+        self.catalogue: Catalogue | None = None
+        self.available: int | None = None
+        """Bytes that programs can still have; None while unknown."""
+        self.told: Callable[[Pull | Chosen], object] = lambda _: None
+        self.pulls = Pulls(lambda pull: self.told(pull))
+        self._files: dict[str, str] = {}
+        self._picked: dict[str, Picked] = {}
+        self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
+        self._looking: Aside[_Around | _Listed | Skipped] | None = None
+        self._seen: set[str] = set()
+        self._left_out: list[Skipped] = []
+        self._reading: Aside[_Read] | None = None
+        self._choosing: Aside[None] | None = None
+
+    @property
+    def config(self) -> Config:
+        """How models are run and where they are looked for."""
+        if self._config is None:
+            self._config = settings.load()
+        return self._config
+
+    # --- the list ----------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Looks through the catalogue and the disk, anew; what is known stays until it is found to be gone."""
+        if self._looking is None:
+            self._seen, self._left_out = set(), []
+            self._looking = Aside(self._look)
+
+    @property
+    def looking(self) -> bool:
+        """Whether there may be more rows to come."""
+        return self._looking is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether `take` may bring something soon."""
+        reading = self._reading is not None or self._choosing is not None
+        return self.looking or reading or bool(self.pulls.running)
+
+    def take(self) -> bool:
+        """Takes in what was found and read; whether there was anything."""
+        if self._choosing is not None and not self._choosing.running:
+            list(self._choosing.take())
+            self._choosing = None
+        return self._take_found() | self._take_read()
+
+    def in_file(self, spec: ModelSpec) -> str:
+        """What the model in this file is asked for with; "" while no row has it."""
+        file = os.path.realpath(file_of(spec))
+        return next((wanted for wanted, known in self._files.items() if known == file), "")
+
+    def _look(self) -> Iterator[_Around | _Listed | Skipped]:
+        from termchat.models import catalogue, listing, memory
+
+        known = catalogue.load()
+        yield _Around(known, memory.available())
+        for one in listing.gather(self.config.model_folders, known):
+            if isinstance(one, listing.Row):
+                yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
+            else:
+                yield one
+
+    def _take_found(self) -> bool:
+        looking = self._looking
+        if looking is None:
+            return False
+        over = not looking.running  # asked before the last of it is taken
+        some = False
+        for one in looking.take():
+            some = True
+            if isinstance(one, _Around):
+                self.catalogue, self.available = one
+            elif isinstance(one, _Listed):
+                self.rows[one.row.wanted] = one.row
+                self._files[one.row.wanted] = one.file
+                self._seen.add(one.row.wanted)
+            else:
+                self._left_out.append(one)
+        if over:
+            self._looking = None
+            self.skipped = self._left_out
+            for wanted in self.rows.keys() - self._seen:
+                del self.rows[wanted], self._files[wanted]
+        return some or over
+
+    # --- what the files say ------------------------------------------------------------------------------------------
+
+    def facts(self, row: Row) -> Facts | ModelError | None:
+        """What a row's file says, or why it cannot be used; None while it was not read."""
+        return self._facts.get((str(row.path), row.size))
+
+    def recommended(self, row: Row) -> Mapping[str, Value]:
+        """The knobs for a model, as far as is known yet."""
+        facts = self.facts(row)
+        if isinstance(facts, Facts):
+            return facts.recommended
+        entry = self.catalogue.entries.get(row.wanted) if self.catalogue is not None else None
+        return entry.recommended if entry is not None else {}
+
+    def spare(self, loaded: Row | None) -> int | None:
+        """Bytes that a model may take, for which the loaded one is let go; None while unknown.
+
+        Weights are pages of a file, which count as free already; cache and room to compute in are given back.
+        """
+        facts = self.facts(loaded) if loaded is not None else None
+        if self.available is None or not isinstance(facts, Facts):
+            return self.available
+        return self.available + facts.memory.kv + facts.memory.compute
+
+    def read(self, rows: Iterable[Row]) -> None:
+        """Reads the files of these rows, in order, in place of those that were to be read."""
+        unread = [row for row in rows if row.path is not None and self.facts(row) is None]
+        if self._reading is not None:
+            self._reading.stop()
+        self._reading = Aside(lambda: self._read(unread)) if unread else None
+
+    def _read(self, rows: Sequence[Row]) -> Iterator[_Read]:
+        for row in rows:
+            assert row.path is not None
+            try:
+                yield _Read(row, read_facts(row, row.path, self.config, self._picked.get(row.wanted), self.catalogue))
+            except ModelError as problem:
+                yield _Read(row, problem)
+
+    def _take_read(self) -> bool:
+        reading = self._reading
+        if reading is None:
+            return False
+        over = not reading.running
+        some = False
+        for row, facts in reading.take():
+            self._facts[str(row.path), row.size] = facts
+            some = True
+        if over:
+            self._reading = None
+        return some
+
+    # --- what a person wants -----------------------------------------------------------------------------------------
+
+    def choose(self, wanted: str) -> None:
+        """Reads and checks a model to chat with; `told` gets it."""
+
+        def work() -> Iterator[None]:
+            from termchat.chat.opening import choose
+
+            try:
+                self.told(Chosen(wanted, choose(self.config, wanted, self._picked.get(wanted)), None))
+            except ModelError as problem:
+                self.told(Chosen(wanted, None, problem))
+            yield
+
+        self._choosing = Aside(work)
+
+    def pick(self, row: Row, facts: Facts) -> str:
+        """Has a model be run from now on as these facts say; returns why that cannot be kept, "" if it is."""
+        self._picked[row.wanted] = facts.run.picked
+        self._facts[str(row.path), row.size] = facts
+        try:
+            keep_picked(facts.run.picked, facts.identity, row.name)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def pull(self, row: Row) -> None:
+        """Downloads a model, or goes on with it; `told` hears of the end."""
+        if row.wanted not in self.rows:
+            self.sources[row.wanted] = row
+        self.pulls.start(row.wanted)
+
+    def here(self, pull: Pull) -> str:
+        """What a model that was downloaded is asked for with from now on."""
+        if pull.path is None or self.sources.pop(pull.wanted, None) is None:
+            return pull.wanted
+        return str(pull.path)
+
+    def close(self) -> None:
+        """Ends downloads; what came of them is kept."""
+        self.told = lambda _: None
+        self.pulls.close()
+
+
+def file_of(spec: ModelSpec) -> Path:
+    """The file that a spec names, whatever its name is made of."""
+    return Path(os.fsdecode(spec.path_bytes) if spec.path_bytes else spec.path)

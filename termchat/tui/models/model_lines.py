@@ -1,0 +1,305 @@
+"""One model in detail, as lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.engine.port import ModelInfo
+from termchat.models.errors import ModelError
+from termchat.options import OPTIONS, OptionValue
+from termchat.settings import DEFAULT, Config
+from termchat.text import duration, home, one_line, size
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
+
+if TYPE_CHECKING:
+    from termchat.models.download.progress import Pulling
+    from termchat.models.listing import Row
+    from termchat.tui.models.gather import Facts
+
+
+State = Literal["loaded", "loading", "on disk", "not downloaded", "not installed", "broken", "downloading"]
+Fit = Literal["fits", "tight", "too large"]
+
+COMFORT = 0.85
+"""Of the memory there is: what takes more leaves too little for everything else."""
+_TOLD_FROM = 100
+"""Cells from which there is room for the state in words."""
+
+_SIGNS: Mapping[State, Run] = {
+    "loaded": ("●", Ink("success", bold=True)),
+    "loading": ("◌", Ink("success", bold=True)),
+    "on disk": ("○", ACCENT),
+    "downloading": ("↓", Ink("stamp", bold=True)),
+    "not downloaded": ("↓", MUTED),
+    "not installed": ("↓", MUTED),
+    "broken": ("✗", Ink("error")),
+}
+_ORDER: Mapping[State, int] = {
+    "loaded": 0, "loading": 0, "on disk": 1, "downloading": 2, "not downloaded": 3,
+    "not installed": 4, "broken": 5,
+}  # fmt: skip
+_FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
+_SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
+_LEAST_SOURCE = 10
+_WHOLE_FROM = 58
+"""Cells from which there is room for every column; below, a model is its name, its size and whether it fits."""
+_STAGES: Mapping[str, str] = {
+    "asking": "asking for it", "waiting": "waiting", "checking": "checking what is here", "downloading": "",
+    "placing": "checking it",
+}  # fmt: skip
+_GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB")
+
+
+class DownloadRow(NamedTuple):
+    """A download as a row shows it; `now` is None before anything is known of it."""
+
+    now: Pulling | None
+    running: bool
+    problem: ModelError | None
+
+
+class Need(NamedTuple):
+    """Bytes of memory that a model takes; `about` where only the catalogue says so."""
+
+    total: int
+    about: bool
+
+
+class Item(NamedTuple):
+    """A model as the list shows it. `need` is None while unknown, `spare` bytes of memory that it may take, if known."""
+
+    row: Row
+    state: State
+    need: Need | None = None
+    spare: int | None = None
+    download: DownloadRow | None = None
+
+    @property
+    def fit(self) -> Fit | None:
+        """Whether there is memory for it; None where that cannot be said."""
+        if self.need is None or self.spare is None:
+            return None
+        if self.need.total > self.spare:
+            return "too large"
+        return "tight" if self.need.total > self.spare * COMFORT else "fits"
+
+
+def need_told(row: Row) -> Need | None:
+    """What the catalogue says that a model needs, or what its size alone says: it takes no less."""
+    told = _GIGABYTES.search(row.needs)
+    return Need(round(float(told[1]) * 10**9), about=True) if told else None
+
+
+def text_of(row: Row) -> str:
+    """What a filter looks at."""
+    parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
+    return " ".join(parts).lower()
+
+
+def matches(text: str, words: Iterable[str]) -> bool:
+    """Whether a text (see `text_of`) has all words, which are lower case, in it."""
+    return all(word in text for word in words)
+
+
+def rank(state: State, row: Row, at: int) -> tuple[int, str, int]:
+    """Where a model stands in the list: what is loaded, what is here by name, then what can be had in the catalogue's order."""
+    here = state in ("loaded", "loading", "on disk")
+    return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at
+
+
+def heading(width: int, longest: int) -> Line:
+    """The names of the columns; `longest` is the longest name below, in cells."""
+    columns = _Columns.of(width, longest)
+    titles = "  " + column("NAME", columns.name) + columns.numbers("SIZE", "QUANT", "CONTEXT")
+    titles += column("MEMORY", _FIT) + column("STATE", columns.state) + column("FROM", columns.source)
+    return Line(((titles, TITLE),), "surface")
+
+
+def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
+    """A model on one line; `longest` is the longest name of all, in cells."""
+    row, columns = item.row, _Columns.of(width, longest)
+    sign, ink = _SIGNS[item.state]
+    runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
+    if item.download is not None and (item.download.running or item.download.problem is not None):
+        runs += [(" ", TEXT), *download_runs(item.download, width - length(runs) - 1)]
+    else:
+        amount = ("~" if row.about else "") + size(row.size)
+        runs.append((columns.numbers(amount, row.quantization, count(row.context) if row.context else ""), TEXT))
+        runs += [
+            _fit_run(item),
+            (column(item.state, columns.state), MUTED),
+            (column(row.source, columns.source), MUTED),
+        ]
+    return Line(tuple(runs), "panel" if chosen else "")
+
+
+def download_runs(download: DownloadRow, width: int) -> list[Run]:
+    """How far a download is: a bar, bytes, rate and time left, as much as there is room for; or why it ended."""
+    now, problem = download.now, download.problem
+    if problem is not None:
+        kept = f"{size(now.done)} are kept  " if now is not None and now.done else ""
+        return [(column(kept + problem.message, width), Ink("warning"))]
+    if now is None or (now.done == 0 and now.stage != "downloading"):
+        return [(column(now.note or _STAGES[now.stage] if now is not None else _STAGES["asking"], width), MUTED)]
+    share = now.done / now.total if now.total else 0.0
+    runs: list[Run] = [*bar(share, min(max(width // 4, 8), 24), Ink("stamp")), (f" {share:>4.0%}", TEXT)]
+    here = f"{size(now.done)} of {size(now.total)}" if now.total else size(now.done)
+    what = now.note or (f"{size(now.rate)}/s" if now.rate else _STAGES[now.stage])
+    left = f"{duration(now.left)} left" if now.left is not None else ""
+    for text in (part for part in (here, what, left) if part):
+        room = width - length(runs) - 2
+        if room > 0:
+            runs.append(("  " + one_line(text, room), MUTED))
+    return [*runs, (" " * (width - length(runs)), TEXT)]
+
+
+class _Columns(NamedTuple):
+    """Cells of the columns; 0 for those there is no room for."""
+
+    name: int
+    whole: bool
+    state: int
+    source: int
+
+    @classmethod
+    def of(cls, width: int, longest: int) -> _Columns:
+        """The columns of a list this wide."""
+        whole = width >= _WHOLE_FROM
+        state = _STATE if width >= _TOLD_FROM else 0
+        left = width - 2 - (_SIZE + 1 + (_QUANT + _CONTEXT + 1 if whole else 0) + _FIT) - state
+        if not whole:
+            return cls(max(left, 1), whole, state, 0)
+        name = min(max(longest, 12), left - _LEAST_SOURCE)
+        return cls(name, whole, state, left - name)
+
+    def numbers(self, amount: str, quantization: str, context: str) -> str:
+        """Size, and where there is room quantisation and context, and the gap behind them."""
+        text = column(amount, _SIZE, right=True) + " "
+        return text + column(quantization, _QUANT) + column(context, _CONTEXT, right=True) + " " if self.whole else text
+
+
+def _fit_run(item: Item) -> Run:
+    if item.fit is None or item.need is None:
+        return column("", _FIT), TEXT
+    return column(("~" if item.need.about else "") + item.fit, _FIT), _FITS[item.fit]
+
+
+def _name_ink(item: Item) -> Ink:
+    if item.state in ("loaded", "loading"):
+        return STRONG
+    return TEXT if item.state in ("on disk", "downloading") else MUTED
+
+
+_LABEL = 10
+_ROOMY = 16
+"""Lines from which a description and a blank line are worth their room."""
+_VERDICTS: Mapping[Fit, str] = {"fits": "it fits", "tight": "tight", "too large": "too large"}
+_TOLD = ("threads", "threads_batch", "prefill_batch", "context", "kv_type")
+"""What is said of every model that runs; what else is set is said where it is."""
+_LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
+
+
+class Running(NamedTuple):
+    """The loaded model as it runs, and how it was to be run, as far as that is known."""
+
+    info: ModelInfo
+    config: Config | None = None
+
+
+class Known(NamedTuple):
+    """What is known of a model beside its row: what its file says, or why it cannot be used; what is recommended for it, by
+    knob name; how it runs, if it does."""
+
+    facts: Facts | ModelError | None = None
+    recommended: Mapping[str, Value] = {}
+    running: Running | None = None
+
+
+def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
+    """The highlighted model. Where there is little room a fact takes one line, and what matters least is left out."""
+    row = item.row
+    roomy = height >= _ROOMY
+    lines = [Line(((one_line(row.name, width), STRONG),))]
+    if row.description and row.description != row.name:
+        lines += prose(row.description, width, MUTED) if roomy else [Line(((one_line(row.description, width), MUTED),))]
+    lines += [BLANK] if roomy else []
+    for name, text in _told(item, known):
+        if text:
+            lines += _fact(name, text, width, most=8 if roomy else 1)
+    return lines[:height]
+
+
+def _fact(name: str, text: str, width: int, *, most: int) -> list[Line]:
+    ink = _LINES.get(name, TEXT)
+    room = max(width - _LABEL - 1, 8)
+    texts = [one_line(text, room)] if most == 1 else [line.text for line in prose(text, room)][:most]
+    label = f"{name:<{_LABEL}} "
+    return [Line(((label if at == 0 else " " * len(label), MUTED), (said, ink))) for at, said in enumerate(texts)]
+
+
+def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
+    """What there is to say, what matters most first."""
+    row, facts = item.row, known.facts
+    problem = item.download.problem if item.download is not None and item.download.problem is not None else facts
+    if isinstance(problem, ModelError):
+        yield "problem", f"{problem.message}. {problem.hint}".strip()
+    elif item.download is not None and item.download.now is not None and item.download.now.note:
+        yield "waits", item.download.now.note
+    elif item.state in ("broken", "not installed"):
+        yield "problem", row.problem
+    if known.running is not None:
+        yield "runs with", _running(known.running)
+    yield "memory", memory_text(item, facts)
+    if facts is not None and not isinstance(facts, ModelError):
+        header = facts.header
+        layers = f", {header.block_count} layers" if header.block_count else ""
+        parts = f" in the first of {header.split_count} files" if header.split_count > 1 else ""
+        yield "model", f"{header.architecture}, {_weights(header.parameters)} parameters{parts}{layers}"
+        trained = header.context_length or row.context
+        yield "context", f"{facts.context:,} tokens of {trained:,}" if trained else f"{facts.context:,} tokens"
+        yield "template", "yes" if header.template is not None else "none: it can complete text (raw), not chat"
+    elif row.architecture or row.size_label:
+        yield "model", " ".join(part for part in (row.architecture, row.size_label, row.quantization) if part)
+    yield "recommends", ", ".join(f"{name} {KNOBS[name].show(value)}" for name, value in known.recommended.items())
+    yield "licence", row.license
+    yield "needs", row.needs if facts is None else ""
+    yield "from", row.source
+    yield "file", home(row.path) if row.path is not None else ""
+
+
+def _running(running: Running) -> str:
+    info, config = running
+    device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
+    found: dict[str, OptionValue] = {name: getattr(info, name) for name in _TOLD}
+    asked = config.engine if config is not None else {}
+    origin = config.origin if config is not None else {}
+    set_ = {name: value for name, value in asked.items() if origin[name] != DEFAULT}
+    found |= {name: value for name, value in set_.items() if not hasattr(info, name)}
+    texts = [
+        f"{name} {OPTIONS[name].show(value)}" + (f" ({origin[name]})" if set_.get(name) == value else "")
+        for name, value in found.items()
+    ]
+    return ", ".join([device, *texts])
+
+
+def memory_text(item: Item, facts: Facts | ModelError | None) -> str:
+    """What a model takes, beside what there is; "" if nothing is known."""
+    there = f" of {size(item.spare)} free" if item.spare is not None else ""
+    verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
+    if facts is not None and not isinstance(facts, ModelError):
+        memory = facts.memory
+        parts = f"weights {size(memory.weights)}, cache {size(memory.kv)}, computing {size(memory.compute)}"
+        return f"{size(memory.total)}{there}{verdict} ({parts})"
+    return f"about {size(item.need.total)}{there}{verdict}" if item.need is not None else ""
+
+
+def _weights(number: int) -> str:
+    """A number of weights as people say it: 135M, 1.2B."""
+    for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= least:
+            return f"{number / least:.3g}{unit}"
+    return str(number)

@@ -1,0 +1,191 @@
+"""The list of models as a person has it: in order, filtered, one of them highlighted; without a screen."""
+
+from __future__ import annotations
+
+import re
+
+from termchat.chat.service import Chat
+from termchat.models.errors import ModelError
+from termchat.models.listing import Row
+from termchat.options import OptionValue
+from termchat.text import cells, size
+from termchat.tui.models.downloads import Pull
+from termchat.tui.models.gather import Facts, Models, file_of
+from termchat.tui.models.model_lines import (
+    DownloadRow,
+    Item,
+    Known,
+    Need,
+    Running,
+    State,
+    matches,
+    memory_text,
+    need_told,
+    rank,
+    text_of,
+)
+
+_ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
+"""What is no name in the list, but could be downloaded."""
+
+
+class ModelList:
+    """What is known of models (`Models`), seen from a chat. `shown` is what the filter leaves, `at` the highlighted one."""
+
+    def __init__(self, chat: Chat, models: Models) -> None:
+        self._chat, self._models = chat, models
+        self._ordered: list[tuple[Row, str]] = []
+        self._filter = ""
+        self._selected = ""
+        self.loaded: Row | None = None
+        self.longest = 0
+        """Cells of the longest name of all."""
+        self.shown: list[Row] = []
+        self.at = 0
+
+    @property
+    def row(self) -> Row | None:
+        """The highlighted one."""
+        return self.shown[self.at] if self.shown else None
+
+    @property
+    def facts(self) -> Facts | ModelError | None:
+        """What the file of the highlighted one says."""
+        return self._models.facts(self.row) if self.row is not None else None
+
+    @property
+    def pull(self) -> Pull | None:
+        """The highlighted download, while it runs."""
+        pull = self._models.pulls.of(self.row.wanted) if self.row is not None else None
+        return pull if pull is not None and pull.running else None
+
+    def gather(self) -> None:
+        """Takes in all that is known by now; the highlight stays where it is."""
+        models, chat = self._models, self._chat
+        there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
+        wanted = models.in_file(chat.spec) if there and chat.spec is not None else ""
+        self.loaded = models.rows.get(wanted) or self._elsewhere()
+        rows = models.rows | models.sources
+        if self.loaded is not None:
+            rows[self.loaded.wanted] = self.loaded
+        ordered = sorted(enumerate(rows.values()), key=lambda one: rank(self.state(one[1]), one[1], one[0]))
+        self._ordered = [(row, text_of(row)) for _, row in ordered]
+        self._show()
+
+    def filter(self, text: str) -> None:
+        """Leaves what has all words of a text somewhere, and highlights the first."""
+        self._filter, self._selected = text.strip(), ""
+        self._show()
+
+    def choose(self, at: int) -> None:
+        """Highlights a row."""
+        self.at = at
+        self._selected = self.shown[at].wanted if self.shown else ""
+
+    def highlight(self, wanted: str) -> None:
+        """Highlights a model as soon as it is found."""
+        self._selected = wanted
+
+    def follow(self, wanted: str, renamed: str) -> None:
+        """A model is asked for with another word from now on."""
+        if self._selected == wanted:
+            self._selected = renamed
+
+    def state(self, row: Row) -> State:
+        """What there is of a model."""
+        pull = self._models.pulls.of(row.wanted)
+        if self.loaded is not None and row.wanted == self.loaded.wanted:
+            return "loaded" if self._chat.model is not None else "loading"
+        if pull is not None and pull.running:
+            return "downloading"
+        if pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
+            return "on disk"
+        return "on disk" if row.state == "ready" else row.state
+
+    def item(self, row: Row) -> Item:
+        """A model as a line shows it."""
+        facts = self._models.facts(row)
+        pull = self._models.pulls.of(row.wanted)
+        download = DownloadRow(pull.now, pull.running, pull.problem) if pull is not None and pull.path is None else None
+        need = Need(facts.memory.total, about=False) if isinstance(facts, Facts) else need_told(row)
+        return Item(row, self.state(row), need, self.spare, download)
+
+    def known(self, row: Row) -> Known:
+        """What else there is to say of a model."""
+        info, facts = self._chat.model, self._models.facts(row)
+        running = None
+        if info is not None and row is self.loaded:
+            running = Running(info, facts.run.config if isinstance(facts, Facts) else None)
+        return Known(facts, self._models.recommended(row), running)
+
+    def running(self, row: Row) -> dict[str, OptionValue]:
+        """The engine's settings that a model really runs with, if it is the loaded one."""
+        info = self._chat.model
+        if info is None or row is not self.loaded:
+            return {}
+        return {name: getattr(info, name) for name in self._models.config.engine if hasattr(info, name)}
+
+    def memory(self, row: Row, facts: Facts) -> str:
+        """What a model takes beside what there is, if it is run as these facts say."""
+        item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)
+        return memory_text(item, facts)
+
+    @property
+    def spare(self) -> int | None:
+        """Of the machine's memory, in bytes; a model on a GPU takes that of the GPU, of which nothing is known here."""
+        info = self._chat.model
+        if info is not None and info.gpu_layers:
+            return None
+        return self._models.spare(self.loaded)
+
+    def title(self, width: int) -> str:
+        """How many there are, and the memory they may take, in as few words as there is room for."""
+        here = sum(row.state == "ready" for row, _ in self._ordered)
+        away, spare = len(self._ordered) - here, size(self.spare)
+        long, short = [], []
+        if self._ordered:
+            long += [f"{here} on this machine", f"{away} to download"]
+            short += [f"{here} here", f"{away} to get"]
+        if self._models.looking:
+            long.append("looking …")
+            short.append("looking …")
+        if spare:
+            long.append(f"{spare} of memory free")
+            short.append(f"{spare} free")
+        if cells(told := ", ".join(long)) <= width:
+            return told
+        while short and cells(", ".join(short)) > width:
+            short.pop()
+        return ", ".join(short)
+
+    def _show(self) -> None:
+        words = self._filter.lower().split()
+        self.shown = [row for row, text in self._ordered if matches(text, words)]
+        if not self.shown and _ANYWHERE.fullmatch(self._filter):
+            self.shown = [_anywhere(self._filter)]
+        found = (at for at, row in enumerate(self.shown) if row.wanted == self._selected)
+        self.at = next(found, 0)
+        rows = (*(row for row, _ in self._ordered), *self.shown)
+        self.longest = max((cells(row.name) for row in rows), default=0)
+
+    def _elsewhere(self) -> Row | None:
+        """The row of a loaded model that no list has."""
+        spec, info = self._chat.spec, self._chat.model
+        if spec is None or info is None or not spec.path:  # a recording has no file
+            return None
+        return Row(
+            wanted=spec.path,
+            name=info.name,
+            state="ready",
+            architecture=info.architecture,
+            quantization=info.quantization,
+            context=info.context_trained,
+            size=info.size,
+            path=file_of(spec),
+        )
+
+
+def _anywhere(text: str) -> Row:
+    """The row of what is in no list."""
+    source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
+    return Row(wanted=text, name=text, state="not downloaded", source=source)

@@ -1,0 +1,120 @@
+"""Which model the chat goes on with: the dialog, and what is heard while it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice, StatusChanged
+from termchat.chat.loading import Choice
+from termchat.chat.service import Chat
+from termchat.tui.keys.tables import name_of
+from termchat.tui.models.downloads import Pull
+from termchat.tui.models.gather import Chosen, Models
+from termchat.tui.themes.theme_file import Palette
+
+if TYPE_CHECKING:
+    from termchat.tui.models.models_dialog import ModelsDialog
+
+
+_LOOK_AGAIN = 0.5
+"""Seconds between looks at downloads: about as often as their numbers change."""
+
+
+@dataclass
+class Heard(Message):
+    """A thread has something to say: a download ended, or a model was read."""
+
+    said: Pull | Chosen
+
+
+class Choosing:
+    """Stands between the chat's screen and the models.
+
+    Args:
+        do: does something to the chat and has the screen take in what came of it.
+        tell: shows a notice.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        chat: Chat,
+        models: Models,
+        do: Callable[[Callable[[], object]], None],
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._screen, self._chat, self._models, self._do, self._tell = screen, chat, models, do, tell
+        self._dialog: ModelsDialog | None = None
+        self._first = ""
+        models.told = lambda said: screen.post_message(Heard(said))
+
+    def open(self, palette: Palette, problem: str = "") -> None:
+        """Shows all models; the chat goes on with the one that is chosen."""
+        # With all that they take, not needed before the first frame.
+        from termchat.tui.models.models_dialog import FirstRun, ModelsDialog
+
+        def closed(choice: Choice | None) -> None:
+            self._dialog = None
+            if choice is not None:
+                self._do(lambda: self._chat.switch(choice))
+            else:
+                self.remind()
+            self._show_downloads()
+
+        if self._dialog is not None:  # asked for twice in the same burst
+            return
+        if problem and self._models.config.model is None:
+            self._dialog = FirstRun(self._chat, self._models, palette, self._do)
+        else:
+            self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
+        self._screen.app.push_screen(self._dialog, closed)
+
+    def remind(self) -> None:
+        """Says so where there is no model and none is on its way."""
+        if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
+            self._tell(Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had"))
+
+    def take(self, wanted: str) -> None:
+        """Goes on with a model by its name or path, as soon as its file is read and checked."""
+        self._first = wanted
+        self._models.choose(wanted)
+
+    @property
+    def downloads(self) -> list[Pull]:
+        """Those that go on."""
+        return self._models.pulls.running
+
+    def _show_downloads(self) -> None:
+        """Has the chat's screen show how far downloads are, as long as there are any."""
+        self._do(lambda: self._chat.changed(StatusChanged()))
+        if self.downloads and self._dialog is None:
+            self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
+
+    def heard(self, said: Pull | Chosen) -> None:
+        """Shows it in the dialog, or without it as a notice. The first model there is, is chatted with at once."""
+        if isinstance(said, Chosen):
+            self._chosen(said)
+            return
+        wanted = self._models.here(said)
+        if self._dialog is not None:
+            self._dialog.pulled(said, wanted)
+        elif said.path is not None:
+            self._tell(Notice(f"{said.wanted} is here", "choose it among the models"))
+        elif said.problem is not None and not said.cancelled:
+            self._tell(Notice(said.problem.message, said.problem.hint, "error"))
+        if said.path is not None and self._chat.spec is None:
+            self.take(wanted)
+
+    def _chosen(self, chosen: Chosen) -> None:
+        if self._dialog is not None:
+            self._dialog.chosen(chosen)
+        elif chosen.wanted == self._first and chosen.choice is not None:
+            choice = chosen.choice
+            self._do(lambda: self._chat.switch(choice))
+        elif chosen.wanted == self._first and chosen.problem is not None:
+            self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))

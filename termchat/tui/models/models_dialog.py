@@ -1,0 +1,420 @@
+"""The list of models for somebody who has none: it says first what this is, and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from textwrap import wrap
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input, Label
+
+from termchat.chat.changes import Notice
+from termchat.chat.loading import Choice
+from termchat.chat.service import Chat
+from termchat.config.per_model import Picked, RunSettings
+from termchat.models.errors import ModelError
+from termchat.models.listing import Row
+from termchat.text import one_line, sanitize
+from termchat.tui.dialogs.base import ARROWS, DetailedListing
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import MUTED
+from termchat.tui.draw.polling import FRAMES
+from termchat.tui.keys.dialogs import MODELS, hint
+from termchat.tui.models.downloads import Pull
+from termchat.tui.models.engine_dialog import EngineDialog
+from termchat.tui.models.gather import Chosen, Facts, Models
+from termchat.tui.models.model_lines import State, heading, model_line, model_lines
+from termchat.tui.models.model_list import ModelList
+from termchat.tui.models.skipped import SkippedDialog
+from termchat.tui.models.welcome import first_run_lines
+from termchat.tui.themes.theme_file import Palette
+
+_WIDEST = 180
+_RUN = ("model-engine", "how it is run")
+_HINTS: dict[State, tuple[tuple[str, str], ...]] = {
+    "loaded": (_RUN, ("model-reload", "loads it again"), ("model-unload", "lets it go")),
+    "on disk": (("model-enter", "chats with it"), _RUN),
+    "downloading": (("model-cancel", "stops it, what came is kept"),),
+    "not downloaded": (("model-enter", "downloads it"),),
+}
+_SAID: dict[State, str] = {
+    "loading": "It is being loaded.",
+    "not installed": "It comes with a package.",
+    "broken": "It cannot be used.",
+}
+_HINT_LINES = 2
+"""What there is room for below the list where rows are few."""
+
+
+class ModelsShown(DetailedListing[Choice]):
+    """The list of models, without what is done with it. `problem` is what a person should read first."""
+
+    DEFAULT_CSS = """
+    ModelsShown > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
+    ModelsShown Picker { margin-top: 0; }
+    ModelsShown #list { height: 1fr; }
+    ModelsShown #body { height: 1fr; layout: vertical; }
+    ModelsShown #heading { margin-top: 1; }
+    ModelsShown #details { height: 8; margin-top: 1; }
+    ModelsShown.-beside #body { layout: horizontal; }
+    ModelsShown.-beside #list { width: 1fr; }
+    ModelsShown.-beside #details { width: 36%; height: 1fr; margin: 1 0 0 1; }
+    ModelsShown.-low #details { display: none; }
+    ModelsShown.-low #heading, ModelsShown.-low Input, ModelsShown.-low Input:focus { margin-top: 0; }
+    ModelsShown.-low .hint { max-height: 2; }
+    """
+    TITLE = "Models"
+    KEYS = "MODELS"
+    BESIDE = 118
+
+    def __init__(self, chat: Chat, models: Models, palette: Palette, problem: str) -> None:
+        super().__init__(palette)
+        self.chat, self.models, self._problem = chat, models, problem
+        self.list = ModelList(chat, models)
+        if problem:
+            self.list.highlight(models.config.model or "")
+        self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
+        self._phase = chat.phase
+        self._looks: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """Title, filter, list and details, problem, hint; with all that is known, for the first frame."""
+        self.list.gather()
+        self._arrange()
+        self.picker.count = len(self.list.shown)
+        with Vertical():
+            yield Label(self._title(), classes="title", markup=False)
+            yield from self.inputs()
+            with Container(id="body"):
+                with Container(id="list"):
+                    yield self._heading
+                    yield self.picker
+                yield self._details
+            yield Label(sanitize(self._problem, keep=""), classes="problem", markup=False)
+            yield Label(self._hint(), classes="hint", markup=False)
+
+    def inputs(self) -> Iterable[Widget]:
+        """The filter."""
+        filter_ = Field(placeholder="filter, or owner/repo to download from Hugging Face")
+        filter_.cursor_blink = False
+        yield filter_
+
+    def on_mount(self) -> None:
+        """Shows what is known, then looks for more."""
+        super().on_mount()
+        self._heading.paint_with(self._palette)
+        self._details.paint_with(self._palette)
+        self._looks = self.set_interval(1 / FRAMES, self._look)
+        self.call_after_refresh(self.models.look)
+
+    def on_resize(self) -> None:
+        """Says as much as there is room for now; Textual has the base arrange it, too."""
+        self.put(".hint", self._hint())
+        self.put(".title", self._title())
+
+    def on_lines_view_laid(self) -> None:
+        """Fills the room there is."""
+        self.changed()
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The models in view, or why there are none."""
+        listed = self.list
+        if not listed.shown:
+            looking = self.models.looking or not self.models.rows
+            return [
+                Line((("looking …" if looking else "no model has that in its name, source or description", MUTED),))
+            ]
+        return [model_line(listed.item(listed.shown[at]), width, listed.longest, chosen=at == chosen) for at in rows]
+
+    def _look(self) -> None:
+        """Takes in what was found; downloads move anyway."""
+        if self.models.take() | self._has_changed():
+            self.gather()
+        elif self.models.pulls.running:
+            self._show()
+        if not self.models.busy and self.chat.phase != "loading" and self._looks is not None:
+            self._looks.pause()
+
+    def _has_changed(self) -> bool:
+        """Whether the chat has another model than a moment ago."""
+        before, self._phase = self._phase, self.chat.phase
+        return before != self._phase
+
+    def wake(self) -> None:
+        """There may be something to take in soon."""
+        if self._looks is not None:
+            self._looks.resume()
+
+    def gather(self) -> None:
+        """Takes in all that is known by now."""
+        self.list.gather()
+        self.changed()
+
+    def _show(self) -> None:
+        """Draws everything as it is now."""
+        self.picker.show(len(self.list.shown), self.list.at)
+        self._heading.show()
+        self._details.show()
+        self.put(".hint", self._hint())
+        self.put(".title", self._title())
+
+    def changed(self) -> None:
+        """Draws other rows, and reads their files unless still others follow soon."""
+        self._show()
+        self.at_rest(self._read)
+
+    def _headed(self) -> list[Line]:
+        return [heading(self._heading.room, self.list.longest)]
+
+    def _detailed(self) -> list[Line]:
+        listed, row, view = self.list, self.list.row, self._details
+        return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
+
+    def _hint(self) -> Content:
+        """Keys, as many as there is room for; the way out always."""
+        state = self.list.state(self.list.row) if self.list.row is not None else None
+        does = [*_HINTS.get(state, ())] if state is not None else []
+        does += [("model-skipped", "what was left out")] if self.models.skipped else []
+        end = ("close", "closes, it goes on" if state == "downloading" else "closes")
+        said = _SAID.get(state, "") if state is not None else ""
+        while does and len(wrap(hint(*does, end, before=said).plain, self._inside)) > _HINT_LINES:
+            does.pop()
+        return hint(*does, end, before=said)
+
+    def _title(self) -> str:
+        return one_line(f"{self.TITLE}   {self.list.title(self._inside - len(self.TITLE) - 3)}", self._inside)
+
+    @property
+    def _inside(self) -> int:
+        """Cells between border and padding."""
+        return max(min(self.app.size.width, _WIDEST) - 4, 1)
+
+    def _read(self) -> None:
+        """Has the files in view read, the highlighted one first."""
+        listed, rows = self.list, max(self.picker.size.height, 1)
+        first = max(listed.at - rows, 0)
+        wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
+        self.models.read(row for row in wanted if row is not None)
+        self.wake()
+
+
+class ModelsDialog(ModelsShown):
+    """All models. The result is the one to go on with; downloads go on when it is closed.
+
+    Args:
+        do: does something to the chat and has the screen take in what came of it.
+        problem: what a person should read first.
+    """
+
+    BINDINGS = [*ARROWS, *(key.binding for key in MODELS if key.action)]  # noqa: RUF012
+
+    def __init__(
+        self,
+        chat: Chat,
+        models: Models,
+        palette: Palette,
+        do: Callable[[Callable[[], object]], None],
+        problem: str = "",
+    ) -> None:
+        super().__init__(chat, models, palette, problem)
+        self._do = do
+        self._engine_of = ""
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filters."""
+        self.say("")
+        self.list.filter(event.value)
+        self.changed()
+        if self._dirty_widgets:
+            self._on_timer_update()  # at once: whoever types waits for it
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Goes on with the highlighted model, or downloads it."""
+        event.stop()
+        row = self.list.row
+        if row is not None and self.is_current:  # no second Enter in the same burst
+            self.say("")
+            self._ENTERED[self.list.state(row)](self, row)
+
+    def action_move(self, how: str) -> None:
+        """Goes to another row."""
+        super().action_move(how)
+        self.list.choose(self.picker.chosen)
+        self.changed()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Del is for the filter where there is nothing to stop."""
+        return action != "cancel" or self.list.pull is not None
+
+    def action_cancel(self) -> None:
+        """Stops the highlighted download."""
+        if self.list.pull is not None:
+            self.list.pull.cancel()
+
+    def action_unload(self) -> None:
+        """Lets the model go."""
+        loaded = self.list.loaded
+        if loaded is not None and self._free():
+            self._do(self.chat.unload)
+            self.tell(f"{loaded.name} is let go, its memory is free; the next message loads it again")
+            self._again()
+
+    def action_reload(self) -> None:
+        """Loads the model again."""
+        if self.chat.spec is not None and self._free():
+            self._do(self.chat.reload)
+            self.dismiss(None)
+
+    def action_skipped(self) -> None:
+        """What was left out."""
+        self.app.push_screen(SkippedDialog(self._palette, self.models.skipped))
+
+    def action_engine(self) -> None:
+        """How the highlighted model is run, as soon as its file is read."""
+        row = self.list.row
+        if row is None:
+            return
+        self.say("" if row.path is not None else "how it is run can be set once it is here")
+        self._engine_of = row.wanted if row.path is not None else ""
+        self._open_engine()
+
+    def gather(self) -> None:
+        """Takes in what was found, and opens what waited for it."""
+        super().gather()
+        self._open_engine()
+
+    def _open_engine(self) -> None:
+        row, facts = self.list.row, self.list.facts
+        if row is None or facts is None or row.wanted != self._engine_of or not self.is_current:
+            return
+        self._engine_of = ""
+        if isinstance(facts, ModelError):
+            self.say(f"{facts.message}. {facts.hint}".strip())
+            return
+
+        def closed(picked: Picked | None) -> None:
+            if picked is not None:
+                self._load(row, facts, picked)
+
+        def memory(run: RunSettings) -> str:
+            return self.list.memory(row, facts.run_as(run))
+
+        dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self.list.running(row), memory)
+        self.app.push_screen(dialog, closed)
+
+    def _load(self, row: Row, facts: Facts, picked: Picked) -> None:
+        """Goes on with a model that is run like this."""
+        if picked == facts.run.picked and self.list.state(row) == "loaded":
+            self.dismiss(None)
+            return
+        problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)))
+        if problem:
+            told = Notice(f"how {row.name} is run cannot be kept: {problem}", "it is so until termchat ends", "warning")
+            self._do(lambda: self.chat.changed(told))
+        self.models.choose(row.wanted)
+        self.wake()
+
+    def chosen(self, chosen: Chosen) -> None:
+        """A model was read and checked."""
+        if chosen.problem is not None:
+            self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
+        elif self.is_current and self._free():
+            self.dismiss(chosen.choice)
+
+    def pulled(self, pull: Pull, wanted: str) -> None:
+        """A download ended; `wanted` is what the model is asked for with from now on."""
+        if pull.path is not None:
+            self.list.follow(pull.wanted, wanted)
+            self.tell(f"{pull.wanted} is here: Enter chats with it")
+        elif pull.problem is not None and not pull.cancelled:
+            self.say(f"{pull.problem.message}. {pull.problem.hint}".strip())
+        self._again()
+
+    def _again(self) -> None:
+        """Looks once more: something has changed."""
+        self.gather()
+        self.models.look()
+        self.wake()
+
+    def _close(self, _row: Row) -> None:
+        self.dismiss(None)
+
+    def _chat_with(self, row: Row) -> None:
+        if self._free():
+            self.models.choose(row.wanted)
+            self.wake()
+
+    def _download(self, row: Row) -> None:
+        self.models.pull(row)
+        self.gather()
+        self.wake()
+
+    def _refuse(self, row: Row) -> None:
+        self.say(row.problem)
+
+    def _wait(self, _row: Row) -> None:
+        self.say("it is on its way: Del stops it")
+
+    _ENTERED: dict[State, Callable[[ModelsDialog, Row], None]] = {  # noqa: RUF012 - a table, never changed
+        "loaded": _close,
+        "loading": _close,
+        "on disk": _chat_with,
+        "downloading": _wait,
+        "not downloaded": _download,
+        "not installed": _refuse,
+        "broken": _refuse,
+    }
+
+    def _free(self) -> bool:
+        """Whether no reply runs; tells so."""
+        if self.chat.busy:
+            self.say("a reply is running: stop it first (Esc closes this, once more stops the reply)")
+        return not self.chat.busy
+
+
+class FirstRun(ModelsDialog):
+    """The models, with a welcome above them."""
+
+    DEFAULT_CSS = """
+    FirstRun #welcome { height: 8; margin-top: 1; }
+    FirstRun #details { display: none; }
+    FirstRun.-beside #details { display: block; }
+    FirstRun.-beside #welcome { height: 7; }
+    FirstRun.-low #welcome { display: none; }
+    FirstRun Input, FirstRun Input:focus { margin-top: 0; }
+    FirstRun #heading { margin-top: 0; }
+    """
+
+    def __init__(
+        self, chat: Chat, models: Models, palette: Palette, do: Callable[[Callable[[], object]], None]
+    ) -> None:
+        super().__init__(chat, models, palette, do)
+        self._welcome = Sheet(self._welcomed, id="welcome")
+
+    def inputs(self) -> Iterable[Widget]:
+        """The welcome, then the filter."""
+        yield self._welcome
+        yield from super().inputs()
+
+    def on_mount(self) -> None:
+        """Colours for the welcome, too."""
+        super().on_mount()
+        self._welcome.paint_with(self._palette)
+
+    def gather(self) -> None:
+        """Takes in all that is known by now."""
+        super().gather()
+        self._welcome.show()
+
+    def _title(self) -> str:
+        return "Welcome to termchat"
+
+    def _welcomed(self) -> Sequence[Line]:
+        rows, models = list(self.models.rows.values()), self.models
+        return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)

@@ -1,0 +1,30 @@
+"""What was left out of the list of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from termchat.models.disk.discovery import Skipped
+from termchat.text import home
+from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import MUTED, TEXT, prose
+from termchat.tui.themes.theme_file import Palette
+
+
+class SkippedDialog(ReadListing):
+    """Files and folders that were left out, and why."""
+
+    TITLE = "Left out"
+
+    def __init__(self, palette: Palette, skipped: Iterable[Skipped]) -> None:
+        super().__init__(palette)
+        self._skipped = list(skipped)
+
+    def made(self, width: int) -> list[Line]:
+        """A file, and below it why."""
+        lines: list[Line] = []
+        for one in self._skipped:
+            lines += prose(home(one.path), width, TEXT)
+            lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
+        return lines

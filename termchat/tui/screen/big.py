@@ -1,0 +1,133 @@
+"""The pages of the panels, and the big view, in which they take the place of the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual.screen import Screen
+
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation, Span
+from termchat.tui.screen.desk import Desk
+from termchat.tui.screen.panels import Page, Panels
+from termchat.tui.tokens.token_bar import Tokens
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.token_order import TokenRef
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+
+BESIDE = 100
+"""From so many columns on the panels stand beside the chat unasked; under it they are a drawer."""
+
+
+class Drawer:
+    """Wide and narrow screens each remember whether their panels are shown. `beside` says which of them this one is."""
+
+    def __init__(self) -> None:
+        self.beside = True
+        self._open = {True: True, False: False}
+        self._unasked = False
+
+    @property
+    def shown(self) -> bool:
+        """Whether the panels are."""
+        return self._open[self.beside]
+
+    def toggle(self) -> None:
+        """A person shows or hides them."""
+        self._open[self.beside] = not self.shown
+        self._unasked = False
+
+    def need(self) -> None:
+        """Shows them for as long as something needs them."""
+        if not self.shown:
+            self._unasked = not self.beside
+            self._open[self.beside] = True
+
+    def release(self) -> None:
+        """Hides them again, if nobody had asked for them."""
+        if self._unasked:
+            self._unasked = self._open[False] = False
+
+
+class Big:
+    """Turns the pages. While the big view is open the panels have the keyboard, but for TUNE."""
+
+    def __init__(
+        self, screen: Screen[None], chat: Chat, panels: Panels, transcript: TranscriptView, tokens: Tokens, desk: Desk,
+        drawer: Drawer, lay_out: Callable[[], None], show_path: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._screen, self._chat, self._panels = screen, chat, panels
+        self._transcript, self._tokens, self._desk, self._drawer = transcript, tokens, desk, drawer
+        self._lay_out, self._show_path = lay_out, show_path
+
+    @property
+    def home(self) -> Widget | None:
+        """What has the keyboard while nothing else is open in the big view; None while that is closed."""
+        return self._panels if self._panels.big else None
+
+    def show(self) -> None:
+        """Draws the panels, if they are in view."""
+        if not self._panels.display:
+            return
+        mode = self._tokens.mode
+        if mode.open:
+            self._panels.point_at(self._transcript.cursor_reply, self._transcript.cursor)
+        else:
+            self._panels.point_at(_newest_reply(self._chat.conversation), None)
+        self._panels.show_chat(self._chat, self._desk.tune, mode)
+
+    def turn(self, by: int) -> None:
+        """To the next page, or the one before. Panels that are hidden are shown first."""
+        if self._panels.display:
+            self._panels.turn(by)
+        else:
+            self._drawer.toggle()
+            self._lay_out()
+        self.show()
+
+    def go(self, page: Page) -> None:
+        """To that page."""
+        self._panels.page = page
+        self.show()
+
+    def toggle(self, page: Page | None = None) -> None:
+        """Opens the big view, of that page if there is one, or closes it."""
+        big = page is not None or not self._panels.big
+        if page is not None:
+            self._panels.page = page
+        self._set(big)
+
+    def back(self) -> bool:
+        """Closes the big view; False if it is not open."""
+        if not self._panels.big:
+            return False
+        self._set(False)
+        return True
+
+    def point(self, ref: TokenRef) -> None:
+        """Puts the cursor on a token, which opens token mode."""
+        self._transcript.set_cursor(ref)
+
+    def _set(self, big: bool) -> None:
+        panels, desk = self._panels, self._desk
+        panels.enlarge(big)
+        panels.can_focus = big
+        self._screen.set_class(big, "-big")
+        self._show_path()
+        desk.home = self._tokens.home if self._tokens.mode.open else self.home
+        desk.take_keyboard()
+        self.show()
+
+
+def _newest_reply(conversation: Conversation) -> list[Span]:
+    """The parts of the reply that the chat ends in, none where it ends in a message. The path before it is not walked."""
+    parts: list[Span] = []
+    number, count = conversation.leaf, None
+    while number is not None and (node := conversation.nodes[number]).role == "assistant":
+        parts.append(Span(node, len(node.tokens) if count is None else count))
+        number, count = node.parent, node.at
+    return parts[::-1]

@@ -1,0 +1,185 @@
+"""The lower edge: the composer, the key line, and who of them has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from textual.app import ComposeResult
+from textual.events import DescendantFocus
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import KNOBS
+from termchat.text import one_line
+from termchat.tui.composer.completion import Popup
+from termchat.tui.composer.composer import Composer, Edge
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.keys.key import Label, Situation
+from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.screen.keyline import KeyLine
+from termchat.tui.themes.theme_file import Palette
+
+
+class Desk(Column):
+    """Writing, or turning knobs. TUNE remembers its knob and its undo while the app runs."""
+
+    DEFAULT_CSS = """
+    Desk, Desk > Row { height: auto; }
+    Desk #prompt { width: 3; }
+    Desk StopInput, Desk StopInput:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    """
+
+    class Tuned(Message):
+        """A knob was turned, or TUNE was opened or closed."""
+
+    def __init__(self, chat: Chat, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._chat = chat
+        self._tune = Tune(chat)
+        self.composer = Composer(placeholder="write a message", keymap=keymap)
+        self.edge = Edge()
+        self.home: Widget | None = None
+        """What has the keyboard when TUNE is closed; None is the composer."""
+
+    def compose(self) -> ComposeResult:
+        """Prompt and composer, the input for stop sequences, the key line."""
+        yield self.composer.popup
+        yield self.edge
+        with Row():
+            yield LinesView(id="prompt")
+            yield self.composer
+        yield Slip(id="stops")
+        yield StopInput(placeholder="a stop sequence, \\n is a line break; one that is there is removed")
+        yield KeyLine()
+
+    @property
+    def tune(self) -> Tune | None:
+        """TUNE, while it is open."""
+        return self._keys.tuning
+
+    @property
+    def knobs(self) -> Tune:
+        """What turns them, be TUNE open or not."""
+        return self._tune
+
+    def open_tune(self) -> None:
+        """Gives the keyboard to the knobs."""
+        self._keys.tuning = self._tune
+        self.screen.set_focus(self._keys)  # not focus(): the very next key is for it
+        self.post_message(self.Tuned())
+
+    def close_tune(self) -> None:
+        """Gives it back to the composer."""
+        self._tune.back()
+        self._keys.tuning = None
+        self._edit_stops(False)
+        self.screen.set_focus(self.home or self.query_one(Composer))
+        self.post_message(self.Tuned())
+
+    def take_keyboard(self) -> None:
+        """Gives the keyboard to what is open here: the stop sequences, the knobs, else what has it when nothing is."""
+        if self.tune is not None:
+            self.screen.set_focus(self._input if self._tune.editing else self._keys)
+        else:
+            self.screen.set_focus(self.home or self.query_one(Composer))
+
+    def back(self) -> bool:
+        """Closes the innermost thing; False if nothing was open."""
+        if self.tune is None:
+            return False
+        if self._tune.editing:
+            self._edit_stops(False)
+            self.screen.set_focus(self._keys)
+        elif not self.tune.back():
+            self.close_tune()
+        self.post_message(self.Tuned())
+        return True
+
+    def show_keys(self, situation: Situation, asked: Sequence[Label] = ()) -> None:
+        """Shows what works now; `asked` are the keys of a line that is typed above."""
+        self._keys.show_keys(situation, asked)
+
+    def paint_with(self, palette: Palette) -> None:
+        """Draws in other colours from now on."""
+        for view in self.query(LinesView):
+            view.paint_with(palette)
+
+    def on_mount(self) -> None:
+        """Draws the prompt."""
+        self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
+
+    def on_popup_clicked(self, event: Popup.Clicked) -> None:
+        """Has the composer take what was clicked."""
+        self.composer.take(event.number)
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Whoever clicks into the composer wants to write; the key line has the keyboard only in TUNE."""
+        if self.tune is not None and isinstance(event.widget, Composer):
+            self.close_tune()
+        elif self.tune is None and event.widget is self._keys:
+            self.take_keyboard()
+
+    def on_key_line_stops_wanted(self) -> None:
+        """Opens the input for stop sequences."""
+        self._edit_stops(True)
+        self.screen.set_focus(self._input)  # not focus(): the very next key is for it
+
+    def on_key_line_turned(self) -> None:
+        """Says so."""
+        self.post_message(self.Tuned())
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Adds or removes a stop sequence; an empty one ends it."""
+        event.stop()
+        if not event.value:
+            self.back()
+            return
+        self._tune.toggle_stop(event.value)
+        if not self._tune.error:
+            self._input.clear()
+        self._list_stops()
+        self.post_message(self.Tuned())
+
+    def on_stop_input_erased(self) -> None:
+        """Removes the last stop sequence."""
+        self._tune.drop_stop()
+        self._list_stops()
+        self.post_message(self.Tuned())
+
+    def _edit_stops(self, editing: bool) -> None:
+        """Opens or closes the input; it always opens empty."""
+        self._tune.error = ""
+        self._tune.editing = self._input.display = editing
+        self._input.clear()
+        self._list_stops()
+
+    def _list_stops(self) -> None:
+        listed = KNOBS["stop"].show(self._chat.tuning.stop)
+        line = Line((("stop at  ", Ink("muted")), (one_line(listed, self._keys.room - 9), Ink("text"))), "panel")
+        self.query_one("#stops", Slip).show_lines([line] if self._tune.editing else [])
+
+    @property
+    def _keys(self) -> KeyLine:
+        return self.query_one(KeyLine)
+
+    @property
+    def _input(self) -> StopInput:
+        return self.query_one(StopInput)
+
+
+class StopInput(Field):
+    """A stop sequence that is being written."""
+
+    class Erased(Message):
+        """Backspace, with nothing left to erase."""
+
+    def action_delete_left(self) -> None:
+        """Erases a character, or else says so."""
+        if self.value:
+            super().action_delete_left()
+        else:
+            self.post_message(self.Erased())

@@ -1,0 +1,136 @@
+"""Writing an earlier message anew: it comes into the composer, and what is made of it goes out on a branch of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.tui.composer.composer import Composer
+from termchat.tui.draw.ink import Line
+from termchat.tui.keys.tables import name_of
+from termchat.tui.screen.asking import strip_line
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.document import Anchor
+
+Said = list[Span]
+"""A message of a person, or all pieces of a reply."""
+
+
+def messages_of(chat: Conversation) -> list[Said]:
+    """All messages of the path, in order."""
+    messages: list[Said] = []
+    for user, spans in groupby(chat.path(), key=lambda span: span.node.role == "user"):
+        group = list(spans)
+        messages += [[span] for span in group] if user else [group]
+    return messages
+
+
+def text_of(said: Said) -> str:
+    """What a message says."""
+    return "".join(span.node.text(span.count) for span in said)
+
+
+class Rewriting:
+    """One message at a time; what was being written meanwhile comes back. A message that was changed and left stays so.
+
+    Args:
+        do: does something to the chat and has the screen take in what came of it.
+        opened: is called whenever another message is the one that is edited.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        transcript: TranscriptView,
+        composer: Composer,
+        do: Callable[[Callable[[], object]], None],
+        opened: Callable[[], None],
+    ) -> None:
+        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, do
+        self._opened = opened
+        self._conversation = chat.conversation
+        self._messages = messages_of(chat.conversation)
+        self._written: dict[int, str] = {}
+        self._draft, self._place = composer.message, transcript.place
+        self._at = 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether another chat is shown by now."""
+        return self._chat.conversation is not self._conversation
+
+    def begin(self, node: int | None) -> bool:
+        """Opens the message that a node is part of, else a person's last; False where there is none."""
+        those = [
+            at
+            for at, said in enumerate(self._messages)
+            if any(span.node.number == node if node is not None else span.node.role == "user" for span in said)
+        ]
+        if not those:
+            return False
+        self._composer.beyond = self.step
+        self._open(those[-1])
+        return True
+
+    def step(self, by: int) -> bool:
+        """Opens the message before or behind; whether there is one."""
+        if not 0 <= self._at + by < len(self._messages):
+            return False
+        if self._composer.message != text_of(self._messages[self._at]):
+            self._written[self._at] = self._composer.message
+        self._open(self._at + by)
+        return True
+
+    def back(self) -> bool:
+        """Opens the message before; behind the first comes the last."""
+        return self.step(-1) or self.step(len(self._messages) - 1 - self._at)
+
+    def end(self, *, returns: bool) -> None:
+        """Gives the composer back; with `returns` the view, too."""
+        self._composer.beyond = lambda _: False
+        self._composer.put(self._draft)
+        if returns and not self.is_stale:
+            self._transcript.return_to(self._place)
+
+    def send(self, text: str) -> None:
+        """Sends what was made of the message; a person's with the files that it names."""
+        said = self._messages[self._at]
+        self.end(returns=False)
+        if said[0].node.role == "user":
+            self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
+        else:
+            self._transcript.follow()
+            self._do(lambda: self._chat.replace(said, text))
+
+    def _edit(self, node: Node, text: str) -> None:
+        if self.is_stale:  # while its files were read
+            self._composer.give_back(text)
+            return
+        self._transcript.follow()
+        self._do(lambda: self._chat.edit(node, text))
+
+    def line(self, room: int) -> Line:
+        """What goes on."""
+        mine = self._messages[self._at][0].node.role == "user"
+        what = f"editing {'message' if mine else 'reply'} {self._at + 1} of {len(self._messages)}"
+        does = "Enter sends it as a new branch" if mine else "Enter puts it on a new branch"
+        hints = (
+            f"{does}, Esc goes back, ↑ ↓ or {name_of('edit')} for others",
+            f"{does}, Esc goes back",
+            "Esc goes back",
+        )
+        fitting = (hint for hint in hints if len(what) + len(hint) + 4 <= room)
+        return strip_line(what, "", next(fitting, ""), room)
+
+    def _open(self, at: int) -> None:
+        self._at = at
+        said = self._messages[at]
+        self._composer.put(self._written.get(at, text_of(said)))
+        parts = self._transcript.parts()
+        number = said[0].node.number
+        turn = next((index for index, turn in enumerate(parts) if any(p.node.number == number for p in turn)), None)
+        if turn is not None:
+            self._transcript.bring(Anchor(turn, -1))
+        self._opened()

@@ -1,0 +1,140 @@
+"""The header line: which model, how full its context, which chat, and what is going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation
+from termchat.text import one_line
+from termchat.tui.draw.ink import Ink, Line, Run, doing
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, bar, count, length
+from termchat.tui.models.downloads import Pull
+
+_GAP = "   "
+_ORDER = ("name", "model", "device", "context", "title")
+_GAUGE = 8
+_CLICKED = {"name": "app.command_palette", "model": "models", "device": "models", "title": "sessions"}
+"""What a click does."""
+_STATE_CLICKED = {"no model": "models", "failed": "continue", "paused": "continue"}
+_LEAST = {"model": 8, "title": 12}
+"""Cells of a name that are worth showing where there is no room for all of it."""
+_BAR = 10
+_NAMED, _NAMES_FROM = 20, 100
+"""Cells of the name of what is downloaded, and cells of a line that has room for it."""
+
+
+def context_used(conversation: Conversation) -> int:
+    """Tokens on the path from the root to the leaf."""
+    used = 0
+    for span in conversation.path():
+        used = span.count if span.node.whole else used + span.count
+    return used
+
+
+def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
+    """State and downloads at the right; at the left as much of name, model, context, title and device as there is room for.
+
+    What has a screen of its own is opened by a click.
+    """
+    right = [*_unsaved(chat), *_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
+    room = width - length(right) - len(_GAP)
+    parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
+    parts |= {"title": _title(chat), "device": _device(chat)}
+    shown: dict[str, list[Run]] = {}
+    for name, part in parts.items():  # the most telling first
+        if part and _LEAST.get(name, width) + len(_GAP) <= room < length(part) + len(_GAP):
+            part = [(one_line(part[0][0], room - len(_GAP)), part[0][1])]
+        room -= length(part) + len(_GAP)
+        if part and room >= 0:
+            shown[name] = part
+    left: list[Run] = []
+    for name in filter(shown.__contains__, _ORDER):
+        left += [*([(_GAP, TEXT)] if left else []), *doing(_CLICKED.get(name, ""), shown[name])]
+    return Line((*left, (" " * max(width - length(left) - length(right), 0), TEXT), *right), "surface")
+
+
+def _unsaved(chat: Chat) -> list[Run]:
+    """As long as it lasts: the notice that said so goes when the next message is sent."""
+    return [("not saved", Ink("warning", bold=True)), (_GAP, TEXT)] if chat.recorder.problem() else []
+
+
+def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
+    """How far the first one is, and how many there are besides."""
+    if not downloads:
+        return []
+    first, others = downloads[0], len(downloads) - 1
+    name = f"{one_line(first.wanted, _NAMED)} " if width >= _NAMES_FROM else ""
+    far = f"{first.now.done / first.now.total:.0%}" if first.now is not None and first.now.total else "…"
+    more = f" +{others}" if others else ""
+    return [("↓ ", Ink("stamp", bold=True)), (f"{name}{far}{more}", TEXT), (_GAP, TEXT)]
+
+
+def state_runs(chat: Chat) -> list[Run]:
+    """What is going on, in a word or two."""
+    queued: list[Run] = [(f"  +{len(chat.queue)} queued", Ink("stamp"))] if chat.queue else []
+    return [*doing(_STATE_CLICKED.get(chat.phase, ""), _STATES[chat.phase](chat)), *queued]
+
+
+def _loading(chat: Chat) -> list[Run]:
+    return [("loading ", MUTED), *bar(chat.progress, _BAR), (f" {chat.progress:>4.0%}", TEXT)]
+
+
+def _prefill(chat: Chat) -> list[Run]:
+    live = chat.live
+    share = live.prefill_done / live.prefill_total if live.prefill_total else 0.0
+    return [("reading ", MUTED), *bar(share, _BAR), (f" {share:>4.0%}", TEXT)]
+
+
+def _decoding(chat: Chat) -> list[Run]:
+    rate = chat.live.tokens_per_second
+    return [("● ", Ink("success")), ("writing", TEXT), (f" {rate:.0f} t/s" if rate else "", MUTED)]
+
+
+def _paused(chat: Chat) -> list[Run]:
+    why = chat.paused.why if chat.paused is not None else ""
+    return [("❚❚ ", Ink("stamp")), ("paused", TEXT), (f": {one_line(why, 24)}" if why else "", MUTED)]
+
+
+_STATES: dict[str, Callable[[Chat], list[Run]]] = {
+    "no model": lambda _: [("no model", Ink("warning"))],
+    "loading": _loading,
+    "idle": lambda _: [("ready", MUTED)],
+    "rendering": lambda _: [("reading", MUTED)],
+    "prefill": _prefill,
+    "decoding": _decoding,
+    "paused": _paused,
+    "failed": lambda _: [("engine stopped", Ink("error"))],
+}
+
+
+def _model(chat: Chat) -> list[Run]:
+    model = chat.model
+    if model is None:
+        return [(one_line(chat.spec.name, 32), TEXT)] if chat.spec else []
+    return [(one_line(f"{model.name} {model.quantization}", 40), TEXT)]
+
+
+def _device(chat: Chat) -> list[Run]:
+    model = chat.model
+    if model is None:
+        return []
+    now = chat.live.threads or model.threads
+    threads = f"{now} thread" + ("s" if now != 1 else "")
+    layers = f" {model.gpu_layers}/{model.layers + 1} layers" if model.gpu_layers else ""
+    return [(f"{one_line(model.device, 16)}{layers}, {threads}", MUTED)]
+
+
+def _context(chat: Chat) -> list[Run]:
+    if chat.model is None:
+        return []
+    used, size = context_used(chat.conversation), chat.model.context
+    share = used / size if size else 0.0
+    ink = ACCENT if share < 0.8 else Ink("warning")
+    return [("context ", MUTED), *bar(share, _GAUGE, ink), (f" {count(used)}/{count(size)}", TEXT)]
+
+
+def _title(chat: Chat) -> list[Run]:
+    title = one_line(chat.conversation.title, 32)
+    raw = "raw" if chat.conversation.raw else ""
+    return [(" · ".join(filter(None, (title, raw))), MUTED)] if title or raw else []

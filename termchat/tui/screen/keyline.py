@@ -1,0 +1,116 @@
+"""The bottom line: what works now. In TUNE it has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from textual import events
+from textual.message import Message
+
+from termchat.decoding.samplers import KNOBS
+from termchat.text import one_line
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, length
+from termchat.tui.keys import tables
+from termchat.tui.keys.key import Label, Situation
+from termchat.tui.panels.tune_mode import Tune
+
+_FULL_FROM = 98
+"""Cells from which there is room for all keys of TUNE."""
+_TELLING = 24
+"""Cells from which a knob's help is worth beginning."""
+_BADGE = Ink("background", ground="accent", bold=True)
+
+
+def key_line(situation: Situation, width: int) -> Line:
+    """Keys and what they do, as many as there is room for; a click presses them."""
+    others, important = tables.working(situation)
+    always = _fitting(important, width)
+    return Line((*_fitting(others, width - length(always)), *always), "surface")
+
+
+def asked_line(asked: Iterable[Label], width: int) -> Line:
+    """The keys of a line that is typed, as many as there is room for."""
+    return Line(tuple(_fitting(asked, width)), "surface")
+
+
+def tune_line(tune: Tune, width: int) -> Line:
+    """The selected knob, the keys that turn it and what it does; or what is wrong with the value. The panel has the letters."""
+    runs: list[Run] = [(" TUNE ", _BADGE), (f"  {tune.selected}  ", STRONG)]
+    if tune.error:
+        return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
+    *moves, back = _tune_labels(tune, full=width >= _FULL_FROM)
+    way_out = _fitting([back], width - length(runs))
+    runs += [*_fitting(moves, width - length([*runs, *way_out])), *way_out]
+    room = width - length(runs) - 2
+    if room >= _TELLING and not tune.editing:
+        runs.append(("  " + one_line(KNOBS[tune.selected].help, room), MUTED))
+    return Line(tuple(runs), "surface")
+
+
+def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
+    """The keys of TUNE, the way out last."""
+    from termchat.tui.keys.dialogs import labels  # not needed before the first frame
+
+    if tune.editing:
+        on_empty = Label("Backspace", "on empty removes the last", "backspace")
+        return [*labels(("tune-accept", "add")), on_empty, *labels(("back", "back"))]
+    if tune.typed is not None:
+        return labels(("tune-accept", "accept"), ("back", "drop"))
+    if tune.selected == "stop":
+        return labels(("tune-accept", "edit"), ("tune-off", "none"), ("tune-undo", "undo"), ("back", "back"))
+    coarse = [Label("⇧", "coarse")] if full else []
+    others = labels(("tune-off", "off"), ("tune-default", "default"), ("tune-undo", "undo"), ("back", "back"))
+    return [
+        *([Label("a-z", "knob")] if full else []), *labels(("tune-less", "change")), *coarse, Label("0-9", "type"), *others,
+    ]  # fmt: skip
+
+
+def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
+    runs: list[Run] = []
+    for name, words, key in labels:
+        does = f"app.press({key!r})" if key else ""
+        pair = [(name, ACCENT._replace(does=does)), (f" {words}", MUTED._replace(does=does)), ("  ", MUTED)]
+        if length([*runs, *pair]) > width + 2:
+            break
+        runs += pair
+    return runs
+
+
+class KeyLine(LinesView, can_focus=True):
+    """Shows keys; while `tuning` is set, keys that are pressed turn knobs."""
+
+    GROUND = "surface"
+
+    class Turned(Message):
+        """A key did something in TUNE."""
+
+    class StopsWanted(Message):
+        """The stop sequences are to be edited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tuning: Tune | None = None
+        self._shown: tuple[Situation, Sequence[Label], int] | None = None
+
+    def show_keys(self, situation: Situation, asked: Sequence[Label] = ()) -> None:
+        """What works in this situation, or in TUNE; before both, the keys of a line that is typed."""
+        if self.tuning is not None and not asked:
+            self._shown = None
+            self.show_lines([tune_line(self.tuning, self.room)])
+        elif self._shown != (situation, asked, self.room):
+            self._shown = (situation, asked, self.room)
+            self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room)])
+
+    def on_key(self, event: events.Key) -> None:
+        """Gives a key to TUNE."""
+        if self.tuning is None:
+            return
+        if event.key == "enter" and self.tuning.selected == "stop":
+            self.post_message(self.StopsWanted())
+        elif not self.tuning.press(event.key, event.character):
+            return
+        event.stop()
+        event.prevent_default()
+        self.post_message(self.Turned())

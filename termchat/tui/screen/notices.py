@@ -1,0 +1,142 @@
+"""Notices and the queue, as lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+
+from termchat.chat.changes import Notice
+from termchat.text import one_line, sanitize
+from termchat.tui.draw.ink import Ink, Line, doing
+from termchat.tui.draw.lines_view import Slip
+from termchat.tui.draw.marks import ACCENT, TEXT
+from termchat.tui.keys.tables import name_of
+
+_INKS = {"information": Ink("accent"), "warning": Ink("warning"), "error": Ink("error", bold=True)}
+_MOST_LINES = 4
+_MOST_QUEUED = 3
+_LOOKED_AT = 2_000
+"""Characters of a text that are drawn, at most."""
+_TAKE_BACK = "  Up edits it"
+_QUEUED, _HINT = Ink("muted", does="queue"), Ink("border")
+
+
+def notice_lines(notices: Sequence[Notice], width: int, *, dead: bool = False) -> list[Line]:
+    """What happened, and what to do about it; long texts are cut. `dead` adds the key that starts the engine again.
+
+    A click takes a notice away.
+    """
+    lines = [
+        Line(tuple(doing(f"forget_notice({at})", line.runs)), line.ground)
+        for at, notice in enumerate(notices)
+        for line in _notice(notice, width)
+    ]
+    if dead and lines:
+        again = f"{name_of('continue')} starts the engine again"
+        lines.append(_barred(again, ACCENT._replace(does="continue"), lines[-1].runs[0][1]))
+    return lines
+
+
+def _notice(notice: Notice, width: int) -> list[Line]:
+    ink = _INKS[notice.severity]
+    said = [(line, ink) for line in wrapped(notice.message, width - 2)]
+    said += [(line, TEXT) for line in wrapped(notice.hint, width - 2)]
+    return [_barred(line, shade, ink) for line, shade in said]
+
+
+def _barred(text: str, ink: Ink, bar: Ink) -> Line:
+    return Line((("▌ ", bar), (text, ink)), "panel")
+
+
+def queue_lines(queue: Iterable[str], width: int) -> list[Line]:
+    """The texts that wait, the next one first, and how the last is taken back. A click shows all of them."""
+    texts = list(queue)
+    shown, more = texts[:_MOST_QUEUED], len(texts) - _MOST_QUEUED
+    lines: list[Line] = []
+    for number, text in enumerate(shown, 1):
+        hint = _TAKE_BACK if number == len(texts) else ""
+        said = one_line(text[:_LOOKED_AT], width - 8 - len(hint))
+        lines.append(Line((("queued  ", Ink("stamp", does="queue")), (said, _QUEUED), (hint, _HINT))))
+    if more > 0:
+        lines.append(Line(((f"        and {more} more", _QUEUED), (_TAKE_BACK, _HINT))))
+    return lines
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Foreign text on a few lines; what does not fit them is cut."""
+    lines = textwrap.wrap(sanitize(text[:_LOOKED_AT], keep=""), max(width, 10))
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES - 1 :] = [lines[_MOST_LINES - 1] + " …"]
+    return [one_line(line, width) for line in lines]
+
+
+_GLANCE = 6.0
+"""Seconds that a notice stays which asks for nothing."""
+_MOST_TOLD = 3
+"""Notices shown at once."""
+_QUIT_WITHIN = 3.0
+"""Seconds in which whoever was asked whether to quit can say so."""
+
+
+def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
+    """What is wrong with the configuration, as far as there is room for it besides so many other notices."""
+    room = max(_MOST_TOLD - beside, 1)
+    shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
+    if len(shown) < len(mistakes):
+        more = f"{len(mistakes) - len(shown)} {'more ' if shown else ''}mistakes in the configuration"
+        shown.append(Notice(more, "termchat config check lists them all", "warning"))
+    return shown
+
+
+class NoticeSlip(Slip):
+    """The newest notices, as `draw` makes lines of them; one that asks for nothing goes by itself."""
+
+    def __init__(self, draw: Callable[[Sequence[Notice]], list[Line]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._draw = draw
+        self._told: list[Notice] = []
+        self._asking: tuple[Notice, float] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def tell(self, notice: Notice) -> None:
+        """Shows a notice, or what was told already once more as the newest."""
+        others = [told for told in self._told if told != notice]
+        self._told = [*others[1 - _MOST_TOLD :], notice]
+        if notice.severity == "information":
+            self.set_timer(_GLANCE, lambda: self.forget([told for told in self._told if told is not notice]))
+        self.draw()
+
+    def forget(self, kept: Sequence[Notice] = ()) -> None:
+        """Takes all but these away."""
+        self._told = list(kept)
+        self.draw()
+
+    def go_on(self) -> None:
+        """Someone wrote the next thing: warnings were about what was before, errors stay until they are closed."""
+        self.forget([told for told in self._told if told.severity != "warning"])
+
+    def drop(self, at: int) -> None:
+        """Takes one away, counted from the oldest."""
+        self.forget([told for place, told in enumerate(self._told) if place != at])
+
+    def draw(self) -> None:
+        """Draws them anew, for another width or state."""
+        self.show_lines(self._draw(self._told))
+
+    def ask_to_quit(self, notice: Notice) -> bool:
+        """Asks with this notice; True when that was asked a moment ago."""
+        if self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
+            return True
+        self.answer()
+        self._asking = notice, monotonic()
+        self.tell(notice)
+        return False
+
+    def answer(self) -> None:
+        """Whoever was asked goes on."""
+        if self._asking is not None:
+            asked, self._asking = self._asking[0], None
+            self.forget([told for told in self._told if told is not asked])

@@ -1,0 +1,106 @@
+"""Finding in the chat, on the screen: a line in which a text is typed, its hits marked, and the way from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from termchat.tui.keys.tables import name_of
+from termchat.tui.screen.asking import Asking
+from termchat.tui.tokens.token_bar import Tokens
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.document import Anchor
+from termchat.tui.transcript.hits import Finding, HitPlace
+
+_GOES_ON = 1 / 15
+"""Seconds between parts of a long search."""
+_WIDE = 70
+"""Columns from which on there is room to say what keys do."""
+
+
+class Searching:
+    """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply.
+
+    `acted` is called after the cursor was moved.
+    """
+
+    def __init__(self, transcript: TranscriptView, tokens: Tokens, asking: Asking, acted: Callable[[], None]) -> None:
+        self._transcript, self._tokens, self._asking, self._acted = transcript, tokens, asking, acted
+        self._finding = Finding()
+        self._place, self._cursor = transcript.place, transcript.cursor
+        self.query = ""
+        self._worker = transcript.set_interval(_GOES_ON, self._go_on, pause=True)
+
+    def begin(self, query: str) -> None:
+        """Opens the line, with what was looked for last."""
+        self._transcript.finding = self._finding
+        self._finding.read(self._transcript.parts())
+        hint = f"Enter or ↓ the next, ↑ the one before, Esc back, {name_of('find')} stay there"
+        self._asking.ask("find", query, hint, typed=self._look_for, walked=self._step)
+        self._look_for(query)
+
+    def grew(self) -> None:
+        """The chat has changed."""
+        if self._finding.read(self._transcript.parts()):
+            self._say()
+            self._transcript.found()
+
+    def end(self, *, stays: bool) -> None:
+        """Marks nothing any more; goes back to where one was unless one stays."""
+        self._worker.stop()
+        self._transcript.finding = None
+        self._asking.close()
+        if stays:
+            self._transcript.found()
+        elif self._cursor is not None and self._tokens.mode.open:
+            self._transcript.set_cursor(self._cursor)
+            self._acted()
+        else:
+            self._transcript.return_to(self._place)
+
+    def _look_for(self, query: str) -> None:
+        self.query = query
+        anchor, _ = self._place
+        self._finding.look_for(query, HitPlace(*anchor))
+        self._show()
+
+    def _go_on(self) -> None:
+        """Searches the rest of a chat that is too long to be searched at once."""
+        before = self._finding.at
+        self._finding.go_on()
+        if self._finding.at != before:
+            self._show()
+        else:
+            self._say()
+            self._transcript.found()
+
+    def _step(self, by: int) -> None:
+        self._finding.step(by)
+        self._show()
+
+    def _show(self) -> None:
+        self._say()
+        current = self._finding.current
+        if current is not None:
+            turn, (begin, _) = current
+            anchor = Anchor(turn, begin)
+            token = self._transcript.token_of(anchor) if self._tokens.mode.open else None
+            if token is not None:
+                self._transcript.set_cursor(token)
+                self._acted()
+            else:
+                self._transcript.bring(anchor)
+        self._transcript.found()
+
+    def _say(self) -> None:
+        finding = self._finding
+        (self._worker.resume if finding.is_going_on else self._worker.pause)()
+        if not finding.query.strip():
+            self._asking.remark("")
+        elif finding.at is None and finding.is_going_on:
+            self._asking.remark("…")
+        elif finding.at is None:
+            self._asking.remark("not found", "warning")
+        else:
+            hint = "  Enter next, ↑ before, Esc back" if self._asking.size.width >= _WIDE else ""
+            more = "…" * finding.is_going_on
+            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")

@@ -1,0 +1,1 @@
+"""Saved chats on the screen, and new ones."""

@@ -1,0 +1,100 @@
+"""Beginning as a persona, and keeping what a chat is set to as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.tui.sessions.chat_switching import Conversations
+from termchat.tui.themes.theme_file import Palette
+
+if TYPE_CHECKING:
+    from termchat.config.personas import Persona, Personas
+    from termchat.tui.sessions.persona_dialog import Begin
+
+
+class Personating:
+    """Stands between the chat's screen and the personas.
+
+    Args:
+        do: does something to the chat and has the screen take in what came of it.
+        tell: shows a notice.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        chat: Chat,
+        conversations: Conversations,
+        do: Callable[[Callable[[], object]], None],
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._screen, self._chat, self._conversations, self._do, self._tell = screen, chat, conversations, do, tell
+        self._known: Personas | None = None
+
+    @property
+    def known(self) -> Personas:
+        """All there are, as they were read last."""
+        return self._known or self._read()
+
+    def open(self, palette: Palette, asked: str = "") -> None:
+        """Shows all personas; `asked` is the name of one that is to be begun with, and that this chat stands in the way of."""
+        from termchat.tui.sessions.persona_dialog import PersonasDialog  # not needed before the first frame
+
+        def closed(chosen: Begin | None) -> None:
+            if chosen is not None:
+                self._begin(chosen.persona, new=chosen.new)
+
+        self._screen.app.push_screen(PersonasDialog(self._read(), palette, begun=self._begun, asked=asked), closed)
+
+    def take(self, name: str, palette: Palette) -> None:
+        """Begins as a persona; asks where a chat would be left.
+
+        Raises:
+            PersonaError: there is none of that name.
+        """
+        persona = self._read().get(name)
+        if self._begun:
+            self.open(palette, persona.name)
+        else:
+            self._begin(persona, new=True)
+
+    def keep(self, name: str) -> None:
+        """Keeps the chat's system prompt and knobs as a persona of the user's own.
+
+        Raises:
+            PersonaError: the name is none, or the file cannot be written.
+        """
+        from termchat.config.personas import Persona, differing, save
+
+        chat = self._chat
+        persona = Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True)
+        path = save(persona)
+        self._known = None
+        self._tell(Notice(f"kept as persona {name}", f"in {path}: a description can be added there"))
+
+    @property
+    def _begun(self) -> bool:
+        return self._chat.conversation.leaf is not None
+
+    def _read(self) -> Personas:
+        from termchat.config.personas import load  # not needed before the first frame
+
+        self._known = load()
+        return self._known
+
+    def _begin(self, persona: Persona, *, new: bool) -> None:
+        from termchat.tui.sessions.persona_dialog import told  # not needed before the first frame
+
+        chat = self._chat
+        before = chat.conversation.system
+        if new:
+            self._conversations.begin(persona.system, raw=chat.conversation.raw and not persona.system)
+        self._do(lambda: chat.preset(persona.knobs, persona.origin))
+        stays = not new and persona.system and persona.system != before
+        hint = "this chat's system prompt stays: a new chat begins with the persona's" if stays else ""
+        self._tell(Notice(": ".join(filter(None, (persona.origin, told(persona.knobs)))), hint))

@@ -1,0 +1,143 @@
+"""Transcripts on their way to the disk: that of a long chat takes seconds, and the screen goes on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Literal
+
+from textual.screen import Screen
+
+from termchat.chat.changes import Notice
+from termchat.chat.reopening import Past
+from termchat.chat.service import Chat
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.themes.theme_file import Palette
+from termchat.tui.tokens.token_bar import Tokens
+
+if TYPE_CHECKING:
+    from termchat.tui.sessions.sessions_dialog import SessionsDialog
+    from termchat.tui.sessions.setup import Setup
+
+
+Save = Callable[[Path], Callable[[], object]]
+"""Makes what writes a transcript of the chat as it is now to a path, in any thread."""
+
+
+def write(
+    save: Callable[[], object],
+    hear: Callable[[str], object],
+    deliver: Callable[[Callable[[], object]], object],
+) -> None:
+    """Writes a transcript in a thread; the program does not end before it is written.
+
+    Args:
+        hear: gets why it could not be written, "" if it is; in the event loop.
+        deliver: takes, in the thread, what is to be called in the event loop.
+    """
+
+    def work() -> None:
+        try:
+            save()
+            problem = ""
+        except (TranscriptError, StoreError) as error:
+            problem = f"{error.message}. {error.hint}".strip()
+        except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
+            problem = str(mistake) or repr(mistake)
+        with suppress(RuntimeError):  # the app has ended meanwhile
+            deliver(lambda: hear(problem))
+
+    Thread(target=work, name="saving").start()
+
+
+class Conversations:
+    """Stands between the chat's screen and other chats. How a chat is looked at is kept with it, and found with the next one.
+
+    Args:
+        sessions: the saved chats; None where none are kept.
+        do: does something to the chat and has the screen take in what came of it.
+        tell: shows a notice.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[None],
+        chat: Chat,
+        tokens: Tokens,
+        sessions: SessionList | None,
+        keymap: Mapping[str, str],
+        do: Callable[[Callable[[], object]], None],
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._screen, self._chat, self._tokens, self._sessions = screen, chat, tokens, sessions
+        self._keymap, self._do, self._tell = keymap, do, tell
+        self._dialog: SessionsDialog | None = None
+
+    def new(self) -> None:
+        """An empty chat."""
+        self._go(self._chat.new)
+
+    def begin(self, system: str, *, raw: bool) -> None:
+        """An empty chat with this system prompt."""
+        self._go(lambda: self._chat.new(system, raw=raw))
+
+    def set_up(self) -> None:
+        """A new chat that begins another way."""
+        from termchat.tui.sessions.setup import SetupDialog  # not needed before the first frame
+
+        old = self._chat.conversation
+
+        def begin(setup: Setup | None) -> None:
+            if setup is not None:
+                self.begin(setup.system, raw=setup.raw)
+
+        self._screen.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
+
+    def browse(self, palette: Palette) -> None:
+        """All saved chats; the one that is chosen goes on."""
+        from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
+
+        def closed(chosen: Past | Literal["new"] | None) -> None:
+            self._dialog = None
+            if chosen == "new":
+                self.new()
+            elif chosen is not None:
+                self._go(lambda: self._chat.reopen(chosen))
+
+        if self._sessions is None:
+            self._tell(Notice("chats are not kept here"))
+        elif self._dialog is None:  # else asked for twice in the same burst
+            self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
+            self._screen.app.push_screen(self._dialog, closed)
+
+    def save(self, save: Save) -> None:
+        """Asks where to save the transcript."""
+        from termchat.tui.sessions.save import SaveDialog, default_path  # not needed before the first frame
+
+        def begin(path: Path) -> None:
+            self.write(save, path, lambda problem: over(path, problem))
+
+        def over(path: Path, problem: str) -> None:
+            if not problem:
+                self._tell(Notice(f"saved {path}"))
+            elif not dialog.is_attached:
+                self._tell(Notice(problem, f"{path} was not saved", "error"))
+            if dialog.is_attached:
+                dialog.over(problem)
+
+        dialog = SaveDialog(default_path(self._chat.conversation.title), begin)
+        self._screen.app.push_screen(dialog)
+
+    def write(self, save: Save, path: Path, hear: Callable[[str], object]) -> None:
+        """Writes the transcript; `hear` gets why that failed, or ""."""
+        write(save(path), hear, self._screen.call_later)
+
+    def _go(self, to: Callable[[], object]) -> None:
+        if self._tokens.mode.open:
+            self._tokens.leave()
+        self._do(to)
+        self._tokens.mode.find()

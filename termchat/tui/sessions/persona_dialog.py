@@ -1,0 +1,177 @@
+"""The personas: which there are, what each of them is made of, and with which one to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.widgets import Label
+
+from termchat.config.personas import Persona, Personas
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.text import cells, one_line, sanitize
+from termchat.tui.dialogs.base import ARROWS, DetailedListing
+from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
+from termchat.tui.keys import dialogs
+from termchat.tui.themes.theme_file import Palette
+
+_VALUE = 8
+
+
+def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
+    """Its name and what it is for."""
+    name = column(persona.name, longest)
+    about = persona.description or persona.system or "no description"
+    mark = "▌ " if chosen else "  "
+    room = max(width - longest - 4, 0)
+    return Line(
+        ((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (one_line(about, room), TEXT if chosen else MUTED)),
+        "panel" if chosen else "",
+    )
+
+
+def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
+    """What it is for, system prompt, knobs and stop sequences, in as few lines as there are rows; cut is the system prompt."""
+    about = [*prose(persona.description, width, MUTED), BLANK] if persona.description else []
+    said = prose(persona.system, width) if persona.system else [Line((("none", MUTED),))]
+    knobs = _knobs(persona.knobs, width)
+    if len(said) + len(knobs) + 3 > rows:
+        knobs = prose(told(persona.knobs), width)
+    if len(about) + len(said) + len(knobs) + 3 > rows:
+        about = []
+    room = max(rows - len(knobs) - 3, 1)
+    if len(said) > room:
+        said = [*said[: room - 1], Line((("…", MUTED),))]
+    prompt = [Line((("SYSTEM PROMPT", TITLE),)), *said, BLANK]
+    return [*about, *prompt, Line((("KNOBS", TITLE),)), *knobs][:rows]
+
+
+def told(knobs: Mapping[str, Value]) -> str:
+    """The knobs in a few words."""
+    return ", ".join(f"{name} {_shown(name, value)}" for name, value in knobs.items())
+
+
+def _knobs(knobs: Mapping[str, Value], width: int) -> list[Line]:
+    if not knobs:
+        return [Line((("as they are", MUTED),))]
+    longest = max(map(len, knobs))
+    lines = []
+    for name, value in knobs.items():
+        shown = _shown(name, value)
+        known = [(f"{name:<{longest}}  ", MUTED), (f"{one_line(shown, max(width - longest - 2, 4)):<{_VALUE}}", TEXT)]
+        room = width - longest - 4 - max(len(shown), _VALUE)
+        lines.append(Line((*known, (f"  {one_line(KNOBS[name].help, room)}" if room > 20 else "", MUTED))))
+    return lines
+
+
+def _shown(name: str, value: Value) -> str:
+    return KNOBS[name].show(value)
+
+
+_CHOOSE = (("list-up", "choose"), ("persona-begin", "begins"), ("close", "closes"))
+_ASK = (
+    ("persona-begin", "once more begins a new chat with it"),
+    ("persona-here", "takes its knobs from here on in this one"),
+    ("close", "goes back"),
+)
+_SAVES = "/persona save NAME keeps this chat's settings."
+
+
+class Begin(NamedTuple):
+    """A persona to go on with: in a new chat, or from here on with its knobs."""
+
+    persona: Persona
+    new: bool
+
+
+class PersonasDialog(DetailedListing[Begin]):
+    """All personas. In a chat that has begun (`begun`) it asks whether a new one is meant; `asked` is asked about at once."""
+
+    DEFAULT_CSS = """
+    PersonasDialog #body { height: 1fr; layout: vertical; margin-top: 1; }
+    PersonasDialog Picker { height: 1fr; margin-top: 0; }
+    PersonasDialog #details { height: 9; margin-top: 1; }
+    PersonasDialog.-beside #details { width: 60%; height: 1fr; margin: 0 0 0 2; }
+    PersonasDialog.-beside #body { layout: horizontal; }
+    PersonasDialog.-low #details { display: none; }
+    PersonasDialog > Vertical { max-height: 30; }
+    """
+    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.PERSONAS)]  # noqa: RUF012
+    TITLE = "Personas"
+    KEYS = "PERSONAS"
+    BESIDE = 104
+
+    def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
+        super().__init__(palette)
+        self._all, self._problems, self._begun = list(personas.entries.values()), personas.problems, begun
+        self._longest = max((cells(persona.name) for persona in self._all), default=0)
+        self._details = Sheet(self._detailed, id="details")
+        self.asking = bool(asked)
+        self.picker.count = len(self._all)
+        self.picker.chosen = next((at for at, persona in enumerate(self._all) if persona.name == asked), 0)
+
+    def compose(self) -> ComposeResult:
+        """Title, list, details, what is wrong with the files, hint."""
+        with Vertical():
+            yield Label(self.TITLE, classes="title", markup=False)
+            with Container(id="body"):
+                yield self.picker
+                yield self._details
+            yield Label(sanitize("\n".join(self._problems[:2]), keep="\n"), classes="problem", markup=False)
+            yield Label(self._hint, classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Colours."""
+        super().on_mount()
+        self._details.paint_with(self._palette)
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """The personas in view."""
+        return [persona_line(self._all[at], width, self._longest, chosen=at == chosen) for at in rows]
+
+    def action_move(self, how: str) -> None:
+        """Goes to another one."""
+        super().action_move(how)
+        self._details.show()
+        self._ask(False)
+
+    def action_begin(self) -> None:
+        """Begins; asks first where a chat would be left."""
+        if self._begun and not self.asking:
+            self._ask(True)
+        else:
+            self._end(new=True)
+
+    def action_here(self) -> None:
+        """From here on with its knobs."""
+        if self._begun:
+            self._end(new=False)
+
+    def action_close(self) -> None:
+        """Takes the question back, or closes."""
+        if self.asking:
+            self._ask(False)
+        else:
+            super().action_close()
+
+    def _end(self, *, new: bool) -> None:
+        if self._all and self.is_current:  # no second Enter in the same burst
+            self.dismiss(Begin(self._all[self.picker.chosen], new))
+
+    def _ask(self, asking: bool) -> None:
+        self.asking = asking
+        self.query_one(".hint", Label).update(self._hint)
+
+    @property
+    def _hint(self) -> Content:
+        return dialogs.hint(*_ASK) if self.asking else dialogs.hint(*_CHOOSE, before=_SAVES)
+
+    def _detailed(self) -> list[Line]:
+        if not self._all:
+            return []
+        return persona_lines(self._all[self.picker.chosen], self._details.room, self._details.size.height)

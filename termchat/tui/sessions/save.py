@@ -1,0 +1,104 @@
+"""Ctrl+S: where to save the transcript."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Input, Label
+
+from termchat.conversation.transcripts import FORMATS, of_file
+from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.text import sanitize
+from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.field import Field
+from termchat.tui.keys.dialogs import hint
+
+_WIDE = max(len(form.endings[0]) for form in FORMATS.values())
+_LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS.values())
+
+
+def default_path(title: str) -> Path:
+    """A file name made from a chat's title, in the folder where the app was started."""
+    return Path(("-".join(_words(title.lower())[:8])[:60] or "chat") + ".md")
+
+
+def _words(text: str) -> list[str]:
+    """Marks behind letters belong to words: without its vowels and accents one of Thai or Hindi falls apart."""
+    kept = [" "]
+    for char in text:
+        marks = kept[-1] != " " and unicodedata.category(char).startswith("M")
+        kept.append(char if char.isalnum() or char == "_" or marks else " ")
+    return "".join(kept).split()
+
+
+def _hint() -> Content:
+    return hint(("save-enter", "saves"), ("close", "closes"))
+
+
+class SaveDialog(Dialog[None]):
+    """Asks for a path and saves; what went wrong is said in place.
+
+    `save` begins to save to a path; `over` is to be called in the end, if the dialog is still there.
+    """
+
+    KEYS = "SAVE"
+
+    def __init__(self, path: Path, save: Callable[[Path], object]) -> None:
+        super().__init__()
+        self._path, self._save = path, save
+        self._confirmed: Path | None = None
+        self._saving = False
+
+    def compose(self) -> ComposeResult:
+        """Title, path, problem, hint."""
+        with Vertical():
+            yield Label("Save transcript", classes="title", markup=False)
+            yield Field(str(self._path))
+            yield Label("", classes="problem", markup=False)
+            yield Label(_hint(), classes="hint", markup=False)
+            yield Label(f"The name's ending says as what:\n{_LIST}", classes="hint", markup=False)
+
+    def on_input_changed(self) -> None:
+        """Another path needs another answer."""
+        self._confirmed = None
+        self._say("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Saves, asking once more before a file is replaced."""
+        if not self.is_current or self._saving:  # a second Enter in the same burst
+            return
+        try:
+            self._save_as(Path(os.path.expanduser(event.value.strip())))  # an unknown ~user stays as it is
+        except TranscriptError as error:
+            self._say(f"{error.message}: {error.hint}")
+        except (OSError, ValueError) as error:  # such as a name that is too long, or has a NUL in it
+            self._say(f"it cannot be written there: {getattr(error, 'strerror', None) or error}")
+
+    def _save_as(self, path: Path) -> None:
+        folder = path.is_dir()  # whoever writes says so better than the list of endings
+        if not folder:
+            of_file(path)
+        if path.exists() and not folder and path != self._confirmed:
+            self._confirmed = path
+            self._say(f"{path.name} exists: Enter again overwrites it")
+        else:
+            self._saving = True
+            self.query_one(".hint", Label).update("Saving … Closed or not, it goes on.")
+            self._save(path)
+
+    def over(self, problem: str) -> None:
+        """Closes, or says why it was not saved."""
+        self._saving = False
+        self.query_one(".hint", Label).update(_hint())
+        self._say(problem)
+        if not problem and self.is_current:  # else somebody reads the list of keys
+            self.dismiss(None)
+
+    def _say(self, text: str) -> None:
+        self.query_one(".problem", Label).update(sanitize(text, keep=""))
