@@ -66,7 +66,7 @@ class ShippedError(Exception):
     """A part of termchat itself is not there: the installation is broken."""
 
 
-def file(name: str) -> Path:
+def shipped_file(name: str) -> Path:
     """The shipped file of that name, such as "models.toml".
 
     Raises:
@@ -75,7 +75,7 @@ def file(name: str) -> Path:
     return _find(name, Path.is_file)
 
 
-def folder(name: str) -> Path:
+def shipped_folder(name: str) -> Path:
     """The shipped folder of that name, such as "themes".
 
     Raises:

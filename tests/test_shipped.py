@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_checkout_finds_its_own_files() -> None:
-    assert paths.folder("themes") == ROOT / "themes"
-    assert paths.file("models.toml") == ROOT / "models.toml"
+    assert paths.shipped_folder("themes") == ROOT / "themes"
+    assert paths.shipped_file("models.toml") == ROOT / "models.toml"
 
 
 def test_the_wheels_place_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,21 +23,21 @@ def test_the_wheels_place_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
         (place / "themes").mkdir(parents=True)
         (place / "models.toml").write_text("")
     monkeypatch.setattr(paths, "_PLACES", (wheel, checkout))
-    assert paths.folder("themes") == wheel / "themes"
-    assert paths.file("models.toml") == wheel / "models.toml"
+    assert paths.shipped_folder("themes") == wheel / "themes"
+    assert paths.shipped_file("models.toml") == wheel / "models.toml"
 
 
 def test_a_broken_installation_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "_PLACES", (tmp_path / "a", tmp_path / "b"))
     with pytest.raises(paths.ShippedError, match=r"themes is in neither .*a nor .*b\. Install termchat again"):
-        paths.folder("themes")
+        paths.shipped_folder("themes")
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models.toml").mkdir()
     monkeypatch.setattr(paths, "_PLACES", (tmp_path,))
     with pytest.raises(paths.ShippedError):
-        paths.file("models.toml")
+        paths.shipped_file("models.toml")
 
 
 def test_the_wheel_puts_them_where_they_are_looked_for() -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
+VARIABLE = "_TERMCHAT_COMPLETE"
+"""Set by the scripts when a shell asks; click answers, before anything else happens."""
+
 _CHATS = 200
 """How many of the saved chats are offered, the last used first."""
 _PATHS = (".", "/", "~")
@@ -76,7 +79,7 @@ def _themes() -> Iterable[tuple[str, str]]:
     from termchat.toml import TomlError, TomlFile
 
     names = {"auto": "follows the terminal"}
-    for folder in (own_paths.folder("themes"), paths.themes_folder()):
+    for folder in (own_paths.shipped_folder("themes"), paths.themes_folder()):
         for file in sorted(folder.glob("*.toml")):
             try:
                 table = TomlFile(file).table

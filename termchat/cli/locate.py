@@ -73,7 +73,7 @@ def _own() -> Iterator[tuple[str, Path, str]]:
     from termchat import paths
 
     for name, function in vars(paths).items():
-        if callable(function) and function.__module__ == paths.__name__:
+        if name.endswith(("_file", "_folder")) and not name.startswith("shipped"):
             what = (function.__doc__ or "").partition("\n")[0]
             yield name.removesuffix("_file").removesuffix("_folder").replace("_", "-"), function(), _small(what)
 
@@ -85,8 +85,8 @@ def _shipped() -> Iterator[tuple[str, Path, str]]:
     package = Path(paths.__file__).parent
     yield "program", package, "termchat itself"
     yield "library", LIBRARY, "the compiled step; without it termchat runs, and slower"
-    yield "shipped-models", paths.file("models.toml"), "the catalogue that ships"
-    yield "shipped-themes", paths.folder("themes"), "the themes that ship"
+    yield "shipped-models", paths.shipped_file("models.toml"), "the catalogue that ships"
+    yield "shipped-themes", paths.shipped_folder("themes"), "the themes that ship"
 
 
 def _small(sentence: str) -> str:

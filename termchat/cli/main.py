@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 import termchat
 from termchat.cli import completers
-from termchat.cli.completion import VARIABLE
+from termchat.cli.completers import VARIABLE
 from termchat.cli.flags import config, flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain
@@ -55,6 +55,9 @@ def group(package: str, modules: Mapping[str, str]) -> type[Lazily]:
     """Such a group."""
     return type("Lazily", (Lazily,), {"package": package, "modules": modules})
 
+
+if VARIABLE in os.environ:
+    import_module("termchat.cli.shell_completion")
 
 _RESUME, _LATEST = "--resume", "last"
 _DUMB = ("", "dumb", "unknown")
@@ -111,10 +114,8 @@ class _Commands(Lazily):
 
     package = "termchat.cli"
     modules: ClassVar = {
-        name: name
-        for name in (
-            "completion", "config", "doctor", "help", "locate", "models", "replay", "run", "sessions", "tune",
-        )
+        "completion": "shell_completion", "config": "config", "doctor": "doctor", "help": "help", "locate": "locate",
+        "models": "models", "replay": "replay", "run": "run", "sessions": "sessions", "tune": "tune",
     }  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

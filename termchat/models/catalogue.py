@@ -38,7 +38,7 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
     entries: dict[str, Entry] = {}
     problems: list[str] = []
     own: set[str] = set()
-    ships = paths.file("models.toml")
+    ships = paths.shipped_file("models.toml")
     for path in (ships, paths.user_models_file()) if files is None else files:
         try:
             source = TomlFile(path)

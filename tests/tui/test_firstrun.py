@@ -33,7 +33,7 @@ def models(home: Path, monkeypatch: pytest.MonkeyPatch) -> Models:
     """A machine with no model on it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setattr(memory, "available", lambda: 8 * 10**9)
-    everything = catalogue.load([paths.file("models.toml")])
+    everything = catalogue.load([paths.shipped_file("models.toml")])
     without = {
         name: msgspec.structs.replace(entry, package="no_such_package") if entry.package else entry
         for name, entry in everything.entries.items()

@@ -52,7 +52,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
         os.truncate(path, size)
     (home / ".lmstudio/models/owner/half.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(memory, "available", lambda: 55 * GB // 10)
-    everything = catalogue.load([paths.file("models.toml")])
+    everything = catalogue.load([paths.shipped_file("models.toml")])
     without = {name: entry for name, entry in everything.entries.items() if not entry.package}
     monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue(without))
     monkeypatch.setattr(downloads.Pull, "_work", lambda _: iter(()))

@@ -30,7 +30,7 @@ def _theme(config: Config) -> Iterator[str]:
     from termchat import paths
     from termchat.tui.themes.theme_file import AUTO, load_themes
 
-    themes, bad = load_themes([paths.folder("themes"), paths.themes_folder()])
+    themes, bad = load_themes([paths.shipped_folder("themes"), paths.themes_folder()])
     yield from map(str, bad)
     if config.theme not in (AUTO, *themes):
         guess = guess_of(config.theme, themes)

@@ -32,7 +32,7 @@ class Shelf:
 
     def __init__(self, depth: Depth = "truecolor", folders: Sequence[Path] | None = None) -> None:
         self.depth: Depth = depth
-        self._folders = [paths.folder("themes"), paths.themes_folder()] if folders is None else list(folders)
+        self._folders = [paths.shipped_folder("themes"), paths.themes_folder()] if folders is None else list(folders)
         self._read: dict[str, LoadedTheme] = {}
         self._all: dict[str, LoadedTheme] | None = None
         self._problems: dict[Path, ThemeError] = {}

@@ -106,7 +106,7 @@ def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Loaded
     """
     themes: dict[str, LoadedTheme] = {}
     problems: list[ThemeError] = []
-    for folder in [paths.folder("themes")] if folders is None else folders:
+    for folder in [paths.shipped_folder("themes")] if folders is None else folders:
         for path in sorted(folder.glob("*.toml")):
             try:
                 loaded = load_theme(path)
