@@ -15,7 +15,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from termchat import settings
+from termchat.config import settings
 from termchat.tui.app import TermchatApp
 from termchat.tui.start import build
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.configfile import ConfigFileError, put, remove
+from termchat.config.file import ConfigFileError, put, remove
+from termchat.config.settings import load
 from termchat.decoding.samplers import KNOBS
-from termchat.settings import load
 from termchat.toml import literal
 
 LIVED_IN = """\

@@ -13,12 +13,15 @@ import pytest
 HEAVY = ("llama_cpp", "numpy")
 SCREEN = ("textual", "rich")
 NET = ("httpx",)
+SETTINGS = ("pydantic", "pydantic_settings")
+"""What reads the settings takes as long as half the screen: it is loaded by those who read them, once the engine starts."""
 
 MUST_NOT_LOAD = [
-    ("termchat", (*HEAVY, *SCREEN)),
-    ("termchat.cli", (*HEAVY, *SCREEN, *NET)),
-    ("termchat.settings", (*HEAVY, *SCREEN)),
-    ("termchat.tui.app", (*HEAVY, *NET)),
+    ("termchat", (*HEAVY, *SCREEN, *SETTINGS)),
+    ("termchat.cli", (*HEAVY, *SCREEN, *NET, *SETTINGS)),
+    ("termchat.config.settings", (*HEAVY, *SCREEN)),
+    ("termchat.tui.app", (*HEAVY, *NET, *SETTINGS)),
+    ("termchat.tui.start", (*HEAVY, *NET, *SETTINGS)),
     ("termchat.chat", (*HEAVY, *SCREEN)),
     ("termchat.chat.service", (*HEAVY, *SCREEN)),
     ("termchat.conversation", (*HEAVY, *SCREEN)),
@@ -26,8 +29,8 @@ MUST_NOT_LOAD = [
     ("termchat.models.catalogue", (*HEAVY, *SCREEN)),
     ("termchat.models.gguf.header", (*HEAVY, *SCREEN)),
     ("termchat.models.download.pull", (*HEAVY, *SCREEN, *NET)),
-    ("termchat.engine.local", (*HEAVY, *SCREEN)),
-    ("termchat.engine.llama.worker", SCREEN),
+    ("termchat.engine.local", (*HEAVY, *SCREEN, *SETTINGS)),
+    ("termchat.engine.llama.worker", (*SCREEN, *SETTINGS)),
 ]
 
 
@@ -48,18 +51,19 @@ def test_the_question_is_asked_rightly() -> None:
     assert "numpy" in loaded_by("numpy.linalg")
 
 
-def test_help_loads_neither_model_nor_screen() -> None:
+@pytest.mark.parametrize(("argument", "more"), [("--help", ()), ("--version", SETTINGS)])
+def test_help_loads_neither_model_nor_screen(argument: str, more: tuple[str, ...]) -> None:
     code = (
         "import json, sys\n"
-        "sys.argv = ['termchat', '--help']\n"
+        f"sys.argv = ['termchat', '{argument}']\n"
         "try:\n    from termchat.cli import main; main()\n"
         "except SystemExit as end:\n    assert not end.code, end.code\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout
-    assert set(json.loads(done.stdout.splitlines()[-1])).isdisjoint((*HEAVY, *SCREEN, *NET))
+    assert ("Usage" if argument == "--help" else "termchat") in done.stdout
+    assert set(json.loads(done.stdout.splitlines()[-1])).isdisjoint((*HEAVY, *SCREEN, *NET, *more))
 
 
 def test_no_module_of_the_tests_imports_from_a_test_file() -> None:

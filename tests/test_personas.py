@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat import settings
 from termchat.chat import reopening
 from termchat.chat.opening import reopen_latest
-from termchat.config import personas
+from termchat.config import personas, settings
 from termchat.config.personas import Persona, PersonaError
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning

@@ -23,6 +23,7 @@ from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.commands.difference import Difference, lead, total_variation
 from termchat.commands.replay import replay
+from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -31,7 +32,6 @@ from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Start, Tok
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
-from termchat.settings import load
 from tests.chat.driven_chat import Driven
 from tests.made_records import start, token
 

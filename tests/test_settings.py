@@ -6,21 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from termchat import paths
+from termchat.config.settings import OPTIONS, SETTINGS, FlagError, Settings, load
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import ModelSpec
-from termchat.options import OPTIONS
-from termchat.settings import Config, FlagError, load
 
 
 @pytest.fixture
 def written(tmp_path: Path):
-    def written(text: str, flags: dict[str, object] | None = None, **variables: str) -> Config:
+    def written(text: str, flags: dict[str, object] | None = None, **variables: str) -> Settings:
         file = tmp_path / "config.toml"
         file.write_text(text)
         return load(flags, variables, file)
@@ -31,7 +30,7 @@ def written(tmp_path: Path):
 def test_with_nothing_set_the_defaults_are_the_engines_and_the_knobs(tmp_path: Path) -> None:
     found = load({}, {}, tmp_path / "none.toml")
     assert found.tuning == Tuning()
-    assert (found.model, found.system, found.theme) == (None, "", "auto")
+    assert (found.model, found.system, found.theme) == ("", "", "auto")
     assert found.spec("tiny", Path("/m/tiny.gguf")) == ModelSpec(path="/m/tiny.gguf", name="tiny")
     assert set(found.origin.values()) == {"default"}
     assert set(found.origin) == {*OPTIONS, *KNOBS}
@@ -43,6 +42,11 @@ def test_every_field_an_engine_takes_can_be_set() -> None:
     assert {name for name, option in OPTIONS.items() if option.table == "engine"} == set(
         ModelSpec.__struct_fields__
     ) - told
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [name for name, setting in SETTINGS.items() if not setting.help] == []
+    assert list(SETTINGS) == [*OPTIONS, *KNOBS]
 
 
 def test_flags_win_over_variables_over_the_file_over_the_model_over_defaults(written) -> None:
@@ -79,7 +83,7 @@ def test_keys_are_bound_under_keys(written) -> None:
         "off": "config.toml, line 5",
     }
     assert found.problems == ("config.toml, line 6: find must be a key or a list of keys, not 3; it is ignored",)
-    assert found.engine["threads"] == 1
+    assert found.engine.threads == 1
     assert "line 1: keys must be a table, [keys]" in written("keys = 'ctrl+k'").problems[0]
     assert written("").keys == {}
 
@@ -147,7 +151,7 @@ def test_variables_are_read_as_a_person_types_them(written, variable: str, text:
 
 def test_variables_reach_the_engine_and_the_chat(written) -> None:
     found = written("system = 'x'\n", TERMCHAT_FAST_PREFILL="yes", TERMCHAT_GPU_LAYERS="-1", TERMCHAT_SYSTEM="")
-    assert (found.engine["fast_prefill"], found.engine["gpu_layers"], found.system) == (True, -1, "")
+    assert (found.engine.fast_prefill, found.engine.gpu_layers, found.system) == (True, -1, "")
     assert found.origin["gpu_layers"] == "TERMCHAT_GPU_LAYERS"
 
 
@@ -173,7 +177,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line(written, text: str, problem
     assert problem in found.problems[0]
     assert found.problems[0].endswith("ignored")
     assert found.tuning == Tuning()
-    assert found.engine["threads"] == 2
+    assert found.engine.threads == 2
 
 
 def test_one_mistake_spoils_nothing_else(written) -> None:
@@ -342,9 +346,11 @@ def test_a_recommendation_that_a_knob_refuses_is_told(tmp_path: Path) -> None:
 
 def test_a_config_cannot_be_changed_by_accident(tmp_path: Path) -> None:
     found = load({}, {}, tmp_path / "none")
-    with pytest.raises(AttributeError):
+    with pytest.raises(ValidationError, match="frozen"):
         found.theme = "dark"  # type: ignore[misc]
-    assert msgspec.structs.replace(found, theme="dark") != found
+    with pytest.raises(ValidationError, match="frozen"):
+        found.engine.threads = 2  # type: ignore[misc]
+    assert load({"theme": "dark"}, {}, tmp_path / "none") != found
 
 
 def test_the_xdg_variables_move_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +366,6 @@ def test_the_xdg_variables_move_all_files(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_it_is_quick_to_import() -> None:
-    code = "import sys, termchat.settings; print({'pydantic', 'numpy', 'llama_cpp', 'textual'} & set(sys.modules))"
+    code = "import sys, termchat.config.settings; print({'numpy', 'llama_cpp', 'textual'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.state import State
 from termchat.config import per_model
+from termchat.config.origins import MODEL, followed
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Value
 from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Progress, Remark
-from termchat.settings import MODEL, followed
 
 
 class Choice(NamedTuple):

@@ -11,6 +11,7 @@ from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
+from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA
 from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store
@@ -19,9 +20,9 @@ from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
-from termchat.settings import DEFAULT, FLAG, MODEL, PERSONA, Config
 
 if TYPE_CHECKING:
+    from termchat.config.settings import Settings
     from termchat.models.catalogue import Catalogue
     from termchat.models.gguf.header import Header
 
@@ -34,23 +35,23 @@ class Reopened(NamedTuple):
     """A chat from the store. `config` has its knobs and model, where no flag says otherwise; what else the chat was left with
     (breakpoints, the view) is in the recorder's `info`."""
 
-    config: Config
+    config: Settings
     recorder: StoreRecorder
     conversation: Conversation
     newest: Token | None
 
 
-def find_model(config: Config) -> tuple[Config, ModelSpec]:
+def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
     """The configured model's file, checked, and the configuration with what is recommended for it (see `recommended`).
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    config, spec, _ = _find(config)
+    config, spec, _ = _find(config, config.model)
     return config, spec
 
 
-def choose(config: Config, wanted: str | None, picked: Picked | None = None) -> Choice:
+def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
     """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned.
 
     `picked` is how a person wants this model to be run; None is what is kept for it.
@@ -58,7 +59,7 @@ def choose(config: Config, wanted: str | None, picked: Picked | None = None) -> 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    _, spec, advice = _find(msgspec.structs.replace(config, model=wanted), picked)
+    _, spec, advice = _find(config, wanted, picked)
     return Choice(spec, advice)
 
 
@@ -73,27 +74,29 @@ def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Valu
     return {**header.recommended, **advice} if wanted in known.own else {**advice, **header.recommended}
 
 
-def _find(config: Config, picked: Picked | None = None) -> tuple[Config, ModelSpec, dict[str, Value]]:
+def _find(
+    config: Settings, wanted: str | None, picked: Picked | None = None
+) -> tuple[Settings, ModelSpec, dict[str, Value]]:
     from termchat.models import catalogue
     from termchat.models.gguf.header import read_header
 
     known = catalogue.load()
-    name, path = catalogue.resolve(config.model, known, config.model_folders)
+    name, path = catalogue.resolve(wanted, known, config.model_folders)
     header = read_header(path)
     identity = header.identity()
-    advice = recommended(config.model or catalogue.DEFAULT, header, known)
+    advice = recommended(wanted or catalogue.DEFAULT, header, known)
     config = run_of(config.with_recommended(advice), identity, picked).config
     spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
     return config, spec, advice
 
 
-def reopen_latest(store: Store, config: Config) -> Reopened | None:
+def reopen_latest(store: Store, config: Settings) -> Reopened | None:
     """The latest chat as it was, ready to go on; None when there is none."""
     session = store.latest()
     return reopen(store, session, config) if session is not None else None
 
 
-def reopen(store: Store, session: str, config: Config) -> Reopened:
+def reopen(store: Store, session: str, config: Settings) -> Reopened:
     """A saved chat as it was, ready to go on.
 
     Raises:
@@ -104,20 +107,20 @@ def reopen(store: Store, session: str, config: Config) -> Reopened:
     for number in stored.interrupted:
         cut_off = Failed("interrupted", "termchat ended before the reply did", "continue goes on from its last token")
         conversation.nodes[number].add(cut_off)
-    tuning, origin = _knobs(config, conversation, stored.info.tuning)
-    config = msgspec.structs.replace(
-        config,
-        tuning=tuning,
-        origin=config.origin | origin,
-        model=config.model if config.origin["model"] == FLAG else _model_of(stored.info.model) or config.model,
-    )
+    turned, origin, followed = _knobs(config, conversation, stored.info.tuning)
+    if followed:
+        config = config.with_recommended(followed)
+    model = model_of(stored.info.model) or config.model
+    config = config.with_left({**turned, "model": model}, {**origin, "model": config.origin["model"]})
     info = msgspec.structs.replace(stored.info, tuning=config.tuning)
     recorder = StoreRecorder(store, info, conversation)
     return Reopened(config, recorder, conversation, newest_token(recorder, conversation))
 
 
-def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tuning, dict[str, str]]:
-    """The knobs that a chat was `left` with, and where each came from.
+def _knobs(
+    config: Settings, conversation: Conversation, left: Tuning
+) -> tuple[dict[str, Value], dict[str, str], dict[str, Value]]:
+    """The knobs that a chat was `left` with by a person, where each came from, and what its model recommended of the others.
 
     What a person turned in the chat stays, unless a flag says otherwise now. What nobody turned is as configured now, or else
     as the chat's model recommended, so that it follows another model.
@@ -128,6 +131,7 @@ def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tu
     drawn = last.settings[-1] if last is not None else None
     kept: dict[str, Value] = {}
     origin: dict[str, str] = {}
+    followed: dict[str, Value] = {}
     for name, knob in KNOBS.items():
         value, place = getattr(left, name), drawn.origin.get(name, DEFAULT) if drawn is not None else DEFAULT
         before = getattr(drawn.samplers, name, value) if drawn is not None and place != DEFAULT else knob.default
@@ -138,11 +142,11 @@ def _knobs(config: Config, conversation: Conversation, left: Tuning) -> tuple[Tu
         if turned:
             kept[name], origin[name] = value, place if preset else "session"
         elif place == MODEL and config.origin[name] in (DEFAULT, MODEL):
-            kept[name], origin[name] = value, MODEL
-    return msgspec.structs.replace(config.tuning, **kept), origin
+            followed[name] = value
+    return kept, origin, followed
 
 
-def _model_of(model: ModelRef) -> str | None:
+def model_of(model: ModelRef) -> str | None:
     """What to ask the catalogue for: the name where it is known, else the file, if it is still there."""
     from termchat.models import catalogue
 
@@ -151,25 +155,24 @@ def _model_of(model: ModelRef) -> str | None:
     return model.path if model.path and Path(model.path).is_file() else None
 
 
-def fetch(store: Store, session: str, config: Config, loaded: str) -> Past:
+def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
     """A chat as it was left, and the model it was with, found and checked, unless that is the `loaded` one (its SHA-256).
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.
     """
-    # Here a flag says nothing of the model: it chose the one to begin with.
-    config = msgspec.structs.replace(config, model=None, origin=config.origin | {"model": DEFAULT})
     found = reopen(store, session, config)
     info = found.recorder.info
     past = Past(found.conversation, info, found.config.knob_origin(), found.newest)
     if not info.model.name or (info.model.identity is not None and info.model.identity.sha256 == loaded):
         return past
-    choice, missing = _model(config, info.model, found.config.model)
+    choice, missing = _model(config, info.model)
     return past._replace(choice=choice, missing=missing)
 
 
-def _model(config: Config, model: ModelRef, wanted: str | None) -> tuple[Choice | None, str]:
-    """The model, or what it was and why it cannot be had."""
+def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:
+    """The model, or what it was and why it cannot be had. A flag says nothing of it: it chose the one to begin with."""
+    wanted = model_of(model)
     if wanted is None:
         return None, f"{model.name}, which is not here"
     try:

@@ -17,11 +17,11 @@ from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
+from termchat.config.origins import DEFAULT, PERSONA
 from termchat.conversation.session import SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.settings import DEFAULT, PERSONA
 
 
 class Past(NamedTuple):

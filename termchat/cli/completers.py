@@ -48,7 +48,7 @@ def completer_of(find: Callable[[], Iterable[tuple[str, str]]], *, paths: bool =
 
 
 def _models() -> Iterable[tuple[str, str]]:
-    from termchat import settings
+    from termchat.config import settings
     from termchat.models.listing import listing
 
     for row in listing(settings.load().model_folders).rows:
@@ -91,7 +91,7 @@ def _themes() -> Iterable[tuple[str, str]]:
 
 
 def _settings() -> Iterable[tuple[str, str]]:
-    from termchat.settings import SETTINGS
+    from termchat.config.settings import SETTINGS
 
     return [(name, setting.help) for name, setting in SETTINGS.items()]
 
@@ -124,7 +124,7 @@ def folders(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 
 def of_setting(name: str) -> Completer | None:
     """Offers the values of a setting, where they can be told."""
-    from termchat.settings import SETTINGS
+    from termchat.config.settings import SETTINGS
 
     named = {"model": models, "theme": themes, "persona": personas, "model_folders": folders}
     setting = SETTINGS.get(name)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from termchat import settings
 from termchat.cli import completers
 from termchat.cli.help import Grouped
 from termchat.decoding.samplers import KNOBS, Knob
-from termchat.options import OPTIONS, Option
+
+if TYPE_CHECKING:  # pydantic takes time, and `termchat --version` needs none of it
+    from termchat.config.options import Setting
+    from termchat.config.settings import Settings
 
 _METAVARS = {"float": "X", "int": "N", "seed": "N", "choice": "WORD", "text": "TEXT", "texts": "FOLDERS"}
 
@@ -20,20 +22,22 @@ FOLDERS = ("model_folders",)
 
 
 def flags(
-    *, without: Collection[str] = (), only: Collection[str] = tuple(OPTIONS), knobs: bool = True
+    *, without: Collection[str] = (), only: Collection[str] | None = None, knobs: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
+    from termchat.config.settings import OPTIONS
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        wanted = [OPTIONS[name] for name in OPTIONS if name in only and name not in without]
-        for setting in reversed([*wanted, *(KNOBS.values() if knobs else ())]):
+        wanted = [OPTIONS[name] for name in OPTIONS if (only is None or name in only) and name not in without]
+        every = [*wanted, *(KNOBS.values() if knobs else ())]
+        for setting in every if isinstance(command, click.Command) else reversed(every):
             command = _option(setting)(command)
         return command
 
     return add
 
 
-def _option(setting: Option | Knob) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The flag of a setting; its help says what it takes, and its default."""
     name, flag = setting.name, "--" + setting.name.replace("_", "-")
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
@@ -45,32 +49,36 @@ def _option(setting: Option | Knob) -> Callable[[Callable[..., Any]], Callable[.
     return click.option(flag, name, metavar=_METAVARS[setting.kind], help=shown, **how)
 
 
-def _limits(setting: Option | Knob) -> Iterator[str]:
+def _limits(setting: Setting) -> Iterator[str]:
+    from termchat.config.options import range_of
+
     if setting.kind not in ("text", "texts", "bool"):
-        yield settings.range_of(setting)
+        yield range_of(setting)
     yield f"default {_shown(setting)}"
 
 
-def _shown(setting: Option | Knob) -> str:
+def _shown(setting: Setting) -> str:
     if isinstance(setting, Knob):
         return setting.show(setting.default)
     return setting.show(setting.default) or "none"
 
 
-def _group(setting: Option | Knob) -> str:
+def _group(setting: Setting) -> str:
     if isinstance(setting, Knob):
         return "Sampling" if setting.stage else "Reply"
     return "Engine" if setting.table == "engine" else "Chat"
 
 
-def config(given: dict[str, Any]) -> settings.Config:
+def config(given: dict[str, Any]) -> Settings:
     """The settings, with the flags that were given before all else.
 
     Raises:
         click.BadParameter: a flag's value is refused.
     """
+    from termchat.config.settings import FlagError, load
+
     given = {name: value for name, value in given.items() if value not in (None, ())}
     try:
-        return settings.load(given)
-    except settings.FlagError as error:
+        return load(given)
+    except FlagError as error:
         raise click.BadParameter(str(error), param_hint="--" + error.name.replace("_", "-")) from None

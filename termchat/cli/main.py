@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
@@ -21,6 +21,9 @@ from termchat.cli.flags import config, flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain
 from termchat.text import guess_of, sanitize
+
+if TYPE_CHECKING:
+    from termchat.engine.local import LocalEngine
 
 
 class Lazily(PageGroup):
@@ -60,6 +63,7 @@ if VARIABLE in os.environ:
     import_module("termchat.cli.shell_completion")
 
 _RESUME, _LATEST = "--resume", "last"
+_VERSION = ("-V", "--version")
 _DUMB = ("", "dumb", "unknown")
 """What TERM is where nothing can be placed on the screen; "" is also where it is not set."""
 _SIGPIPE = 13
@@ -113,6 +117,7 @@ class _Commands(Lazily):
     """All commands, each a module of its name. One's name behind `--resume` is that command, and not a saved chat."""
 
     package = "termchat.cli"
+    _parses_plainly = False
     modules: ClassVar = {
         "completion": "shell_completion", "config": "config", "doctor": "doctor", "help": "help", "locate": "locate",
         "models": "models", "replay": "replay", "run": "run", "sessions": "sessions", "tune": "tune",
@@ -122,7 +127,17 @@ class _Commands(Lazily):
         for at in range(len(args) - 1):
             if args[at] == _RESUME and args[at + 1] in self.modules:
                 args = [*args[:at], f"{_RESUME}={_LATEST}", *args[at + 1 :]]
-        return super().parse_args(ctx, args)
+        self._parses_plainly = not args or args[0] in (*self.modules, *_VERSION)
+        try:
+            return super().parse_args(ctx, args)
+        finally:
+            self._parses_plainly = False
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """With a flag for every setting. They are made when somebody asks: what they are made from takes time to import."""
+        if not (self._parses_plainly or any(one.name == "model" for one in self.params)):
+            flags()(self)
+        return super().get_params(ctx)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _well_ended():
@@ -137,7 +152,7 @@ class _Commands(Lazily):
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
-@click.version_option(termchat.__version__, "-V", "--version", prog_name="termchat")
+@click.version_option(termchat.__version__, *_VERSION, prog_name="termchat")
 @click.option(
     _RESUME,
     metavar="[SESSION]",
@@ -148,7 +163,6 @@ class _Commands(Lazily):
 )
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
 @click.option("--demo", is_flag=True, help="play a recorded session; needs no model")
-@flags()
 @click.pass_context
 def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **given: Any) -> None:
     """Chat with a local model, and see, steer and question every token it draws.
@@ -166,14 +180,27 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
             "the chat needs a terminal that can place its cursor, and TERM says that this one cannot. To ask something here, "
             "use: termchat run PROMPT. If it can: TERM=xterm-256color termchat"
         )
-    chosen = config(given)
     if demo:
         from termchat.tui.demo.player import start as play
 
-        _leave(play(chosen))
+        _leave(play(config(given)))
+    engine = _engine()  # before the settings and the screen are imported, which takes as long as it takes to start
+    chosen = config(given)
     from termchat.tui.start import start
 
-    _leave(start(chosen, resume=resume, raw=raw))
+    _leave(start(chosen, engine, resume=resume, raw=raw))
+
+
+def _engine() -> LocalEngine:
+    """The engine, its process started."""
+    from termchat import paths
+    from termchat.engine.local import LocalEngine
+    from termchat.engine.port import EngineError
+
+    engine = LocalEngine(paths.log_file())
+    with suppress(EngineError):  # it is tried again, and told of, when there is a model to load
+        engine.start()
+    return engine
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

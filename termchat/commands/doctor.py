@@ -21,6 +21,8 @@ import msgspec
 import termchat
 from termchat import paths
 from termchat.config import per_model
+from termchat.config.origins import DEFAULT
+from termchat.config.settings import Settings
 from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
@@ -28,8 +30,6 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing
 from termchat.models.errors import ModelError
-from termchat.options import OPTIONS
-from termchat.settings import DEFAULT, Config
 from termchat.text import sanitize, size
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -123,7 +123,7 @@ _PRIVATE = ("system",)
 """Settings whose value is nobody's business."""
 
 
-def examine(config: Config, engine: Engine | None = None) -> DoctorReport:
+def examine(config: Settings, engine: Engine | None = None) -> DoctorReport:
     """All of it, cleaned for others to see; takes a second or two."""
     report = DoctorReport()
     _versions(report.section("Versions"))
@@ -208,14 +208,14 @@ def _paths(section: Section) -> None:
         section.rows.append((name, str(path) if path.exists() else f"{path} (not there)"))
 
 
-def _settings(report: DoctorReport, config: Config) -> None:
+def _settings(report: DoctorReport, config: Settings) -> None:
     section = report.section("Settings")
     values = {
         "model": config.model,
         "theme": config.theme,
         "model_folders": list(config.model_folders),
-        **config.engine,
-        **_knobs(config),
+        **dict(config.engine),
+        **dict(config.sampling),
     }
     for name, origin in config.origin.items():
         if origin != DEFAULT:
@@ -226,10 +226,6 @@ def _settings(report: DoctorReport, config: Config) -> None:
         report.advise(f"Correct the settings: {problem}")
     if not section.rows:
         section.rows.append(("all", "defaults"))
-
-
-def _knobs(config: Config) -> dict[str, object]:
-    return {name: getattr(config.tuning, name) for name in config.origin if name not in OPTIONS}
 
 
 def _terminal(report: DoctorReport, environ: Mapping[str, str]) -> None:
@@ -250,7 +246,7 @@ def _terminal(report: DoctorReport, environ: Mapping[str, str]) -> None:
         report.advise("In tmux all colours need: set -as terminal-features ',*:RGB', and COLORTERM=truecolor.")
 
 
-def _models(report: DoctorReport, config: Config) -> None:
+def _models(report: DoctorReport, config: Settings) -> None:
     section = report.section("Models")
     try:
         name, path = catalogue.resolve(config.model, folders=config.model_folders)

@@ -11,14 +11,18 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.chat.opening import find_model
+from termchat.chat.opening import choose
 from termchat.commands.difference import Difference
+from termchat.config.options import OptionError
+from termchat.config.origins import FLAG
+from termchat.config.settings import OPTIONS, Settings
 from termchat.conversation.batch_shapes import shapes_of_prompt
 from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Failed, Finished, Settings, Start, Token
+from termchat.decoding.records import Failed, Finished, Start, Token
+from termchat.decoding.records import Settings as SettingsRecord
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Cancel,
@@ -34,8 +38,6 @@ from termchat.engine.port import (
 )
 from termchat.models import catalogue
 from termchat.models.errors import ModelError
-from termchat.options import OPTIONS, OptionError
-from termchat.settings import FLAG, Config
 from termchat.text import sanitize
 
 _GATHER = 0.04
@@ -58,7 +60,7 @@ class ReplayError(Exception):
         self.message, self.hint = message, hint
 
 
-def replay(config: Config, path: Path, tell: Tell, complain: Tell) -> int:
+def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
     """Makes every reply of a transcript again and tells how that went; returns the exit code.
 
     0: all of it is identical. 1: something is different, or it could not be done. Flags in `config` go before what is on
@@ -90,7 +92,7 @@ class _Replay:
     were decoded which are still here, the process of then had lost them, and the model is loaded anew.
     """
 
-    def __init__(self, config: Config, transcript: Transcript, engine: Engine, tell: Tell) -> None:
+    def __init__(self, config: Settings, transcript: Transcript, engine: Engine, tell: Tell) -> None:
         self._config, self._transcript, self._engine, self._tell = config, transcript, engine, tell
         nodes = sorted(transcript.conversation.nodes.items())
         self._replies = [node for _, node in nodes if node.start is not None and len(node.tokens)]
@@ -157,7 +159,7 @@ class _Replay:
                 f"give its file, {start.model.path}: --model",
             )
         if name not in self._found:
-            self._found[name] = find_model(msgspec.structs.replace(self._config, model=name))[1]
+            self._found[name] = choose(self._config, name).spec
         spec = self._found[name]
         recorded: dict[str, Any] = {
             "threads": start.threads,
@@ -219,11 +221,11 @@ class _Replay:
         assert self._spec is not None
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
         script: list[Scripted] = []
-        first: Settings | None = None
+        first: SettingsRecord | None = None
         done: int | None = None
         step = most = 0
         for record in self._transcript.records(node.number):
-            if isinstance(record, Settings):
+            if isinstance(record, SettingsRecord):
                 first = first or record
                 script.append(Scripted(step, samplers=record.samplers, threads=fixed or record.threads))
             elif isinstance(record, Token):

@@ -14,13 +14,13 @@ from termchat.chat.changes import Notice
 from termchat.chat.opening import find_model
 from termchat.chat.recording import Recorder
 from termchat.chat.service import Chat
+from termchat.config.settings import Settings
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token, to_json
 from termchat.decoding.samplers import well_formed
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
-from termchat.settings import Config
 from termchat.text import sanitize
 
 _GATHER = 0.04
@@ -82,7 +82,7 @@ class _Signals:
         self.caught = number
 
 
-def answer(config: Config, prompt: str, *, prefill: str = "", raw: bool, as_json: bool, candidates: int) -> int:
+def answer(config: Settings, prompt: str, *, prefill: str = "", raw: bool, as_json: bool, candidates: int) -> int:
     """Prints the reply to `prompt`, begun with `prefill`, and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
     signals = _Signals()
     if sys.stdout is None:
@@ -101,7 +101,7 @@ def answer(config: Config, prompt: str, *, prefill: str = "", raw: bool, as_json
 
 
 def _answer(
-    config: Config,
+    config: Settings,
     prompt: str,
     printer: _Text | _Json,
     signals: _Signals,
@@ -116,7 +116,7 @@ def _answer(
         OSError: stdout takes nothing.
     """
     try:
-        found: tuple[Config, ModelSpec | Failed] = find_model(config)
+        found: tuple[Settings, ModelSpec | Failed] = find_model(config)
     except ModelError as error:
         found = config, Failed("model", well_formed(error.message), well_formed(error.hint))
     config, spec = found

@@ -12,10 +12,10 @@ import msgspec
 from termchat import paths
 from termchat.chat.opening import find_model
 from termchat.commands.bench import EXACT, Result, TuneReport, keep, measure
+from termchat.config.settings import Settings
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError
 from termchat.models.errors import ModelError
-from termchat.settings import Config
 from termchat.text import sanitize
 
 _RATES = {"threads": "decode", "threads_batch": "prompt", "prefill_batch": "prompt"}
@@ -23,7 +23,7 @@ _RATES = {"threads": "decode", "threads_batch": "prompt", "prefill_batch": "prom
 _BEFORE = "a flag, what is set in the list of models and config.toml"
 
 
-def tune(config: Config, *, seconds: float, dry_run: bool, as_json: bool) -> int:
+def tune(config: Settings, *, seconds: float, dry_run: bool, as_json: bool) -> int:
     """Measures the configured model, prints, and keeps what is best; returns the exit code."""
 
     def progress(line: str) -> None:

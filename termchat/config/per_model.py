@@ -6,14 +6,18 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from termchat import atomic, paths
+from termchat.config.origins import PICKER
 from termchat.engine.llama.threads import all_threads, default_threads
-from termchat.options import OptionValue
-from termchat.settings import PICKER, Config
+
+if TYPE_CHECKING:
+    from termchat.config.options import OptionValue
+    from termchat.config.settings import Settings
+
 
 VERSION = 1
 _LIBRARY = "llama-cpp-python"
@@ -150,12 +154,12 @@ class Picked(NamedTuple):
 class RunSettings(NamedTuple):
     """One model's settings and where they come from; `asked` is for all models, `measured` what was found best for this one."""
 
-    asked: Config
+    asked: Settings
     picked: Picked
     measured: Mapping[str, int]
 
     @property
-    def config(self) -> Config:
+    def config(self) -> Settings:
         """What comes of them."""
         return self.asked.with_picked(*self.picked).with_tuned(self.measured)
 
@@ -176,13 +180,13 @@ class RunSettings(NamedTuple):
         )
 
 
-def run_of(config: Config, sha256: str, picked: Picked | None = None) -> RunSettings:
+def run_of(config: Settings, sha256: str, picked: Picked | None = None) -> RunSettings:
     """How the model of this identity is run on this machine; `picked` None is what is kept for it."""
     if picked is None:
         kept = find_pick(sha256)
         # Only what an option takes: the file may be from another termchat, or somebody's own work.
         taken = config.with_picked(kept.settings, kept.settings) if kept is not None else config
-        picked = Picked({name: taken.engine[name] for name, place in taken.origin.items() if place == PICKER})
+        picked = Picked({name: getattr(taken.engine, name) for name, place in taken.origin.items() if place == PICKER})
     measured = find(sha256)
     return RunSettings(config, picked, measured.settings if measured is not None else {})
 

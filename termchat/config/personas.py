@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from termchat import atomic, paths
+from termchat.config.origins import PERSONA
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.sources import PERSONA
 from termchat.text import guess_of
 from termchat.toml import TomlError, TomlFile, literal, parsed
 

@@ -72,7 +72,7 @@ def resolve(
         ModelError: there is no such model, or its file cannot be used.
     """
     known = (load() if catalogue is None else catalogue).entries
-    name = DEFAULT if wanted is None else wanted
+    name = wanted or DEFAULT
     if name in known:
         path = _located(name, known[name], folders)
         _check(path)

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from termchat import paths
 from termchat.chat.changes import Notice
@@ -21,7 +22,6 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.engine.local import LocalEngine
-from termchat.settings import Config
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.history import History
@@ -30,10 +30,13 @@ from termchat.tui.models.gather import Models
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_of
 
+if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
+    from termchat.config.settings import Settings
 
-def start(config: Config, *, resume: str | None = None, raw: bool = False) -> int:
+
+def start(config: Settings, engine: LocalEngine, *, resume: str | None = None, raw: bool = False) -> int:
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
-    app = build(config, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
+    app = build(config, engine, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
     app.run()
     problem = app.chat.unsaved
     if problem is not None:
@@ -43,9 +46,14 @@ def start(config: Config, *, resume: str | None = None, raw: bool = False) -> in
 
 
 def build(
-    config: Config, *, resume: str | None = None, raw: bool = False, abilities: Abilities = EVERYTHING
+    config: Settings,
+    engine: LocalEngine | None = None,
+    *,
+    resume: str | None = None,
+    raw: bool = False,
+    abilities: Abilities = EVERYTHING,
 ) -> TermchatApp:
-    """The app, not running yet; its engine starts after the first frame."""
+    """The app, not running yet; its engine loads a model after the first frame."""
     notices: list[Notice] = []
     store = _open_store(notices)
     sessions = SessionList(store, config)
@@ -56,7 +64,7 @@ def build(
     keymap, mistaken = _keymap(config)
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
-        LocalEngine(paths.log_file()),
+        engine or LocalEngine(paths.log_file()),
         config.tuning,
         origin=config.knob_origin(),
         conversation=conversation,
@@ -84,7 +92,7 @@ def build(
     )
 
 
-def _keymap(config: Config) -> tuple[dict[str, str], list[str]]:
+def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:
     """The keys as they were remapped, and what is wrong with that."""
     if not config.keys:
         return {}, []
@@ -105,8 +113,8 @@ def _open_store(notices: list[Notice]) -> Store:
 
 
 def _reopen(
-    store: Store, wanted: str, config: Config, fresh: Conversation, notices: list[Notice]
-) -> tuple[Config, StoreRecorder | None, Conversation, Token | None]:
+    store: Store, wanted: str, config: Settings, fresh: Conversation, notices: list[Notice]
+) -> tuple[Settings, StoreRecorder | None, Conversation, Token | None]:
     try:
         found = reopen_latest(store, config) if wanted == "last" else reopen(store, store.find(wanted), config)
     except (StoreError, OSError) as error:
@@ -120,7 +128,7 @@ def _reopen(
 
 
 def _keep_theme(name: str) -> str:
-    from termchat.configfile import ConfigFileError, put  # not needed before the first frame
+    from termchat.config.file import ConfigFileError, put  # not needed before the first frame
 
     try:
         put("theme", name)

@@ -20,9 +20,9 @@ from textual import events
 from textual.geometry import Size
 from textual.selection import Selection
 
+from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.engine.port import ModelSpec
-from termchat.settings import load
 from termchat.tui.app import TermchatApp
 from tests.benchmarks.long import latest
 from tests.tui import fake_engine

@@ -34,12 +34,12 @@ from textual.geometry import Size
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.config.settings import Settings, load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record, Token
 from termchat.engine.port import ModelSpec
-from termchat.settings import Config, load
 from tests import made_records
 from tests.benchmarks import streaming
 from tests.benchmarks.frames import Cost, Watched, measure, run
@@ -109,7 +109,7 @@ def shown(home: Path, *flags: str, wanted: bytes) -> float:
 # --- the app without a terminal -------------------------------------------------------------------------------------
 
 
-def latest(store: Store, config: Config, engine: fake_engine.FakeEngine) -> Chat:
+def latest(store: Store, config: Settings, engine: fake_engine.FakeEngine) -> Chat:
     """The latest chat of a store as `--resume` opens it, or where there is none a new one."""
     found = reopen_latest(store, config)
     return Chat(

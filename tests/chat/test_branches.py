@@ -6,10 +6,10 @@ from pathlib import Path
 
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
-from termchat.settings import load
 from tests.chat.driven_chat import Faked
 
 

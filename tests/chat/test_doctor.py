@@ -14,11 +14,11 @@ from termchat.cli import main
 from termchat.commands import doctor
 from termchat.commands.doctor import DoctorReport
 from termchat.config import per_model
+from termchat.config.settings import load
 from termchat.conversation.store import repair
 from termchat.conversation.store.store import Store
 from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
-from termchat.settings import load
 
 SECRET = "hf_abcdefSECRETxyz"
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.conversation.session import Breakpoint, SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding import conditions
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
-from termchat.settings import load
 from tests.chat.driven_chat import Driven, Make
 
 STORY = "Write a long story about a fox, a bear and the sea, in many chapters."

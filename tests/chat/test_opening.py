@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from termchat.chat.opening import choose, find_model, reopen_latest
+from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
 from termchat.models import catalogue
-from termchat.settings import Config, load
 from tests.conversation.stored import saved_with_knobs
 from tests.models import gguf_files
 
@@ -73,8 +72,8 @@ def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(
         assert choose(ours, "smollm3").recommended["temperature"] == tuning.temperature
         return tuning.temperature, tuning.top_k, tuning.top_p, tuning.min_p, tuning.stop
 
-    def ours_for(name: str) -> Config:
-        return msgspec.structs.replace(ours, model=name)
+    def ours_for(name: str) -> Settings:
+        return load({"model": name, "top_p": "0.5"}, {}, tmp_path / "none")
 
     assert drawn_with() == (0.25, 7, 0.5, 0.01, ())
     own = tmp_path / "termchat/models.toml"

@@ -8,13 +8,13 @@ import pytest
 
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import load
 from termchat.conversation.session import Breakpoint, SessionInfo, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length, Threshold
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Force, Generate, Pause, Unit
-from termchat.settings import load
 from tests.chat.driven_chat import Faked
 
 UNSURE = Breakpoint(Threshold("entropy", ">", 3.0))

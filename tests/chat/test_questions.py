@@ -7,12 +7,12 @@ from pathlib import Path
 from termchat.chat.changes import Answered
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Describe, Explain, Inspect, Score, Tokenize
-from termchat.settings import load
 from tests.chat.driven_chat import Faked
 
 TUNING = Tuning(temperature=0.7, seed=7)

@@ -10,13 +10,13 @@ import pytest
 
 from termchat.chat.opening import fetch
 from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import Settings, load
 from termchat.conversation.session import Breakpoint, SessionInfo, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, ModelSpec
-from termchat.settings import Config, load
 from tests.chat.driven_chat import Faked
 from tests.models.gguf_files import named
 from tests.tui import fake_engine
@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
+def config(tmp_path: Path) -> Settings:
     return load({}, {}, tmp_path / "none.toml")
 
 
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Kept(Faked):
     """A chat that is kept in a store, and goes from chat to chat there."""
 
-    def __init__(self, store: Store, config: Config) -> None:
+    def __init__(self, store: Store, config: Settings) -> None:
         self.store, self.config = store, config
         super().__init__(Tuning(seed=7), recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7))))
 
@@ -66,7 +66,7 @@ class Kept(Faked):
         return self.store.load(session).info.updated
 
 
-def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Config) -> None:
+def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     first = it.replied("one", " a", " b", " c")
     it.chat.fork(first, 1, text=" other")
@@ -105,7 +105,7 @@ def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(sto
     assert [found.turns for found in store.sessions()] == [2, 1]
 
 
-def test_looking_at_a_chat_is_not_using_it(store: Store, config: Config) -> None:
+def test_looking_at_a_chat_is_not_using_it(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     it.replied("one", " a")
     one = it.session
@@ -119,7 +119,7 @@ def test_looking_at_a_chat_is_not_using_it(store: Store, config: Config) -> None
     assert (it.updated(one), it.updated(two)) == before
 
 
-def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store, config: Config) -> None:
+def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     it.replied("one", " a")
     one = it.session
@@ -148,7 +148,7 @@ def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store,
     assert [text for _, text in store.load(two).conversation.turns()] == ["two", " b on its way"]
 
 
-def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Config) -> None:
+def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     it.replied("one", " a")
     one = it.session
@@ -162,7 +162,7 @@ def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Config
 
 
 def test_a_chat_that_another_process_took_further_goes_by_its_copys_id(
-    store: Store, config: Config, tmp_path: Path
+    store: Store, config: Settings, tmp_path: Path
 ) -> None:
     it = Kept(store, config)
     it.replied("one", " a")
@@ -183,7 +183,7 @@ def test_a_chat_that_another_process_took_further_goes_by_its_copys_id(
     assert it.chat.conversation is shown
 
 
-def test_a_title_stays_as_it_was_given(store: Store, config: Config) -> None:
+def test_a_title_stays_as_it_was_given(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     it.replied("one two three", " a")
     one = it.session
@@ -202,7 +202,7 @@ def test_a_title_stays_as_it_was_given(store: Store, config: Config) -> None:
 # --- the model it was with -------------------------------------------------------------------------------------------
 
 
-def with_model(store: Store, config: Config, path: Path) -> str:
+def with_model(store: Store, config: Settings, path: Path) -> str:
     """A chat that was with the model in a file."""
     it = Kept(store, config)
     info = msgspec.structs.replace(fake_engine.INFO, name="Other", path=str(path), sha256="0" * 64)
@@ -215,7 +215,7 @@ def loads(engine: FakeEngine) -> list[ModelSpec]:
     return [command.spec for command in engine.asked(Load)]
 
 
-def test_the_model_it_was_with_is_loaded(store: Store, config: Config, tmp_path: Path) -> None:
+def test_the_model_it_was_with_is_loaded(store: Store, config: Settings, tmp_path: Path) -> None:
     path = named("Other-Q8_0", tmp_path / "m")
     session = with_model(store, config, path)
     it = Kept(store, config)
@@ -225,7 +225,7 @@ def test_the_model_it_was_with_is_loaded(store: Store, config: Config, tmp_path:
 
 
 def test_the_model_is_loaded_as_soon_as_the_reply_that_was_running_has_ended(
-    store: Store, config: Config, tmp_path: Path
+    store: Store, config: Settings, tmp_path: Path
 ) -> None:
     path = named("Other-Q8_0", tmp_path / "m")
     session = with_model(store, config, path)
@@ -243,7 +243,7 @@ def test_the_model_is_loaded_as_soon_as_the_reply_that_was_running_has_ended(
 
 
 def test_whoever_leaves_the_chat_at_once_stays_with_the_model_there_is(
-    store: Store, config: Config, tmp_path: Path
+    store: Store, config: Settings, tmp_path: Path
 ) -> None:
     session = with_model(store, config, named("Other-Q8_0", tmp_path / "m"))
     it = Kept(store, config)
@@ -255,7 +255,7 @@ def test_whoever_leaves_the_chat_at_once_stays_with_the_model_there_is(
 
 
 def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
-    store: Store, config: Config, tmp_path: Path
+    store: Store, config: Settings, tmp_path: Path
 ) -> None:
     session = with_model(store, config, tmp_path / "gone.gguf")
     it = Kept(store, config)
@@ -270,7 +270,9 @@ def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
     assert store.load(it.session).info.model.name == "tiny"
 
 
-def test_a_damaged_model_is_told_and_the_chat_opens_all_the_same(store: Store, config: Config, tmp_path: Path) -> None:
+def test_a_damaged_model_is_told_and_the_chat_opens_all_the_same(
+    store: Store, config: Settings, tmp_path: Path
+) -> None:
     path = named("Other-Q8_0", tmp_path / "m")
     session = with_model(store, config, path)
     path.write_bytes(b"GGUF")

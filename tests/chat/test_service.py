@@ -13,6 +13,7 @@ from termchat.chat.changes import LiveChanged, TuningChanged
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder, title_of
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -20,7 +21,6 @@ from termchat.decoding.records import Token
 from termchat.decoding.samplers import KnobError, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
-from termchat.settings import load
 from tests.chat.driven_chat import Driven, Make
 
 

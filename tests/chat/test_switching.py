@@ -12,6 +12,7 @@ from termchat.chat.changes import Notice, TuningChanged
 from termchat.chat.loading import Choice
 from termchat.chat.opening import choose, reopen_latest
 from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import load
 from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
@@ -20,7 +21,6 @@ from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Generate, Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
-from termchat.settings import load
 from tests.chat.driven_chat import Driven, Faked, Make
 from tests.engine.conftest import Driver
 from tests.requantized import TEMPERATURE, requantized

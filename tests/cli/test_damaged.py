@@ -19,10 +19,10 @@ from termchat.chat.opening import reopen_latest
 from termchat.cli import main
 from termchat.cli.output import complain
 from termchat.cli.sessions import which
+from termchat.config.settings import load
 from termchat.conversation.store import repair
 from termchat.conversation.store.store import ModelRef, Store
 from termchat.conversation.tree import Conversation
-from termchat.settings import load
 from tests.conversation.stored import say
 
 CHATS = 12

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from termchat.cli import main
 from termchat.cli.flags import flags
 from termchat.cli.help import PAGES
-from termchat.settings import SETTINGS, range_of
+from termchat.config.options import range_of
+from termchat.config.settings import SETTINGS
 from termchat.text import cells
 
 

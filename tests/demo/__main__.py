@@ -10,8 +10,8 @@ from time import monotonic
 
 import msgspec
 
-from termchat import settings
 from termchat.chat.opening import find_model
+from termchat.config import settings
 from termchat.decoding.records import Failed
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Loaded

@@ -10,7 +10,7 @@ import pytest
 from textual.app import App
 from textual.pilot import Pilot
 
-from termchat import settings
+from termchat.config import settings
 from termchat.decoding.records import Failed, Finished, Settings, Token
 from termchat.engine.port import Adjust, Command, Event, Explain, Generate, Load, Loaded, ModelSpec, Render
 from termchat.tui.demo import engine as playing

@@ -28,6 +28,8 @@ from termchat.engine.port import (
     Resume,
     Step,
     Tokenize,
+    Unload,
+    Unloaded,
 )
 from tests.engine.conftest import Driver, request
 
@@ -51,6 +53,14 @@ def answers(engine: LocalEngine, command: Command) -> list[Event]:
         if found:
             return found
     raise AssertionError("no answer")
+
+
+def test_a_process_that_was_started_before_takes_the_first_command(engine: LocalEngine) -> None:
+    engine.start()
+    pid = engine.pid
+    engine.start()
+    assert isinstance(answers(engine, Unload())[0], Unloaded)
+    assert engine.pid == pid is not None
 
 
 def killed(engine: LocalEngine) -> tuple[int, Failed]:

@@ -20,13 +20,13 @@ from termchat import paths
 from termchat.chat.opening import find_model, reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.store.writer import Operation
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.engine.local import LocalEngine
-from termchat.settings import load
 from tests.torture.known import digest, mark
 
 LONGEST = 120

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from textual.widgets import Input
 
+from termchat.config.settings import load
 from termchat.engine.port import Load, ModelSpec
-from termchat.settings import load
 from termchat.tui.models.gather import Models
 from termchat.tui.models.models_dialog import ModelsDialog
 from tests.pull.file_server import FileServer, Served, gguf, sha256

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
-from termchat.settings import load
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.sessions.sessions_dialog import SessionsDialog
 from tests.tui.fake_engine import FakeEngine

@@ -9,10 +9,10 @@ from pathlib import Path
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
-from termchat.settings import load
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import WORDS

@@ -6,17 +6,16 @@ import os
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 from rich.cells import cell_len
 
 from termchat import paths
 from termchat.chat.opening import choose
 from termchat.config import per_model
+from termchat.config.options import OptionError
 from termchat.config.per_model import Picked, RunSettings, run_of
+from termchat.config.settings import OPTIONS, Settings, load
 from termchat.models.gguf.header import read_header
-from termchat.options import OPTIONS, OptionError
-from termchat.settings import Config, load
 from termchat.tui.models.engine_dialog import (
     FIELDS,
     EngineDialog,
@@ -34,11 +33,13 @@ pytestmark = pytest.mark.usefixtures("home")
 ENGINE = [option for option in OPTIONS.values() if option.table == "engine"]
 
 
-def config(flags: dict[str, object] | None = None, **variables: str) -> Config:
+def config(flags: dict[str, object] | None = None, **variables: str) -> Settings:
     return load(flags or {}, {f"TERMCHAT_{name.upper()}": value for name, value in variables.items()}, Path("/none"))
 
 
-def form(asked: Config | None = None, measured: dict[str, int] | None = None, **picked: int | str | bool) -> EngineForm:
+def form(
+    asked: Settings | None = None, measured: dict[str, int] | None = None, **picked: int | str | bool
+) -> EngineForm:
     return EngineForm(RunSettings(asked or config(), Picked(picked), measured or {}))
 
 
@@ -52,7 +53,7 @@ def write(one: EngineForm, name: str, *keys: str) -> EngineForm:
 
 def value(one: EngineForm, name: str) -> tuple[object, str]:
     one.accept()
-    return one.config.engine[name], one.config.origin[name]
+    return one.config.value(name), one.config.origin[name]
 
 
 # --- the form --------------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_every_setting_of_the_engine_is_a_field_that_takes_what_its_option_takes
         assert not refused.accept()
         assert refused.error == str(refusal.value)
         assert all(limit in refused.error for limit in (str(option.low), str(option.high))) or option.kind != "int"
-        assert refused.config.engine[option.name] == option.default
+        assert refused.config.value(option.name) == option.default
 
 
 def test_arrows_move_a_number_in_its_range_and_choices_go_round() -> None:
@@ -99,14 +100,7 @@ def test_a_value_that_it_would_have_anyway_is_not_set() -> None:
 
 
 def test_what_is_not_set_here_cannot_be_taken_back() -> None:
-    assert (
-        "from config.toml"
-        in write(
-            form(msgspec.structs.replace(config(), origin=config().origin | {"threads": "config.toml"})),
-            "threads",
-            "delete",
-        ).error
-    )
+    assert "from TERMCHAT_THREADS" in write(form(config(threads="2")), "threads", "delete").error
 
 
 def test_a_field_is_not_left_with_a_value_that_it_refuses() -> None:
@@ -333,7 +327,7 @@ def test_what_was_measured_and_what_was_set_are_kept_beside_each_other() -> None
     per_model.keep_pick(per_model.Pick("a" * 64, "Alpha", per_model.hardware(), {"kv_type": "q8_0"}))
     per_model.keep_measured(measured)
     found = run_of(config(), "a" * 64).config
-    assert (found.engine["threads"], found.engine["kv_type"]) == (1, "q8_0")
+    assert (found.engine.threads, found.engine.kv_type) == (1, "q8_0")
     assert (found.origin["threads"], found.origin["kv_type"]) == ("tuned", "picker")
     per_model.keep_pick(per_model.Pick("a" * 64, "Alpha", per_model.hardware(), {}))
     assert per_model.entries() == [measured]
@@ -343,7 +337,7 @@ def test_what_was_measured_and_what_was_set_are_kept_beside_each_other() -> None
 def test_whoever_set_the_threads_also_meant_those_of_prompts() -> None:
     measured = {"threads": 1, "threads_batch": 2, "prefill_batch": 32}
     run = RunSettings(config(), Picked({"threads": 4, "fast_prefill": True}), measured)
-    assert {name: run.config.engine[name] for name in measured} == {
+    assert {name: run.config.value(name) for name in measured} == {
         "threads": 4,
         "threads_batch": 0,
         "prefill_batch": 0,

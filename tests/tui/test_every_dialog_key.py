@@ -110,7 +110,7 @@ async def engine(group: Group, folder: Path) -> Place:
         screen = desk.app.screen
 
         def value(name: str, wanted: object) -> Sees:
-            return lambda: screen._form.config.engine[name] == wanted  # type: ignore[attr-defined]
+            return lambda: screen._form.config.value(name) == wanted  # type: ignore[attr-defined]
 
         await desk.type("", *["down"] * [field.name for field in FIELDS].index("threads"))
         await place.press("engine-more", value("threads", 1))

@@ -12,11 +12,11 @@ from termchat import paths
 from termchat.chat.opening import choose
 from termchat.chat.service import Chat
 from termchat.config import personas
+from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
 from termchat.models.listing import Row
-from termchat.settings import load
 from termchat.tui.app import TermchatApp
 from termchat.tui.models.gather import Models
 from termchat.tui.models.welcome import first_run_lines

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.models import listing, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
-from termchat.settings import load
 from termchat.tui import start
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Models

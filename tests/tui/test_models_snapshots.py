@@ -10,12 +10,12 @@ from textual.pilot import Pilot
 
 from termchat import paths
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
-from termchat.settings import load
 from termchat.tui.app import TermchatApp
 from termchat.tui.models import downloads
 from termchat.tui.models.downloads import Pull

@@ -8,9 +8,9 @@ import pytest
 from textual.pilot import Pilot
 
 from termchat.chat.service import Chat
+from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
-from termchat.settings import load
 from termchat.tui.app import TermchatApp
 from termchat.tui.sessions import sessions_dialog
 from termchat.tui.sessions.session_list import SessionList

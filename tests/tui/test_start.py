@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from termchat import paths
+from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.settings import load
 from termchat.tui import start
 from tests.conversation.stored import say
 
@@ -67,7 +67,7 @@ def test_a_chat_that_cannot_be_kept_leaves_nothing_behind(tmp_path: Path, monkey
         db.execute("CREATE TABLE other (program)")
     script = """
 from pathlib import Path
-from termchat.settings import load
+from termchat.config.settings import load
 from termchat.tui import start
 app = start.build(load({}, {}, Path("none")))
 app._at_end()

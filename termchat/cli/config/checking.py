@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from termchat.options import at_odds
-from termchat.settings import DEFAULT, Config
+from termchat.config.origins import DEFAULT
+from termchat.config.settings import Settings
 from termchat.text import guess_of
 
 
-def problems(config: Config) -> list[str]:
+def problems(config: Settings) -> list[str]:
     """One line each; they may hold foreign text. The terminal's own side of it is what `termchat doctor` looks at."""
     found = (*config.problems, *_keys(config), *_engine(config), *_theme(config), *_model(config), *_lists())
     return list(dict.fromkeys(found))
 
 
-def _keys(config: Config) -> Iterator[str]:
+def _keys(config: Settings) -> Iterator[str]:
     from termchat.tui.keys.remap import checked
 
     yield from checked(config.keys, config.key_places)[1]
 
 
-def _engine(config: Config) -> Iterator[str]:
-    if odds := at_odds(config.engine):
+def _engine(config: Settings) -> Iterator[str]:
+    if odds := config.engine.at_odds:
         yield f"{_place(config, 'kv_type')}: {odds}"
 
 
-def _theme(config: Config) -> Iterator[str]:
+def _theme(config: Settings) -> Iterator[str]:
     from termchat import paths
     from termchat.tui.themes.theme_file import AUTO, load_themes
 
@@ -37,7 +37,7 @@ def _theme(config: Config) -> Iterator[str]:
         yield f"{_place(config, 'theme')}: there is no theme {config.theme!r}{guess}; the default is taken"
 
 
-def _model(config: Config) -> Iterator[str]:
+def _model(config: Settings) -> Iterator[str]:
     if config.origin["model"] == DEFAULT:
         return
     from termchat.models import catalogue
@@ -58,5 +58,5 @@ def _lists() -> Iterator[str]:
     yield from personas.load().problems
 
 
-def _place(config: Config, name: str) -> str:
+def _place(config: Settings, name: str) -> str:
     return config.places.get(name, config.origin[name])

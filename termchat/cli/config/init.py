@@ -36,8 +36,8 @@ def command(*, only_print: bool, force: bool) -> None:
 
 def write(file: Path) -> None:
     """Writes it; what goes wrong is said, and ends the command with 1."""
-    from termchat import configfile
     from termchat.cli.config import template
+    from termchat.config import file as configfile
 
     try:
         configfile.write(file, template.text())

@@ -7,14 +7,15 @@ import sys
 
 import click
 
-from termchat import configfile
 from termchat.cli import completers
 from termchat.cli.flags import config
 from termchat.cli.help import Page
 from termchat.cli.output import complain
+from termchat.config import file as configfile
+from termchat.config.options import OptionError, OptionValue
+from termchat.config.settings import SETTINGS
+from termchat.config.sources import KEYS
 from termchat.decoding.samplers import KnobError, Value, unescape
-from termchat.options import OptionError, OptionValue
-from termchat.settings import KEYS, SETTINGS
 from termchat.text import home, sanitize
 
 _LINE = re.compile(r", line \d+")

@@ -10,7 +10,8 @@ from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
 from termchat.cli.output import complain, table, tell_json
-from termchat.settings import SETTINGS, TABLES, Config, range_of
+from termchat.config.options import range_of
+from termchat.config.settings import SETTINGS, TABLES, Settings
 from termchat.text import guess_of
 
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "TAKES")
@@ -51,7 +52,7 @@ def command(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
         complain(problem)
 
 
-def _for_its_model(chosen: Config) -> Config:
+def _for_its_model(chosen: Settings) -> Settings:
     """With what counts for the model that is configured; without it where there is none."""
     from termchat.chat.opening import find_model
     from termchat.models.errors import ModelError
@@ -62,7 +63,7 @@ def _for_its_model(chosen: Config) -> Config:
         return chosen
 
 
-def _row(chosen: Config, name: str) -> tuple[str, ...]:
+def _row(chosen: Settings, name: str) -> tuple[str, ...]:
     setting: Any = SETTINGS[name]
     return (
         name,
@@ -73,7 +74,7 @@ def _row(chosen: Config, name: str) -> tuple[str, ...]:
     )
 
 
-def _object(chosen: Config, name: str) -> dict[str, Any]:
+def _object(chosen: Settings, name: str) -> dict[str, Any]:
     setting = SETTINGS[name]
     return {
         "name": name,
@@ -87,8 +88,6 @@ def _object(chosen: Config, name: str) -> dict[str, Any]:
     }
 
 
-def _place(chosen: Config, name: str) -> str:
+def _place(chosen: Settings, name: str) -> str:
     """Where the value comes from, with its line where that is a file."""
-    origin = chosen.origin[name]
-    place = chosen.places.get(name, origin)
-    return place if place.startswith(origin) else origin
+    return chosen.places.get(name, chosen.origin[name])

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from textwrap import wrap
 
-from termchat.settings import KEYS, SETTINGS, TABLES, range_of
+from termchat.config.options import range_of
+from termchat.config.settings import SETTINGS, TABLES
+from termchat.config.sources import KEYS
 from termchat.toml import literal
 
 _WIDTH = 100

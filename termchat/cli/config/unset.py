@@ -6,10 +6,11 @@ import sys
 
 import click
 
-from termchat import configfile, paths
+from termchat import paths
 from termchat.cli import completers
 from termchat.cli.help import Page
 from termchat.cli.output import complain
+from termchat.config import file as configfile
 from termchat.text import home, sanitize
 
 

@@ -16,11 +16,11 @@ from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.config.settings import Settings
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, ModelSpec
-from termchat.settings import Config
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NO_MODEL, SPEC, DemoEngine
@@ -100,7 +100,7 @@ class DemoApp(TermchatApp):
         await asyncio.sleep(after)
 
 
-def build(config: Config, engine: Engine, folder: Path, spec: ModelSpec = SPEC, **options: Any) -> DemoApp:
+def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC, **options: Any) -> DemoApp:
     """The app on this engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
     the script presses them."""
     store = Store.open(folder / "sessions.db")
@@ -115,7 +115,7 @@ def build(config: Config, engine: Engine, folder: Path, spec: ModelSpec = SPEC, 
     return DemoApp(chat, spec, **given | options)
 
 
-def start(config: Config) -> int:
+def start(config: Settings) -> int:
     """Plays the demo in this terminal; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
         engine = DemoEngine(tape.load(), lambda: LocalEngine(paths.log_file()))

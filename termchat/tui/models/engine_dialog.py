@@ -12,9 +12,10 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
+from termchat.config.options import Option, OptionError, OptionValue
+from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
-from termchat.options import OPTIONS, Option, OptionError, OptionValue, at_odds
-from termchat.settings import DEFAULT, PICKER, Config
+from termchat.config.settings import OPTIONS, Settings
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -45,7 +46,7 @@ class EngineForm:
         return FIELDS[self.at]
 
     @property
-    def config(self) -> Config:
+    def config(self) -> Settings:
         """What comes of all fields, and where each value is from."""
         return self.run.config
 
@@ -85,7 +86,7 @@ class EngineForm:
         """Takes what was typed, if the model can be run with all of it; else `error` tells why not."""
         if not self.accept():
             return False
-        self.error = at_odds(self.config.engine)
+        self.error = self.config.engine.at_odds
         return not self.error
 
     def drop(self) -> bool:
@@ -96,14 +97,13 @@ class EngineForm:
 
     def _move(self, steps: int) -> None:
         if self.accept():
-            value: OptionValue = self.config.engine[self.field.name]
-            self._set(self.field.moved(value, steps))
+            self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps))
 
     def _set(self, value: OptionValue) -> None:
         """Takes a value; one that it would have anyway counts as not set."""
         self.typed, self.error = None, ""
         name, unset = self.field.name, self.run.unset(self.field.name)
-        self.run = unset if value == unset.config.engine[name] else self.run.set(name, value)
+        self.run = unset if value == getattr(unset.config.engine, name) else self.run.set(name, value)
 
     def _unset(self) -> None:
         name = self.field.name
@@ -168,14 +168,14 @@ def engine_details(form: EngineForm, memory: str, width: int, height: int) -> li
 
 def _line(
     field: Option,
-    config: Config,
+    config: Settings,
     form: EngineForm,
     width: int,
     running: Mapping[str, OptionValue],
     *,
     chosen: bool,
 ) -> Line:
-    value, origin = config.engine[field.name], config.origin[field.name]
+    value, origin = getattr(config.engine, field.name), config.origin[field.name]
     picked, columns = origin == PICKER, _Columns.of(width)
     runs: list[Run] = [(column(field.name, columns.name), STRONG if chosen else TEXT)]
     if chosen and form.typed is not None:
@@ -259,7 +259,9 @@ class EngineDialog(ListDialog[Picked]):
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """The settings in view."""
         now = self._form.config.engine
-        running = {name: value for name, value in self._really.items() if now[name] == self._before[name]}
+        running = {
+            name: value for name, value in self._really.items() if getattr(now, name) == getattr(self._before, name)
+        }
         return engine_lines(self._form, rows, width, running)
 
     def on_key(self, event: events.Key) -> None:

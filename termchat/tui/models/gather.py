@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from termchat import settings
 from termchat.chat.loading import Choice
 from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
-from termchat.settings import Config
 from termchat.tui.draw.background import Aside
 from termchat.tui.models.downloads import Pull, Pulls
 
 if TYPE_CHECKING:
+    from termchat.config.settings import Settings
     from termchat.models.catalogue import Catalogue
     from termchat.models.disk.discovery import Skipped
     from termchat.models.gguf.header import Header
@@ -48,7 +47,7 @@ class Facts(NamedTuple):
         return self._replace(run=run, context=context, memory=memory)
 
 
-def read_facts(row: Row, path: Path, config: Config, picked: Picked | None, known: Catalogue | None) -> Facts:
+def read_facts(row: Row, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
     """Reads the file of a row; `picked` is how a person wants it to be run, None what is kept for it.
 
     Raises:
@@ -66,15 +65,15 @@ def read_facts(row: Row, path: Path, config: Config, picked: Picked | None, know
     return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
 
 
-def _needs(header: Header, size: int | None, config: Config) -> tuple[int, Memory]:
+def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
     """Tokens of context, and memory."""
     from termchat.models.memory import BATCH, estimate
 
     engine = config.engine
-    context = engine["context"] or min(header.context_length or MOST_CONTEXT, MOST_CONTEXT)
-    batch = engine["prefill_batch"] or (_FAST_BATCH if engine["fast_prefill"] else BATCH)
-    flash = engine["flash_attention"] != "off"
-    return context, estimate(header, context, engine["kv_type"], size=size, batch=batch, flash_attention=flash)
+    context = engine.context or min(header.context_length or MOST_CONTEXT, MOST_CONTEXT)
+    batch = engine.prefill_batch or (_FAST_BATCH if engine.fast_prefill else BATCH)
+    flash = engine.flash_attention != "off"
+    return context, estimate(header, context, engine.kv_type, size=size, batch=batch, flash_attention=flash)
 
 
 class Chosen(NamedTuple):
@@ -110,7 +109,7 @@ class Models:
     `told` hears in a thread of each download that ended and each model that was chosen; set it before either begins.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Settings | None = None) -> None:
         self._config = config
         self.rows: dict[str, Row] = {}
         self.sources: dict[str, Row] = {}
@@ -131,9 +130,11 @@ class Models:
         self._choosing: Aside[None] | None = None
 
     @property
-    def config(self) -> Config:
+    def config(self) -> Settings:
         """How models are run and where they are looked for."""
         if self._config is None:
+            from termchat.config import settings
+
             self._config = settings.load()
         return self._config
 

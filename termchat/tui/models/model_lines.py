@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from termchat.config.origins import DEFAULT
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
-from termchat.options import OPTIONS, OptionValue
-from termchat.settings import DEFAULT, Config
 from termchat.text import duration, home, one_line, size
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
 
 if TYPE_CHECKING:
+    from termchat.config.options import OptionValue
+    from termchat.config.settings import Settings
     from termchat.models.download.progress import Pulling
     from termchat.models.listing import Row
     from termchat.tui.models.gather import Facts
@@ -207,7 +208,7 @@ class Running(NamedTuple):
     """The loaded model as it runs, and how it was to be run, as far as that is known."""
 
     info: ModelInfo
-    config: Config | None = None
+    config: Settings | None = None
 
 
 class Known(NamedTuple):
@@ -272,10 +273,12 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _running(running: Running) -> str:
+    from termchat.config.settings import OPTIONS  # whoever shows a model has read the settings
+
     info, config = running
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
     found: dict[str, OptionValue] = {name: getattr(info, name) for name in _TOLD}
-    asked = config.engine if config is not None else {}
+    asked = dict(config.engine) if config is not None else {}
     origin = config.origin if config is not None else {}
     set_ = {name: value for name, value in asked.items() if origin[name] != DEFAULT}
     found |= {name: value for name, value in set_.items() if not hasattr(info, name)}

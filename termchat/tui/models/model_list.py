@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
 from termchat.models.errors import ModelError
 from termchat.models.listing import Row
-from termchat.options import OptionValue
 from termchat.text import cells, size
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Facts, Models, file_of
@@ -24,6 +24,9 @@ from termchat.tui.models.model_lines import (
     rank,
     text_of,
 )
+
+if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
+    from termchat.config.options import OptionValue
 
 _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
 """What is no name in the list, but could be downloaded."""
@@ -123,7 +126,7 @@ class ModelList:
         info = self._chat.model
         if info is None or row is not self.loaded:
             return {}
-        return {name: getattr(info, name) for name in self._models.config.engine if hasattr(info, name)}
+        return {name: getattr(info, name) for name, _ in self._models.config.engine if hasattr(info, name)}
 
     def memory(self, row: Row, facts: Facts) -> str:
         """What a model takes beside what there is, if it is run as these facts say."""

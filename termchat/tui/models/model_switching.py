@@ -68,7 +68,7 @@ class Choosing:
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
-        if problem and self._models.config.model is None:
+        if problem and not self._models.config.model:
             self._dialog = FirstRun(self._chat, self._models, palette, self._do)
         else:
             self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)

@@ -78,7 +78,7 @@ class ModelsShown(DetailedListing[Choice]):
         self.chat, self.models, self._problem = chat, models, problem
         self.list = ModelList(chat, models)
         if problem:
-            self.list.highlight(models.config.model or "")
+            self.list.highlight(models.config.model)
         self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
         self._phase = chat.phase
         self._looks: Timer | None = None

@@ -15,10 +15,10 @@ from termchat.chat.reopening import Past
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Role
-from termchat.settings import Config
 from termchat.tui.draw.background import InTurn
 
 if TYPE_CHECKING:
+    from termchat.config.settings import Settings
     from termchat.conversation.store.store import Store
 
 PAGE = 100
@@ -39,7 +39,7 @@ class SessionList:
     every answer, `problem` is why there is none.
     """
 
-    def __init__(self, store: Store, config: Config) -> None:
+    def __init__(self, store: Store, config: Settings) -> None:
         self._store, self._config = store, config
         self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
         self.changed: Callable[[], object] = lambda: None

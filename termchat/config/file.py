@@ -2,19 +2,19 @@
 
 Comments, order, line ends and layout stay as they are. Every change is read back before it is kept: the file says what it
 said, with this one setting changed, or it is not touched. `TomlFile` knows where each value stands, and what is changed is
-one value or one line, so no second parser, such as tomlkit, is needed.
+one value or one line. tomlkit would put a new key behind the comment that belongs to the next table, and not under its own.
 """
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from termchat import atomic, paths
-from termchat.settings import KEYS, TABLES
+from termchat.config.settings import TABLES
+from termchat.config.sources import KEYS
 from termchat.text import guess_of
 from termchat.toml import Statement, TomlError, TomlFile, dotted, literal, parsed
 
@@ -85,7 +85,9 @@ def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
             return False
         write(path, _new(keys, literal(value)))
         return True
-    there = _at(source.table, keys) is not None
+    before = _flat(source.table)
+    wanted = {key: said for key, said in before.items() if key[: len(keys)] != keys}
+    there = len(wanted) < len(before)
     if value is None and not there:
         return False
     line = next((one for one in source.statements if one.keys == keys), None)
@@ -95,8 +97,9 @@ def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
         raise ConfigFileError(f"{source.place(*keys)}: {'.'.join(keys)} stands inside of a value; change it by hand")
     else:
         changed = _added(source, keys, literal(value))
-    wanted = _wanted(source.table, keys, value)
-    if wanted is None or _said(changed) != wanted:
+    if value is not None:
+        wanted[keys] = list(value) if isinstance(value, (list, tuple)) else value
+    if _said(changed) != wanted:
         raise ConfigFileError(f"{source.place(*keys)}: {'.'.join(keys)} cannot be changed here; change it by hand")
     write(path, source.mark + changed)
     return True
@@ -154,35 +157,16 @@ def _new(keys: tuple[str, ...], written: str) -> str:
     return f"{header}{dotted(keys[-1:])} = {written}\n"
 
 
-def _at(table: Mapping[str, Any], keys: Sequence[str]) -> object:
-    found: object = table
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
+def _flat(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """What a file says, by the keys of all tables on the way; a table that lost its last key may be there still, or not."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in table.items():
+        found |= _flat(value, (*above, key)) if isinstance(value, dict) else {(*above, key): value}
     return found
 
 
-def _wanted(table: Mapping[str, Any], keys: Sequence[str], value: Written | None) -> dict[str, Any] | None:
-    """What the file has to say after the change; None if it cannot."""
-    changed = copy.deepcopy(dict(table))
-    inner: Any = changed
-    for key in keys[:-1]:
-        inner = inner.setdefault(key, {})
-        if not isinstance(inner, dict):
-            return None
-    if value is None:
-        del inner[keys[-1]]
-    else:
-        inner[keys[-1]] = list(value) if isinstance(value, (list, tuple)) else value
-    return _without_empty(changed)
-
-
-def _said(text: str) -> dict[str, Any] | None:
+def _said(text: str) -> dict[tuple[str, ...], Any] | None:
     try:
-        return _without_empty(parsed(text))
+        return _flat(parsed(text))
     except ValueError:
         return None
-
-
-def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
-    """A table that lost its last key may be there still, or not."""
-    return {key: inner for key, inner in table.items() if inner != {}}
