@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from termchat.conversation.store import index
-from termchat.conversation.store.index import apart, together
+from termchat.conversation.store import derived
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests.benchmarks.scripts import SCRIPTS, WORDS, Language, language
@@ -54,13 +53,13 @@ def fill(path: Path, chats: int, text: Callable[[int], str]) -> None:
             said = [(text(asked), text(answered), answered) for asked, answered in lengths]
             values = (session, said[0][0][:60], now - (chats - number) * 600, '{"name": "smollm2"}', 2 * turns)
             db.execute(ADD_SESSION, values)
-            index.begin(db, session)
+            derived.begin(db, session)
             for turn, (asked, answer, tokens) in enumerate(said):
                 first = 2 * turn + 1
                 db.execute(ADD_NODE, (session, first, first - 1 or None, 0, "user", asked))
                 db.execute(ADD_NODE, (session, first + 1, first, 0, "assistant", ""))
-                index.add(db, session, first)
-                db.execute(index.ADD, (index.text_id(number + 1, first + 1), apart(answer), 0, tokens, tokens))
+                derived.add(db, session, first)
+                derived.add_text(db, derived.text_id(number + 1, first + 1), answer, 0, tokens, tokens)
         db.execute("COMMIT")
 
 
@@ -116,7 +115,7 @@ def end_of_turn(store: Store, text: str) -> float:
 
         def again() -> None:
             db.execute("BEGIN IMMEDIATE")
-            index.add(db, session, node.number)
+            derived.add(db, session, node.number)
             db.execute("COMMIT")
 
         return median(again) / len(pieces)
@@ -138,7 +137,7 @@ def main() -> None:
         newest = store.sessions(1)[0].id
         with contextlib.closing(sqlite3.connect(path)) as db:
             chosen = (given.chats // 10 + 1, given.chats // 2 + 1, given.chats)
-            samples = [together(text) for (text,) in db.execute(SAMPLES, chosen)]
+            samples = [text for (text,) in db.execute(SAMPLES, chosen)]
             (indexed,) = db.execute("SELECT sum(length(block)) FROM found_data").fetchone()
         size = path.stat().st_size
         print(f"{given.chats} chats in {given.script}, {size / 1e6:.0f} MB, {indexed / 1e6:.0f} MB of them the index")

@@ -17,10 +17,10 @@ MOST = 1_000_000
 """Chats in a list, at most."""
 
 _PATIENCE_S = 600.0
-"""How long a command waits for a damaged file to be mended, or for its own changes to be written."""
+"""How long a command waits for a damaged file to be repaired, or for its own changes to be written."""
 
 _SILENT_S = 2.0
-"""How long a file may be mended without a word."""
+"""How long a file may be repaired without a word."""
 
 
 @contextmanager
@@ -32,11 +32,11 @@ def opened() -> Iterator[Store]:
     try:
         store = Store.open(paths.store_file(), _PATIENCE_S)
         patience, over = _PATIENCE_S, threading.Event()
-        threading.Thread(target=_tell_of_mending, args=(store, over), daemon=True).start()
+        threading.Thread(target=_tell_of_repair, args=(store, over), daemon=True).start()
         try:
             yield store
         except KeyboardInterrupt:
-            patience = 0.0  # what is not mended now is mended by the next one who opens the file
+            patience = 0.0  # what is not repaired now is repaired by the next one who opens the file
             raise
         finally:
             written = store.close(patience)
@@ -44,16 +44,14 @@ def opened() -> Iterator[Store]:
             for notice in store.notices():
                 complain(notice.message, notice.hint)
         if not written:
-            raise StoreError(f"not saved: {store.problem() or 'it takes too long'}", "See to that, and try again.")
+            raise StoreError(f"not saved: {store.problem() or 'it takes too long'}", "Fix that and try again.")
     except StoreError as error:
         complain(error.message, error.hint)
         sys.exit(1)
 
 
-def _tell_of_mending(store: Store, over: threading.Event) -> None:
+def _tell_of_repair(store: Store, over: threading.Event) -> None:
     while not over.wait(_SILENT_S):
-        if store.mending():
-            complain(
-                "the file of saved chats is damaged; what it still gives is being taken along", "Give it a minute."
-            )
+        if store.opening():
+            complain("the file of saved chats is damaged and being repaired", "Give it a minute.")
             return

@@ -1,4 +1,4 @@
-"""The store's file as a database: how it is made, opened and brought up to date, and what its errors mean."""
+"""The store's file as a database: how it is made and opened, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from termchat.conversation.store import store_files
-from termchat.conversation.store.schema import ADDED, COLUMNS, KEYS, MADE, VERSION
+from termchat.conversation.store.schema import APPLICATION_ID, CHATS, COLUMNS, DERIVED, KEYS, VERSION
 
 BUSY_S = 2.0
 """How long another process may hold the file before a write counts as failed."""
@@ -19,11 +19,20 @@ REASONS = {
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
     sqlite3.SQLITE_PERM: "there is no permission",
-    sqlite3.SQLITE_BUSY: "another program keeps it locked",
-    sqlite3.SQLITE_LOCKED: "another program keeps it locked",
-    sqlite3.SQLITE_IOERR: "the disk does not take the data",
+    sqlite3.SQLITE_BUSY: "another program has locked it",
+    sqlite3.SQLITE_LOCKED: "another program has locked it",
+    sqlite3.SQLITE_IOERR: "the disk rejected the data",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_NOTADB: "the file is damaged",
 }
 
+
+_IDENTITY = """SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+    (SELECT group_concat(name, '/') FROM sqlite_master WHERE type = 'table')"""
+"""In one statement, as another process may be making the tables."""
+
+_SQLITE = (3, 34, 0)
+"""The first SQLite with the `trigram` tokenizer, that searches need."""
 
 as_text = partial(str, encoding="utf-8", errors="replace")
 """For `text_factory`: a damaged byte leaves a mark, and does not keep a whole list from being read."""
@@ -37,18 +46,9 @@ class StoreError(Exception):
         self.message, self.hint = message, hint
 
 
-class DamageError(StoreError):
-    """What was asked could not be read because the file, or its index, is broken; it is being mended."""
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file itself is broken, and not only out of reach, nor only the index of its texts."""
-    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) and not is_index_damage(error)
-
-
-def is_index_damage(error: sqlite3.Error) -> bool:
-    """Whether it is the full-text index that is broken; it can be made anew from the texts."""
-    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CORRUPT_VTAB
+def is_damage(error: BaseException) -> bool:
+    """Whether the file itself is broken, and not only out of reach."""
+    return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def explain(error: Exception, path: Path) -> str:
@@ -62,10 +62,11 @@ def explain(error: Exception, path: Path) -> str:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Opens the file for writing; makes it, its folder and its tables where they are not there.
+    """Opens the file for writing; makes it, its folder and its tables where they are missing.
 
     Raises:
-        StoreError: the file is of a newer termchat, or of another program, or it is none, but a folder or a pipe.
+        StoreError: the file is of another version of termchat or of another program, or not a regular file; or this SQLite is
+            too old.
         sqlite3.Error, OSError: it cannot be opened or written.
     """
     _check_kinds(path)
@@ -76,40 +77,13 @@ def connect(path: Path) -> sqlite3.Connection:
     store_files.set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
-        if _version(db, path) == 0:
+        if not _check_schema(db, path):
             _create(db, path)
         db.execute("PRAGMA journal_mode=WAL").fetchone()
     except BaseException:
         db.close()
         raise
     return db
-
-
-def upgrade(path: Path) -> Path | None:
-    """Brings a file of an older schema to this one; returns where it is kept as it was, or None if there was nothing to do.
-
-    All or nothing: where it fails, the file is still the old one. Raises as `connect` does.
-    """
-    if not path.exists():
-        return None
-    _check_kinds(path)
-    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as db:
-        if _version(db, path) in (0, VERSION):
-            return None
-        db.execute("BEGIN IMMEDIATE")  # closing without a COMMIT takes all of it back
-        before = _version(db, path)
-        if before == VERSION:
-            return None  # another process was faster
-        kept = _back_up(path, before)
-        for version in range(before + 1, VERSION + 1):
-            for table, names in ADDED.get(version, {}).items():
-                for column in COLUMNS[table]:
-                    if column.split()[0] in names:
-                        db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-            _make(db, version)
-        db.execute(f"PRAGMA user_version={VERSION}")
-        db.execute("COMMIT")
-    return kept
 
 
 def empty() -> bytes:
@@ -119,10 +93,10 @@ def empty() -> bytes:
         return db.serialize()
 
 
-def version_of(db: sqlite3.Connection) -> int:
-    """Of the schema that the file has; a file that nobody could write yet may still have an older one."""
+def is_made(db: sqlite3.Connection) -> bool:
+    """Whether the file has its tables: not yet, where nobody could write to it."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
-    return int(found)
+    return bool(found)
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -146,73 +120,67 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _check_kinds(path: Path) -> None:
-    """Refuses what is no regular file: a pipe would be waited for without end, and a device keeps nothing."""
+    """Refuses what is not a regular file: a pipe would be waited for without end, and a device keeps nothing."""
+    if sqlite3.sqlite_version_info < _SQLITE:
+        raise StoreError(
+            f"SQLite {sqlite3.sqlite_version} of this Python is too old to save chats (3.34 is the first that works)",
+            "Run termchat with a newer Python.",
+        )
     file = store_files.real(path)
     beside = [file.with_name(file.name + suffix) for suffix in store_files.BESIDE]
     for named, found in ((path, file), *zip(beside, beside, strict=True)):
         if kind := store_files.odd_kind(found):
-            raise StoreError(f"{named} is {kind}, and no file for chats", "Move it away; a new file is made there.")
+            raise StoreError(
+                f"{named} is {kind}; termchat needs a regular file for its chats",
+                "Move it away; termchat then creates a new file.",
+            )
 
 
 def _opened(address: str, path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
     db.text_factory = as_text
     try:
-        _version(db, path)
+        _check_schema(db, path)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _version(db: sqlite3.Connection, path: Path) -> int:
-    found = version_of(db)
-    if found > VERSION:
+def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has its tables; False for one that nothing was written to yet.
+
+    Raises:
+        StoreError: the file is of another program, or of another version of termchat.
+    """
+    application, version, names = db.execute(_IDENTITY).fetchone()
+    tables = set((names or "").split("/"))
+    if not names and not application and not version:
+        return False
+    if not tables >= set(CHATS) or application not in (0, APPLICATION_ID):
+        raise StoreError(f"{path} is a database of another program", "Give termchat another file for its chats.")
+    if application == 0:
         raise StoreError(
-            f"{path} was written by a newer termchat (schema {found}; this one knows {VERSION})",
+            f"{path} was written by a development version of termchat (schema {version}), which this one does not read",
+            "Export it with the version that wrote it: `termchat sessions export …`, then move the file away.",
+        )
+    if version > VERSION:
+        raise StoreError(
+            f"{path} was written by a newer termchat (schema {version}; this one knows {VERSION})",
             "Update termchat, or give it another file.",
         )
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables if found == 0 else not tables >= COLUMNS.keys():
-        raise StoreError(f"{path} is a database of another program", "Give termchat another file for its chats.")
-    return found
-
-
-def _back_up(path: Path, version: int) -> Path:
-    """A copy of the file beside it, whole or not there. Whoever calls holds the file, so that one name is enough; what a
-    process that was killed here left by that name is replaced.
-    """
-    kept = path.with_name(f"{path.name}.schema-{version}")
-    part = kept.with_name(f".{kept.name}.part")
-    store_files.remove_all(part)
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # for nobody else to read
-        with (
-            contextlib.closing(connect_to_read(path)) as source,
-            contextlib.closing(sqlite3.connect(part, isolation_level=None)) as copy,
-        ):
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, without a log beside it
-        os.replace(part, kept)
-    except BaseException:
-        store_files.remove_all(part)
-        raise
-    return kept
-
-
-def _make(db: sqlite3.Connection, version: int) -> None:
-    for statement in MADE.get(version, ()):
-        db.execute(statement)
+    return True
 
 
 def _create(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
-        if _version(db, path) == 0:
+        if not _check_schema(db, path):
             for table, columns in COLUMNS.items():
                 db.execute(f"CREATE TABLE {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
-            for version in range(1, VERSION + 1):
-                _make(db, version)
+            for statement in DERIVED:
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
             db.execute(f"PRAGMA user_version={VERSION}")
         db.execute("COMMIT")
     except BaseException:

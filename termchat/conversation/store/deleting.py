@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from termchat.conversation.store import index
+from termchat.conversation.store import derived
 from termchat.conversation.store.schema import OWNER
 
 COPY = (
@@ -29,7 +29,7 @@ def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL_NODES)
     """A copy of a chat, as it was before a node."""
     for statement in COPY:
         db.execute(statement, {"session": session, "copy": to, "number": before})
-    index.refresh(db, to)
+    derived.refresh(db, to)
 
 
 KEPT_S = 7 * 86400.0
@@ -38,7 +38,7 @@ KEPT_S = 7 * 86400.0
 
 def purge(db: sqlite3.Connection, session: str) -> None:
     """Removes a chat for good."""
-    index.remove(db, session)
+    derived.remove(db, session)
     for table, owner in OWNER.items():
         db.execute(f"DELETE FROM {table} WHERE {owner} = ?", (session,))
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, StoredSession, View
-from termchat.conversation.store import codec, index
-from termchat.conversation.store.database import StoreError, version_of
-from termchat.conversation.store.index import together
+from termchat.conversation.store import codec, derived
+from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
@@ -32,8 +31,6 @@ class _Bone(NamedTuple):
 
 def last_texts(db: sqlite3.Connection, session: str, limit: int) -> list[tuple[Role, str]] | None:
     """Roles and texts of the last turns of the path that was shown; None where only its tree can say which that is."""
-    if version_of(db) < 3:
-        return None
     row = db.execute(LEAF, (session,)).fetchone()
     nodes = {bone.number: bone for bone in map(_Bone._make, db.execute(SKELETON, (session,)))}
     path = _path(nodes, row[0]) if row is not None else []
@@ -73,15 +70,15 @@ def _text(db: sqlite3.Connection, session: str, bone: _Bone, below: _Bone | None
     row = db.execute(TEXT, (session, bone.number)).fetchone()
     if bone.role == "user":
         if row is not None:
-            return together(row[0])
+            return str(row[0])
         (text,) = db.execute(
             "SELECT text FROM nodes WHERE session = ? AND number = ?", (session, bone.number)
         ).fetchone()
         return str(text)
     if row is not None and (below is None or below.at >= row[2]) and not _goes_on(below):
-        return together(row[0])
+        return str(row[0])
     count = None if below is None else below.at
-    return index.said(db, session, bone.number, count, continued=_goes_on(below)).text
+    return derived.said(db, session, bone.number, count, continued=_goes_on(below)).text
 
 
 def _goes_on(below: _Bone | None) -> bool:
@@ -107,16 +104,15 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     if leaf not in nodes or conversation.is_hidden(leaf):
         leaf = max((node.number for node in conversation.leaves()), default=None)
     conversation.leaf = leaf
-    # A file that nobody could write yet may still be of an older schema.
     info = SessionInfo(
         id=session,
         created=codec.to_seconds(row["created"]),
         updated=codec.to_seconds(row["updated"]),
         model=codec.to_settings(row["model"], ModelRef()),
         tuning=codec.to_settings(row["tuning"], Tuning()),
-        breakpoints=codec.to_settings(row.get("breakpoints", ""), (), tuple[Breakpoint, ...]),
-        view=codec.to_settings(row.get("view", ""), View()),
-        named=bool(row.get("named", 0)),
+        breakpoints=codec.to_settings(row["breakpoints"], (), tuple[Breakpoint, ...]),
+        view=codec.to_settings(row["view"], View()),
+        named=bool(row["named"]),
     )
     return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
 
@@ -163,8 +159,6 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
 
 def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
     """The replies that are there as they are held in memory, made from just the records that are there now."""
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'replies'").fetchone():
-        return {}  # a file that nobody could write yet, of an older schema
     counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
     found = db.execute("SELECT node, records, packed FROM replies WHERE session = ?", (session,))
     return {node: packed for node, records, packed in found if counts.get(node) == records}
@@ -180,8 +174,8 @@ def _grow(
         return  # what it grew from was lost with a damaged file
     node = Node(number, parent, at, row["role"], text=row["text"])
     node.prompt_ids, node.whole = codec.to_ids(row["prompt_ids"]), bool(row["whole"])
-    node.name, node.deleted = row.get("name", ""), bool(row.get("deleted", 0))
-    node.omitted = codec.to_omission(row.get("omitted", ""))
+    node.name, node.deleted = row["name"], bool(row["deleted"])
+    node.omitted = codec.to_omission(row["omitted"])
     conversation.attach(node)
     if number in packed and codec.to_reply(node, packed[number]):
         return

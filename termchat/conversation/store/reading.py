@@ -14,37 +14,40 @@ from typing import TypeVar
 import msgspec
 
 from termchat.conversation.session import SessionSummary, StoredSession
-from termchat.conversation.store import codec, database, index, load, repair, store_files
+from termchat.conversation.store import codec, database, load, repair, store_files
 from termchat.conversation.store import search as finding
-from termchat.conversation.store.database import DamageError, StoreError
+from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD
-from termchat.conversation.store.writer import Operation, Writer
+from termchat.conversation.store.writer import Writer
 from termchat.conversation.tree import Conversation, Role
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Start, Token
+
+REPAIR = "Start termchat again: it repairs the file when it opens it."
 
 READ_WAIT_S = 1.0
 """How long a reader waits for what is queued to be written first."""
 
 PATIENCE_S = 5.0
-"""How long a reader waits for a damaged file to be set aside, and for what it still gives to be taken along."""
+"""How long a reader waits for a damaged file to be repaired, which is done when it is opened."""
 
 _T = TypeVar("_T")
 
 
-class SavedChats:
-    """The reading half of the store."""
+class StoreReader:
+    """Answers questions to the store, each on a connection of its own. `live` has the chats that are in memory, by id."""
 
-    def __init__(self, path: Path, writer: Writer, patience: float) -> None:
+    def __init__(
+        self, path: Path, writer: Writer, patience: float, live: weakref.WeakValueDictionary[str, Conversation]
+    ) -> None:
         self.path, self._patience = path, patience
-        self._writer = writer
-        self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        self._writer, self._live = writer, live
 
     def sessions(
         self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
     ) -> list[SessionSummary]:
-        """The chats that have a turn, the last used first; or those in which all words of `search` stand, or words that
-        begin with them, the best match first. `deleted` chooses those that were deleted instead of those that were not.
+        """The chats that have a turn, the last used first; or those that contain all words of `search`, the best match first.
+        `deleted` chooses those that were deleted instead of those that were not.
 
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
@@ -73,9 +76,11 @@ class SavedChats:
         if len(found) == 1:
             return found[0]
         if not found:
-            problem = f"there is no saved chat {word}" if word.strip() else "no saved chat was named"
-            raise StoreError(problem, "termchat sessions list says which there are, and search finds one by its words.")
-        raise StoreError(f"more than one saved chat begins with {word}", "Give more of: " + ", ".join(found[:5]))
+            problem = f"no saved chat {word}" if word.strip() else "no saved chat was named"
+            raise StoreError(
+                problem, "Run termchat sessions list to see them all, or termchat sessions search WORDS."
+            )
+        raise StoreError(f"more than one saved chat id starts with {word}", "Give more of: " + ", ".join(found[:5]))
 
     def latest(self) -> str | None:
         """The id of the chat used last."""
@@ -94,13 +99,13 @@ class SavedChats:
         session = self._writer.moved.get(session, session)
         stored = self._settled(lambda db: load.load(db, session))
         if stored is None:
-            raise StoreError(f"there is no saved chat {session} in {self.path}", "List the saved chats and choose one.")
+            raise StoreError(f"no saved chat {session} in {self.path}", "List the saved chats and choose one.")
         self._live.setdefault(session, stored.conversation)
         return stored
 
     def records(self, session: str, number: int) -> Iterator[Record]:
         """The records of a reply, in order, those that could not be written yet among them; up to one that is damaged."""
-        for on_path, blob in self._answer(lambda: self._record_rows(session, number)):
+        for on_path, blob in self._record_rows(session, number):
             try:
                 record = codec.to_record(blob)
             except StoreError:
@@ -148,56 +153,28 @@ class SavedChats:
             return find([queued])
         return self._ask(lambda db: find([load.rows(db, moved, number), queued]))
 
-    def mending(self) -> bool:
-        """Whether a damaged file is being set aside, or what it still gives taken along."""
-        return self._writer.mending
+    def messages(self) -> list[str]:
+        """The messages that were written, the oldest first."""
+        return self._settled(lambda db: [text for (text,) in db.execute("SELECT text FROM history ORDER BY seq")]) or []
+
+    def opening(self) -> bool:
+        """Whether the file is still being opened, which takes long where it has to be repaired."""
+        return not self._writer.opened(0)
 
     def read_through(self, session: str) -> None:
-        """Reads all that is kept of a chat once, so that damage is found, and mended, before any of it is given out."""
+        """Reads all records of a chat once, so that damage is found before any of them is given out."""
         session = self._writer.moved.get(session, session)
         self._settled(lambda db: load.read_through(db, session))
 
     def _settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
         """An answer from what was queued before; `listed`: from what is derived from it, too."""
+        if not self._writer.opened(self._patience):
+            raise StoreError("the file of saved chats is still being repaired", "Try again in a moment.")
         self._writer.flush(READ_WAIT_S, tidy=listed)
-        if self._writer.mending:
-            self._await_mending()
-        return self._answer(lambda: self._ask_for_all(question))
-
-    def _ask_for_all(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """An answer from all chats: not while those of a file that was set aside are missing, or there is no file at all, since
-        another process is mending it.
-        """
-        answer, error = None, None
-        try:
-            answer = self._ask(question)
-        except DamageError:
-            raise
-        except StoreError as found:
-            error = found
+        answer = self._ask(question)
         if repair.unread(store_files.real(self.path)):
-            self._writer.salvage()
-            raise DamageError("saved chats are still in a file that was set aside", "Try again in a moment.")
-        if error is not None:
-            raise error
+            raise StoreError(f"the file of saved chats is damaged ({self.path})", REPAIR)
         return answer
-
-    def _answer(self, ask: Callable[[], _T]) -> _T:
-        """An answer; where the file is found damaged, from the one that is begun with what can be kept of it."""
-        try:
-            return ask()
-        except DamageError:
-            self._await_mending()
-            return ask()
-
-    def _await_mending(self) -> None:
-        self._writer.flush(self._patience, tidy=True)
-        if not self._writer.mended(self._patience):
-            problem = self._writer.problem
-            if problem is None:
-                raise StoreError("the file of saved chats is damaged, and still being mended", "Try again in a moment.")
-            damaged = f"the file of saved chats is damaged, and not mended yet: {problem}"
-            raise StoreError(damaged, "See to that, and try again.")
 
     def _is_there(self) -> bool:
         """Whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
@@ -207,12 +184,12 @@ class SavedChats:
             if self.path.is_symlink():
                 missing = f"{self.path} is a link to {store_files.real(self.path)}, which is not there"
                 raise StoreError(
-                    f"saved chats cannot be read: {missing}", "Bring it back, or remove the link."
+                    f"saved chats cannot be read: {missing}", "Restore it, or remove the link."
                 ) from None
             return False
         except OSError as error:
             reason = database.explain(error, self.path)
-            raise StoreError(f"saved chats cannot be read: {reason}", "See to the folder that they are in.") from error
+            raise StoreError(f"saved chats cannot be read: {reason}", "Check the folder they are stored in.") from error
         return True
 
     def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
@@ -222,14 +199,12 @@ class SavedChats:
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
                 db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
-                return question(db) if database.version_of(db) else None  # 0: nobody could write to it yet
+                return question(db) if database.is_made(db) else None
         except (sqlite3.Error, OSError) as error:
-            said = f"saved chats cannot be read: {database.explain(error, self.path)}", "Try again in a moment."
-            if isinstance(error, sqlite3.Error) and database.is_damage(error):
-                if store_files.identity(self.path) == asked:  # else it has been set aside already
-                    self._writer.mend()
-                raise DamageError(*said) from error
-            if isinstance(error, sqlite3.Error) and database.is_index_damage(error):
-                self._writer.put(Operation(index.rebuild, "", (), urgent=True))
-                raise DamageError(*said) from error
-            raise StoreError(*said) from error
+            problem = f"saved chats cannot be read: {database.explain(error, self.path)}"
+            if not database.is_damage(error):
+                raise StoreError(problem, "Try again in a moment.") from error
+            store_files.mark_broken(store_files.real(self.path), asked)
+            if self._writer.problem is not None:
+                problem += f", and cannot be repaired: {self._writer.problem}"
+            raise StoreError(problem, REPAIR) from error

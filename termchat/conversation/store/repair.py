@@ -1,7 +1,8 @@
-"""The beginning of a damaged store, made anew: without it SQLite reads nothing of a file whose other pages are whole.
+"""What can still be read from a damaged store: its chats are copied into a new one, row by row.
 
-The first 100 bytes are the file's header, the rest of its first page says where each table begins. A new store has the same
-header but for a few numbers, and its tables begin where those of any file do that this schema was made in from the start.
+Without its beginning SQLite reads nothing of a file whose other pages are whole, so this is replaced in a copy if need be. The
+first 100 bytes are the file's header, the rest of its first page says where each table begins. A new store has the same header
+but for a few numbers, and its tables begin at the same pages as those of any other.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import NamedTuple
 
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import codec, database, schema, store_files
-from termchat.conversation.store.database import StoreError, as_text, connect_to_read, explain, version_of
-from termchat.conversation.store.schema import ADD_SESSION, COLUMNS
+from termchat.conversation.store.database import StoreError, as_text, connect_to_read, explain
+from termchat.conversation.store.schema import ADD_SESSION, CHATS, COLUMNS
 from termchat.conversation.store.store_files import UNREAD, mark_of
 from termchat.decoding.records import Start
 from termchat.decoding.samplers import Tuning
@@ -36,7 +37,7 @@ def knows_tables(db: sqlite3.Connection) -> bool:
         found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError:
         return False
-    return found >= COLUMNS.keys()
+    return found >= set(CHATS)
 
 
 @contextlib.contextmanager
@@ -89,8 +90,7 @@ def check(path: Path) -> Health | None:
         size = path.stat().st_size
         with contextlib.closing(connect_to_read(path)) as db:
             (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            hidden = " WHERE deleted IS NULL" if version_of(db) >= 3 else ""
-            (chats,) = db.execute("SELECT count(*) FROM sessions" + hidden).fetchone()
+            (chats,) = db.execute("SELECT count(*) FROM sessions WHERE deleted IS NULL").fetchone()
             return Health(int(chats), size, "" if said == "ok" else f"it is damaged: {said}")
     except FileNotFoundError:
         return None
@@ -177,9 +177,9 @@ def _name(db: sqlite3.Connection, session: str) -> None:
 
 def _makes_sense(table: str, row: tuple[object, ...]) -> bool:
     """Whether a row holds what its columns may hold; a page that was written over can give anything."""
-    if len(row) > len(COLUMNS[table]):
+    if len(row) != len(COLUMNS[table]):
         return False
-    for column, value in zip(COLUMNS[table], row, strict=False):
+    for column, value in zip(COLUMNS[table], row, strict=True):
         kind = _TYPES[column.split()[1]]
         if not isinstance(value, kind) and (value is not None or "NOT NULL" in column):
             return False

@@ -1,9 +1,9 @@
-"""What is in the store's file: tables, what each version of the schema brought, and what is derived.
+"""What is in the store's file: its tables, and the statements that change them.
 
-Chats are in `sessions`, `nodes` and `records`; nothing else is ever needed to read one. The other tables are derived from
-these (see `index`) and are made anew wherever they are missing: `tallies` counts, `texts` has what is searched, `found` is
-its full-text index, `stale` names texts that it has in an older way; `replies` has what a chat needs in memory, so that
-opening a long one reads no record.
+Chats are in `sessions`, `nodes` and `records`; nothing else is ever needed to read one. `history` has the messages that were
+written, for the composer. The other tables are derived from the chats (see `derived`) and are made again where they are
+missing: `tallies` counts, `texts` has what is listed and previewed, `found` is the full-text index of these texts, folded;
+`replies` has what a chat needs in memory, so that opening a long one reads no record.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import contextlib
 import sqlite3
 from collections.abc import Collection, Iterator
 
-VERSION = 7
-"""Of the schema, kept in `PRAGMA user_version`."""
+APPLICATION_ID = 0x74636874
+"""`PRAGMA application_id`: "tcht". Files of versions before the first release do not have it."""
+
+VERSION = 1
+"""`PRAGMA user_version`."""
 
 COLUMNS = {
     # `deleted`: seconds since the epoch when it was, NULL if it was not. `named`: a person gave the title.
@@ -33,74 +36,46 @@ COLUMNS = {
         "seq INTEGER PRIMARY KEY", "session TEXT NOT NULL", "node INTEGER NOT NULL", "on_path INTEGER NOT NULL",
         "record BLOB NOT NULL",
     ),
+    "history": ("seq INTEGER PRIMARY KEY", "text TEXT NOT NULL UNIQUE"),
 }  # fmt: skip
-"""The tables. What a version adds stands at the end and has a default, so that rows of an older file fit as they are."""
+"""The tables that a damaged file is searched for."""
+
+CHATS = ("sessions", "nodes", "records")
 
 KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
 
 OWNER = {"sessions": "id", "nodes": "session", "records": "session", "replies": "session"}
 """The column that says to which session a row belongs."""
 
-ADDED: dict[int, dict[str, tuple[str, ...]]] = {
-    2: {"sessions": ("breakpoints", "view"), "nodes": ("name", "deleted")},
-    3: {"sessions": ("deleted", "named")},
-    4: {"nodes": ("omitted",)},
-}
-"""The columns that a version brought, by table."""
-
-_REMOVED = """CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
-            INSERT INTO found (found, rowid, text) VALUES ('delete', old.id, old.text);
-            UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
-        END"""
-
-MADE = {
-    1: ("CREATE INDEX records_of_node ON records (session, node)",),
-    3: (
-        "CREATE INDEX sessions_by_use ON sessions (updated)",
-        """CREATE TABLE tallies (
-            number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE,
-            turns INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0)""",
-        # A text's id is its chat's number and its node's, see `index.text_id`; node 0 is the title. `turns` is 1 for what a
-        # person wrote; `whole` is the number of a reply's ids from which on all of its text is shown.
-        """CREATE TABLE texts (
-            id INTEGER PRIMARY KEY, text TEXT NOT NULL, turns INTEGER NOT NULL, tokens INTEGER NOT NULL,
-            whole INTEGER NOT NULL)""",
-        """CREATE VIRTUAL TABLE found USING fts5 (
-            text, content='texts', content_rowid='id', prefix='1 2 3', tokenize='unicode61 remove_diacritics 2')""",
-        """CREATE TRIGGER text_added AFTER INSERT ON texts BEGIN
-            INSERT INTO found (rowid, text) VALUES (new.id, new.text);
-            UPDATE tallies SET turns = turns + new.turns, tokens = tokens + new.tokens WHERE number = new.id >> 32;
-        END""",
-        _REMOVED,
-    ),
+DERIVED = (
+    "CREATE INDEX records_of_node ON records (session, node)",
+    "CREATE INDEX sessions_by_use ON sessions (updated)",
+    """CREATE TABLE tallies (
+        number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE,
+        turns INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0)""",
+    # A text's id is its chat's number and its node's, see `derived.text_id`; node 0 is the title. `turns` is 1 for what a
+    # person wrote; `whole` is the number of a reply's ids from which on all of its text is shown.
+    """CREATE TABLE texts (
+        id INTEGER PRIMARY KEY, text TEXT NOT NULL, turns INTEGER NOT NULL, tokens INTEGER NOT NULL,
+        whole INTEGER NOT NULL)""",
+    "CREATE VIRTUAL TABLE found USING fts5 (folded, tokenize='trigram')",
+    """CREATE TRIGGER text_added AFTER INSERT ON texts BEGIN
+        UPDATE tallies SET turns = turns + new.turns, tokens = tokens + new.tokens WHERE number = new.id >> 32;
+    END""",
+    """CREATE TRIGGER text_removed AFTER DELETE ON texts BEGIN
+        DELETE FROM found WHERE rowid = old.id;
+        UPDATE tallies SET turns = turns - old.turns, tokens = tokens - old.tokens WHERE number = old.id >> 32;
+    END""",
     # A reply that has ended, as it is held in memory, and how many records it was made from.
-    4: (
-        """CREATE TABLE replies (
-            session TEXT NOT NULL, node INTEGER NOT NULL, records INTEGER NOT NULL, packed BLOB NOT NULL,
-            PRIMARY KEY (session, node)) WITHOUT ROWID""",
-    ),
-    # Since then characters stand apart in `texts` where a script has no spaces, see `wordless`; all are made anew.
-    5: (
-        "DROP TRIGGER text_removed",
-        "DELETE FROM texts",
-        "DELETE FROM tallies",
-        "INSERT INTO found (found) VALUES ('delete-all')",
-        _REMOVED,
-    ),
-    # Since then more scripts have their characters apart, and emoji are found. Texts that may have any wait to be made anew
-    # from themselves, see `index.mark_anew`.
-    6: (
-        "CREATE TABLE stale (text INTEGER PRIMARY KEY)",
-        "INSERT INTO stale SELECT id FROM texts WHERE length(text) < length(CAST(text AS BLOB))",
-    ),
-    # Since then characters stand in pairs where a script has no spaces. Texts that may have any wait as above.
-    7: ("INSERT OR IGNORE INTO stale SELECT id FROM texts WHERE length(text) < length(CAST(text AS BLOB))",),
-}
-"""What else a version brought, in order."""
+    """CREATE TABLE replies (
+        session TEXT NOT NULL, node INTEGER NOT NULL, records INTEGER NOT NULL, packed BLOB NOT NULL,
+        PRIMARY KEY (session, node)) WITHOUT ROWID""",
+)
+"""Indexes, and what is derived."""
 
 
 def read(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = None) -> Iterator[tuple[object, ...]]:
-    """The rows of a table, of some sessions or of all; what is damaged is passed over."""
+    """The rows of a table, of some sessions or of all; what is damaged is skipped."""
     wanted, values = "", tuple(sessions or ())
     if sessions is not None:
         wanted = f"AND {OWNER[table]} IN ({','.join('?' * len(values))})"
@@ -120,7 +95,7 @@ def read(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = 
 
 
 def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None:
-    """The first row id found behind `place`, where nothing can be read, from which on there is something to read again."""
+    """The first row id after `place`, where nothing can be read, from which on rows can be read again."""
 
     def reads(rowid: int) -> bool:
         with contextlib.suppress(sqlite3.DatabaseError):
@@ -143,9 +118,8 @@ def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None
 
 
 def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
-    """Adds a row that `read` gave, perhaps of an older file, unless it is there."""
-    names = ",".join(column.split()[0] for column in COLUMNS[table][: len(row)])
-    db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({','.join('?' * len(row))})", row)
+    """Adds a row that `read` gave, unless it is there."""
+    db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
 
 
 ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw, model, tuning)
@@ -165,3 +139,5 @@ ADD_RECORD = """INSERT INTO records (session, node, on_path, record)
 PACK_REPLY = """INSERT OR REPLACE INTO replies (session, node, records, packed)
     SELECT ?1, ?2, (SELECT count(*) FROM records WHERE session = ?1 AND node = ?2), ?3
     WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""
+ADD_MESSAGE = "INSERT OR REPLACE INTO history (text) VALUES (?2)"
+TRIM_HISTORY = """DELETE FROM history WHERE seq <= (SELECT seq FROM history ORDER BY seq DESC LIMIT 1 OFFSET ?2)"""

@@ -13,17 +13,19 @@ import contextlib
 import secrets
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
-from termchat.conversation.store import codec, database, deleting, index
-from termchat.conversation.store.connection import Left, StoreNotice
+from termchat.conversation.store import codec, database, deleting, derived
+from termchat.conversation.store.connection import StoreNotice
 from termchat.conversation.store.database import StoreError
-from termchat.conversation.store.reading import PATIENCE_S, SavedChats
+from termchat.conversation.store.reading import PATIENCE_S, StoreReader
 from termchat.conversation.store.schema import (
+    ADD_MESSAGE,
     ADD_NODE,
     ADD_RECORD,
     ADD_SESSION,
@@ -31,6 +33,7 @@ from termchat.conversation.store.schema import (
     HIDE,
     PACK_REPLY,
     RENAME,
+    TRIM_HISTORY,
     UPDATE_NODE,
     UPDATE_SESSION,
 )
@@ -43,21 +46,33 @@ from termchat.decoding.samplers import Tuning
 __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "StoreNotice", "StoredSession"]
 
 
-class Store(SavedChats):
-    """The saved chats: what can be asked of them, and what changes them. Several processes may use one file. Any thread may
-    ask, and change a chat that no other thread is writing: what changes it is kept in the order in which it was said.
+HISTORY, LONGEST_KEPT = 2_000, 64_000
+"""Messages of the history, and characters of one, at most."""
+
+
+class Store:
+    """The saved chats and the message history: a reader answers questions (see `StoreReader`), a writer makes the changes, in
+    the order in which they were asked for. Several processes may use one file. Any thread may read, and change a chat that no
+    other thread is changing.
     """
 
     def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
-        super().__init__(path, Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy), patience)
+        self.path = path
+        self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        self._writer = Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy)
+        reader = StoreReader(path, self._writer, patience, self._live)
+        self.sessions, self.preview, self.find, self.latest = reader.sessions, reader.preview, reader.find, reader.latest
+        self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
+        self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
-        """The store at `path`; file and folder are made if need be. Any trouble with the disk is told by `problem`. Who reads
-        waits up to `patience` seconds for a damaged file to be mended.
+        """The store at `path`; file and folder are made if need be. `problem` tells of trouble with the disk. A damaged file is
+        repaired now, in the background: whoever reads waits up to `patience` seconds for that.
 
         Raises:
-            StoreError: the file is of a newer termchat or of another program, or it is none; it is left as it is.
+            StoreError: the file is of another version of termchat or of another program, or not a regular file; it is left as it
+                is.
         """
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()
@@ -71,7 +86,7 @@ class Store(SavedChats):
         title, system = well_formed(conversation.title), well_formed(conversation.system)
         settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
-        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(index.begin, session, ()))
+        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(derived.begin, session, ()))
         return session
 
     def update(
@@ -91,7 +106,7 @@ class Store(SavedChats):
         values = (time.time(), text, leaf, *settings)
         self._writer.put(Operation(UPDATE_SESSION, session, values, urgent=True))
         if title is not None:
-            self._writer.put(Operation(index.retitle, session, ()))
+            self._writer.put(Operation(derived.retitle, session, ()))
 
     def add_node(self, session: str, node: Node) -> None:
         """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
@@ -104,9 +119,9 @@ class Store(SavedChats):
         values = (*place, text, ids, int(node.whole), *named)
         operations = [Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number)]
         if node.parent is not None:
-            operations.append(Operation(index.add_if_missing, session, (node.parent,)))
+            operations.append(Operation(derived.add_if_missing, session, (node.parent,)))
         if node.role == "user":
-            operations.append(Operation(index.add, session, (node.number,)))
+            operations.append(Operation(derived.add, session, (node.number,)))
         self._writer.put(*operations, Operation(HIDE, session, (None,)))
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
@@ -115,7 +130,7 @@ class Store(SavedChats):
         values = (number, text, None if deleted is None else int(deleted))
         self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
         if deleted is not None:
-            self._writer.put(Operation(index.refresh, session, ()))
+            self._writer.put(Operation(derived.refresh, session, ()))
 
     def add_record(self, session: str, number: int, record: Record) -> None:
         """The next record of the reply in node `number`."""
@@ -134,7 +149,7 @@ class Store(SavedChats):
         if not ends:
             self._writer.put(operation)
         else:
-            self._writer.put(operation, _touch(session), Operation(index.add, session, (number,)))
+            self._writer.put(operation, _touch(session), Operation(derived.add, session, (number,)))
             self._pack(session, number)
 
     def _pack(self, session: str, number: int) -> None:
@@ -148,7 +163,7 @@ class Store(SavedChats):
     def rename(self, session: str, title: str) -> None:
         """Another title, given by a person. It does not count as use of the chat."""
         title = well_formed(" ".join(title.split()))
-        self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(index.retitle, session, ()))
+        self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(derived.retitle, session, ()))
 
     def duplicate(self, session: str) -> str:
         """A copy of a chat as it is now; returns its id."""
@@ -171,6 +186,12 @@ class Store(SavedChats):
     def purge(self, session: str) -> None:
         """Removes a chat for good."""
         self._writer.put(Operation(deleting.purge, session, (), urgent=True))
+
+    def add_message(self, text: str) -> None:
+        """The newest message of the history, where each text is once; one of more than 64,000 characters is not kept."""
+        if len(text) <= LONGEST_KEPT:
+            added = Operation(ADD_MESSAGE, "", (well_formed(text),))
+            self._writer.put(added, Operation(TRIM_HISTORY, "", (HISTORY,)))
 
     def problem(self) -> str | None:
         """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
@@ -203,11 +224,9 @@ def _branch(db: sqlite3.Connection, operation: Operation) -> str:
     return copy
 
 
-def _tidy(db: sqlite3.Connection, seconds: float, left: Left) -> Left:
-    if left is Left.MISSING:
-        deleting.purge_expired(db)
-        return Left.MISSING if index.complete(db, seconds) else Left.OLDER
-    return Left.OLDER if index.mark_anew(db, seconds) else Left.NOTHING
+def _tidy(db: sqlite3.Connection, seconds: float) -> bool:
+    deleting.purge_expired(db)
+    return derived.complete(db, seconds)
 
 
 def _touch(session: str, leaf: int | None = None) -> Operation:

@@ -1,4 +1,9 @@
-"""The store's file as a file: what is at its path and beside it, its modes, and where a damaged one goes."""
+"""The store's file as a file: what is at its path and beside it, its modes, and where a damaged one goes.
+
+    NAME.broken                     a mark: NAME was found damaged, and is repaired when it is next opened
+    NAME.damaged-<time>             a damaged file that was set aside
+    NAME.damaged-<time>.unread      a mark: its chats were not copied into the new file yet
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,8 @@ from pathlib import Path
 NEW_S = 10.0
 """In seconds, the age to which an empty file is taken for one that is being made."""
 
-UNREAD = ".unread"
-"""What is added to the name of a file that was set aside, for an empty one that says it was not looked through yet."""
+UNREAD, BROKEN = ".unread", ".broken"
+"""The suffixes of the marks."""
 
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite adds to a database's name for the files that it keeps beside it."""
@@ -91,6 +96,27 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
                 path.with_name(path.name + suffix).unlink()
 
 
+def mark_broken(path: Path, damaged: tuple[int, int] | None) -> None:
+    """Has the file repaired when it is next opened, if it still is the one of this identity."""
+    if damaged is not None and identity(path) == damaged:
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + BROKEN).write_text("{}:{}".format(*damaged))
+
+
+def is_broken(path: Path) -> bool:
+    """Whether the file is marked as damaged; removes a mark that is about a file which is gone."""
+    mark, found = path.with_name(path.name + BROKEN), identity(path)
+    try:
+        marked = mark.read_text(errors="replace")
+    except OSError:
+        return False
+    if found is not None and marked == "{}:{}".format(*found):
+        return True
+    with contextlib.suppress(OSError):
+        mark.unlink()
+    return False
+
+
 def remove_all(path: Path) -> None:
     """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
     for suffix in ("", *BESIDE):
@@ -117,6 +143,8 @@ def set_aside(path: Path) -> Path:
         if not aside.exists():  # another process was faster, or it may not be moved
             with contextlib.suppress(OSError):
                 mark_of(aside).unlink()
+    with contextlib.suppress(OSError):
+        path.with_name(path.name + BROKEN).unlink()
     with contextlib.suppress(OSError):
         aside.chmod(0o600)  # a damaged file was never opened, which is when others are kept out
     return aside

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from termchat.conversation.store import database
-from termchat.conversation.store.connection import HeldFile, Left, StoreNotice
+from termchat.conversation.store.connection import OpenFile, StoreNotice
 
 PERIOD_S = 0.25
 """While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""
@@ -39,8 +39,8 @@ class Operation(NamedTuple):
     urgent: bool = False
 
 
-Tidy = Callable[[sqlite3.Connection, float, Left], Left]
-"""Works for about so many seconds on what is left to do; what is left then."""
+Tidy = Callable[[sqlite3.Connection, float], bool]
+"""Works for about so many seconds on what lists and searches still lack; whether something is left."""
 
 TIDY_S, REST_S = 0.08, 0.05
 """At a time, and the pause behind it: so what is to be written, here or by another process, waits for about 0.1 s at most."""
@@ -53,7 +53,7 @@ class Writer:
     """A queue of operations and the thread that writes them, in order, in batches, each in one transaction.
 
     A batch that fails stays in memory and is tried again. `branch` is called when an operation of the kind `branching`
-    meets a row that is there already. `tidy` is called when the file was opened, and again while something is left.
+    meets a row that is there already. `tidy` is called after the file was opened, and again while something is left.
     """
 
     def __init__(self, path: Path, *, branching: str, branch: Branch, tidy: Tidy) -> None:
@@ -65,10 +65,10 @@ class Writer:
         self._notices: deque[StoreNotice] = deque()
         self.listener: Callable[[], None] | None = None
         """Called on the thread when there is something new to tell: a problem, its end, or a notice."""
-        self._file = HeldFile(path, self._notices.append)
+        self._file = OpenFile(path, self._notices.append)
         self._pending: deque[Operation] = deque()
         self._problem: str | None = None
-        self._urgent = self._hurry = self._damaged = self._closing = False
+        self._urgent = self._hurry = self._closing = False
         self._attempts, self._last, self._tidied = 0, 0.0, 0.0
         self._wake = threading.Condition()
         self._commit = threading.Lock()
@@ -97,7 +97,7 @@ class Writer:
     def flush(self, timeout: float, *, tidy: bool = False) -> bool:
         """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written.
 
-        With `tidy` it waits for what the file lacked, too; never for what is there in an older way.
+        With `tidy` it also waits until lists and searches lack nothing.
         """
         with self._wake:
             seen = self._attempts
@@ -107,20 +107,11 @@ class Writer:
             self._wake.wait_for(lambda: self._settled_since(seen, tidy), timeout)
             return not self._pending
 
-    @property
-    def mending(self) -> bool:
-        """Whether a damaged file has still to be set aside, or what it gives to be taken along."""
-        return self._damaged or self._file.salvaging
-
-    def mended(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds, or until a try failed, for `mending` to be over; whether it is."""
+    def opened(self, timeout: float) -> bool:
+        """Waits up to `timeout` seconds until the file was opened, and repaired if need be, or that failed; whether it was."""
         with self._wake:
-            seen = self._attempts
-            if self.mending:
-                self._hurry = True
-                self._wake.notify_all()
-            self._wake.wait_for(lambda: not self.mending or (self._problem and self._attempts > seen), timeout)
-            return not self.mending
+            self._wake.wait_for(lambda: self._attempts, timeout)
+            return bool(self._attempts)
 
     def close(self, timeout: float) -> bool:
         """A last try for what is queued, then the end of the thread; whether all is written."""
@@ -131,18 +122,6 @@ class Writer:
             self._wake.notify_all()
         self._thread.join(max(end - time.monotonic(), 0.1))
         return not self._pending
-
-    def mend(self) -> None:
-        """Says that the file was found damaged by a reader; the next try sets it aside."""
-        with self._wake:
-            self._damaged = self._hurry = True
-            self._wake.notify_all()
-
-    def salvage(self) -> None:
-        """Says that a file was set aside, perhaps by another process, and its chats not taken along; the next try does."""
-        with self._wake:
-            self._file.salvaging = self._hurry = True
-            self._wake.notify_all()
 
     def queued(self) -> tuple[Operation, ...]:
         """What waits to be written, or is being written, at this moment; what is no longer in it is in the file."""
@@ -164,11 +143,11 @@ class Writer:
         self._file.close()
 
     def _settled_since(self, seen: int, tidy: bool) -> bool:
-        if self._attempts == 0 or self._damaged:
+        if self._attempts == 0:
             return False
         if self._problem is not None:
             return not self._pending or self._attempts > seen
-        return not self._pending and not (tidy and self._file.left is Left.MISSING)
+        return not self._pending and not (tidy and self._file.incomplete)
 
     def _wait(self) -> bool:
         """Until it is time to write. False when there is nothing more to do, ever."""
@@ -177,12 +156,12 @@ class Writer:
                 if self._closing:
                     return False
                 due = None
-                if self._pending:
+                if self._pending or self._problem:
                     pause = RETRY_S if self._problem else 0.0 if self._urgent else PERIOD_S
                     due = self._last + pause - time.monotonic()
                     if due <= 0:
                         break
-                if self._file.left and self._problem is None:
+                if self._file.incomplete and self._problem is None:
                     rested = self._tidied + REST_S - time.monotonic()
                     if rested <= 0:
                         break
@@ -201,7 +180,7 @@ class Writer:
                 self._write(batch, durable)
             except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
                 problem = database.explain(error, self._path)
-                self._file.close()
+                self._file.close(error)
             with self._wake:
                 news = problem != self._problem or bool(self._notices)
                 if problem is None:
@@ -209,7 +188,7 @@ class Writer:
                         self._pending.popleft()
                 else:
                     self._urgent |= durable
-                self._problem, self._damaged = problem, False
+                self._problem = problem
                 self._attempts += 1
                 self._last = time.monotonic()
                 self._wake.notify_all()
@@ -218,30 +197,28 @@ class Writer:
             listener()
 
     def _go_on_tidying(self) -> None:
-        """Works a moment on what is left; where that fails it is left for the next time that the file is opened."""
-        db, left = self._file.db, self._file.left
-        if not left or db is None or time.monotonic() < self._tidied + REST_S:
+        """Works a moment on what lists and searches lack; where that fails it is left for the next time that the file is opened."""
+        db = self._file.db
+        if not self._file.incomplete or db is None or time.monotonic() < self._tidied + REST_S:
             return
         try:
-            left = self._tidy(db, TIDY_S, left)
-        except Exception:  # noqa: BLE001 (as above; nothing that a person said hangs on it)
-            self._file.close()
-            left = Left.NOTHING
+            left = self._tidy(db, TIDY_S)
+        except Exception as error:  # noqa: BLE001 (as above; nothing that a person said depends on it)
+            self._file.close(error)
+            left = False
         with self._wake:
-            self._file.left = left
+            self._file.incomplete = left
             self._tidied = time.monotonic()
             self._wake.notify_all()
 
     def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:
-        if self._damaged:
-            self._file.start_anew()
         try:
             self._transact(batch, durable)
         except sqlite3.DatabaseError as error:
             if not database.is_damage(error):
                 raise
-            self._file.start_anew()
-            self._transact(batch, durable)
+            self._file.close(error)
+            self._transact(batch, durable)  # it is opened again, and repaired then
 
     def _transact(self, batch: tuple[Operation, ...], durable: bool) -> None:
         db = self._file.connection()
@@ -277,7 +254,8 @@ class Writer:
                 moved[operation.session] = self._branch(db, operation._replace(session=taken))
                 notices.append(
                     StoreNotice(
-                        "Another termchat has gone on with this chat.", "This one is saved as a copy from here on."
+                        "Another running termchat has continued this chat.",
+                        "From here on, this one is saved as a copy.",
                     )
                 )
                 run()
@@ -289,5 +267,5 @@ class Writer:
         if operation.does is self._branching and operation.session not in self._lost:
             self._lost.add(operation.session)
             notices.append(
-                StoreNotice("The saved chat was removed; what is said from here on is not kept.", "Save it to a file.")
+                StoreNotice("The saved chat was removed; new messages are not being saved.", "Save it to a file.")
             )

@@ -1,0 +1,245 @@
+"""What is derived from chats so that many can be listed, searched and previewed at once: how much is in each, and their texts.
+
+It is kept up to date by the same writes that change a chat: a message at once, a reply when it has ended, nothing while tokens
+stream. What is missing is made from the records (see `complete`), for chats that were copied from a damaged file. Branches that
+a person deleted are not in it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sqlite3
+import unicodedata
+from collections.abc import Iterator
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from termchat.conversation.node import Node
+from termchat.conversation.store import codec
+from termchat.conversation.store.database import StoreError
+from termchat.decoding.escapes import well_formed
+from termchat.decoding.records import Failed, Finished
+
+_PAD = "  "
+"""Ends each text of the index, so that a trigram begins at each of its characters."""
+
+_ACCENTED = "\u0530"
+"""Scripts before this character (Latin, Greek, Cyrillic) are searched without accents; elsewhere a mark makes another letter."""
+
+
+class _Folding(dict[int, str]):
+    """For `str.translate`: each character without case and accents, white space as a space. Always one for one."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        base = unicodedata.normalize("NFD", char)[0]
+        folded = (base if base < _ACCENTED else char).casefold()
+        if char.isspace() or code < 32:
+            folded = " "
+        self[code] = folded if len(folded) == 1 else char
+        return self[code]
+
+
+_FOLDING = _Folding()
+
+
+def shown(text: str) -> str:
+    """The text as snippets show it, character by character as long as `folded`."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def folded(text: str) -> str:
+    """The text as it is searched: full width, ligatures, case and accents do not matter."""
+    return shown(text).translate(_FOLDING)
+
+
+TITLE = 0
+"""The node number of a chat's title."""
+
+ADD = "INSERT OR IGNORE INTO texts (id, text, turns, tokens, whole) VALUES (?, ?, ?, ?, ?)"
+ADD_FOLDED = "INSERT OR REPLACE INTO found (rowid, folded) VALUES (?, ?)"
+OF_CHAT = "id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
+
+MISSING = """SELECT id FROM sessions WHERE NOT EXISTS (SELECT 1 FROM tallies WHERE session = sessions.id) LIMIT 1"""
+
+HIDDEN = """WITH RECURSIVE gone (number) AS (
+        SELECT number FROM nodes WHERE session = ?1 AND deleted
+        UNION SELECT nodes.number FROM nodes JOIN gone ON nodes.parent = gone.number WHERE nodes.session = ?1)
+    SELECT number FROM gone"""
+
+
+class _Piece(msgspec.Struct, frozen=True, array_like=True, tag="token", gc=False):
+    """The beginning of a `Token`, up to its text."""
+
+    step: int
+    position: int
+    id: int
+    bytes: builtins.bytes
+    text: str
+
+
+class _Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
+    """Nothing of a `Start`."""
+
+
+class _Settings(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
+    """Nothing of a `Settings`."""
+
+
+class _Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
+    """Nothing of a `Prefill`."""
+
+
+_decode = msgspec.msgpack.Decoder(_Piece | _Start | _Settings | _Prefill | Finished | Failed).decode
+"""Reads of a record only what a text needs, in a fraction of the time."""
+
+
+class Said(NamedTuple):
+    """The text of a reply, how many tokens it has, from how many on all of the text is shown, and whether it ended."""
+
+    text: str
+    tokens: int
+    whole: int
+    ended: bool
+
+
+def text_id(tally: int, node: int) -> int:
+    """The id of a node's text: the number of the chat's tally, then the node's."""
+    return tally << 32 | node
+
+
+def said(db: sqlite3.Connection, session: str, number: int, count: int | None = None, continued: bool = False) -> Said:
+    """What the reply in a node says, or what its first `count` tokens say, as far as it can be read; see `Node.continued`."""
+    texts: list[str] = []
+    end: Finished | Failed | None = None
+    for blob in _blobs(db, session, number):
+        try:
+            record = _decode(blob)
+        except msgspec.MsgspecError:
+            break
+        if isinstance(record, _Piece):
+            texts.append(record.text)
+        elif isinstance(record, (Finished, Failed)):
+            end = end if isinstance(end, Finished) else record
+    if isinstance(end, Finished) and end.reason == "stop":
+        return _said_before_stop(db, session, number, count, continued)
+    held = end.held if isinstance(end, Finished) and (count is None or count >= len(texts)) else ""
+    text = "".join(texts if count is None else texts[:count]) + held
+    return Said(well_formed(text), len(texts), len(texts), end is not None)
+
+
+def begin(db: sqlite3.Connection, session: str) -> None:
+    """A tally for a new chat, and its title."""
+    db.execute("INSERT OR IGNORE INTO tallies (session) SELECT id FROM sessions WHERE id = ?", (session,))
+    retitle(db, session)
+
+
+def retitle(db: sqlite3.Connection, session: str) -> None:
+    """The chat's title, anew."""
+    tally = _tally(db, session)
+    if tally is not None:
+        (title,) = db.execute("SELECT title FROM sessions WHERE id = ?", (session,)).fetchone()
+        _replace(db, text_id(tally, TITLE), title, 0, 0, 0)
+
+
+def add(db: sqlite3.Connection, session: str, number: int) -> None:
+    """The text of a node that is complete, anew; nothing where there is no such node."""
+    tally = _tally(db, session)
+    row = db.execute("SELECT role, text FROM nodes WHERE session = ? AND number = ?", (session, number)).fetchone()
+    if tally is not None and row is not None:
+        _add(db, session, tally, number, *row)
+
+
+def add_if_missing(db: sqlite3.Connection, session: str, number: int) -> None:
+    """The text of a node that something grows from now: of a reply whose end was never written it is not there yet."""
+    tally = _tally(db, session)
+    if tally is not None and _known(db, tally, number) is None:
+        add(db, session, number)
+
+
+def refresh(db: sqlite3.Connection, session: str) -> None:
+    """Brings a chat's texts in line with its nodes: after some were hidden or came back, or where there are none yet."""
+    begin(db, session)
+    tally = _tally(db, session)
+    if tally is None:
+        return
+    hidden = {number for (number,) in db.execute(HIDDEN, (session,))}
+    known = {text & 0xFFFFFFFF for (text,) in db.execute(f"SELECT id FROM texts WHERE {OF_CHAT}", (tally,))} - {TITLE}
+    nodes = db.execute("SELECT number, parent, role, text FROM nodes WHERE session = ?", (session,)).fetchall()
+    parents = {parent for _, parent, _, _ in nodes}
+    for number in known & hidden:
+        db.execute("DELETE FROM texts WHERE id = ?", (text_id(tally, number),))
+    for number, _, role, text in nodes:
+        if number not in hidden and number not in known:
+            _add(db, session, tally, number, role, text, partly=number in parents)
+
+
+def remove(db: sqlite3.Connection, session: str) -> None:
+    """Forgets all that is derived from a chat."""
+    tally = _tally(db, session)
+    if tally is not None:
+        db.execute(f"DELETE FROM texts WHERE {OF_CHAT}", (tally,))
+        db.execute("DELETE FROM tallies WHERE number = ?", (tally,))
+
+
+def complete(db: sqlite3.Connection, seconds: float) -> bool:
+    """Works for about `seconds` on chats that have nothing derived yet, one transaction each; whether more are left."""
+    end = monotonic() + seconds
+    while (found := db.execute(MISSING).fetchone()) is not None:
+        if monotonic() > end:
+            return True
+        db.execute("BEGIN IMMEDIATE")
+        refresh(db, found[0])
+        db.execute("COMMIT")
+    return False
+
+
+def _add(
+    db: sqlite3.Connection, session: str, tally: int, number: int, role: str, text: str, partly: bool = True
+) -> None:
+    if role == "user":
+        _replace(db, text_id(tally, number), text, 1, 0, 0)
+        return
+    found = said(db, session, number)
+    if found.ended or partly:
+        _replace(db, text_id(tally, number), found.text, 0, found.tokens, found.whole)
+
+
+def _replace(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
+    db.execute("DELETE FROM texts WHERE id = ?", (number,))
+    add_text(db, number, text, turns, tokens, whole)
+
+
+def add_text(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
+    """Adds a text by its id, see `text_id`."""
+    db.execute(ADD, (number, text, turns, tokens, whole))
+    db.execute(ADD_FOLDED, (number, folded(text) + _PAD))
+
+
+def _tally(db: sqlite3.Connection, session: str) -> int | None:
+    row = db.execute("SELECT number FROM tallies WHERE session = ?", (session,)).fetchone()
+    return int(row[0]) if row is not None else None
+
+
+def _known(db: sqlite3.Connection, tally: int, number: int) -> int | None:
+    row = db.execute("SELECT id FROM texts WHERE id = ?", (text_id(tally, number),)).fetchone()
+    return int(row[0]) if row is not None else None
+
+
+def _blobs(db: sqlite3.Connection, session: str, number: int) -> Iterator[bytes]:
+    statement = "SELECT record FROM records WHERE session = ? AND node = ? ORDER BY seq"
+    return (blob for (blob,) in db.execute(statement, (session, number)))
+
+
+def _said_before_stop(db: sqlite3.Connection, session: str, number: int, count: int | None, continued: bool) -> Said:
+    """The same for a reply that a stop sequence ended: which of its tokens are shown takes all of their records."""
+    node = Node(number, None, 0, "assistant")
+    node.continued = continued
+    for blob in _blobs(db, session, number):
+        try:
+            node.add(codec.to_record(blob))
+        except StoreError:
+            break
+    return Said(well_formed(node.text(count)), len(node.ids), node.kept(), True)
