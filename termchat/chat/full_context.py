@@ -130,7 +130,7 @@ class MakingRoom:
         return True
 
     def make(self, way: Way) -> None:
-        """Does what a person chose."""
+        """Answers what is to be done about `state.full`: nothing, leave the oldest turns out, or have them summarised first."""
         full, self._state.full = self._state.full, None
         if full is None:
             return

@@ -318,9 +318,9 @@ class TermchatApp(App[None]):
             self._chat_screen.tell(notice)
         try:
             if self._spec is not None:
-                self.chat.load(self._spec)
+                self.chat.loading.load(self._spec)
             elif self._choose is not None:
-                self.chat.switch(self._choose())
+                self.chat.loading.switch(self._choose())
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:

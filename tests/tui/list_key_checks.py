@@ -99,7 +99,7 @@ async def queue(group: Group, _: Path) -> Place:
         place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("queue"))
 
         def waits(*texts: str) -> Sees:
-            return lambda: list(desk.chat.queue) == list(texts)
+            return lambda: list(desk.chat.turns.queue) == list(texts)
 
         await place.walk()
         await place.press("queue-later", waits(*"bacde"), key="shift+down")

@@ -104,12 +104,12 @@ async def test_a_head_that_is_far_above_follows_what_becomes_of_its_versions() -
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
         await talked(desk, *((f"message {n}", " word\n" * 40) for n in range(12)))
-        desk.chat.delete(2)
+        desk.chat.branches.delete(2)
         await desk.settle()
         await desk.type("", "ctrl+home")
         assert heads(desk)[:2] == ["you", "smollm2 · seed 1"]
         await desk.type("", "ctrl+end")
-        desk.chat.undelete()
+        desk.chat.branches.undelete()
         await desk.settle()
         await desk.type("", "ctrl+home")
         assert heads(desk)[:2] == ["you", "smollm2 · ‹ 2/2 › · seed 1"]

@@ -200,10 +200,10 @@ class Writing:
 
     def take_back(self, number: int = -1) -> bool:
         """Puts a message that waits in the queue into the empty composer; False where there is none."""
-        queue = self._chat.queue
+        queue = self._chat.turns.queue
         if not queue:
             return False
-        self._do(lambda: self._composer.put(self._chat.take_back(number % len(queue))))
+        self._do(lambda: self._composer.put(self._chat.turns.take_back(number % len(queue))))
         return True
 
     def browse_queue(self, palette: Palette) -> None:
@@ -211,8 +211,8 @@ class Writing:
         from termchat.tui.composer.history_dialog import QueueDialog  # not needed before the first frame
 
         def closed(number: int | None) -> None:
-            if number is not None and number < len(self._chat.queue):
-                text = self._chat.take_back(number)
+            if number is not None and number < len(self._chat.turns.queue):
+                text = self._chat.turns.take_back(number)
                 self._do(lambda: self._composer.give_back(text))
 
         self._screen.app.push_screen(QueueDialog(palette, self._chat, self._do), closed)

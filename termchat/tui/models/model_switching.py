@@ -61,7 +61,7 @@ class Choosing:
         def closed(choice: Choice | None) -> None:
             self._dialog = None
             if choice is not None:
-                self._do(lambda: self._chat.switch(choice))
+                self._do(lambda: self._chat.loading.switch(choice))
             else:
                 self.remind()
             self._show_downloads()
@@ -115,6 +115,6 @@ class Choosing:
             self._dialog.chosen(chosen)
         elif chosen.wanted == self._first and chosen.choice is not None:
             choice = chosen.choice
-            self._do(lambda: self._chat.switch(choice))
+            self._do(lambda: self._chat.loading.switch(choice))
         elif chosen.wanted == self._first and chosen.problem is not None:
             self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))

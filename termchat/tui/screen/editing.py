@@ -102,14 +102,14 @@ class Rewriting:
             self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
             self._transcript.follow()
-            self._do(lambda: self._chat.replace(said, text))
+            self._do(lambda: self._chat.editing.replace(said, text))
 
     def _edit(self, node: Node, text: str) -> None:
         if self.is_stale:  # while its files were read
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.edit(node, text))
+        self._do(lambda: self._chat.editing.edit(node, text))
 
     def line(self, room: int) -> Line:
         """What goes on."""

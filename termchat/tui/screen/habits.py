@@ -185,7 +185,7 @@ class Habits:
         spans = self._chat.conversation.reply()
         start = spans[0].node.start if spans else None
         before = len(self._chat.conversation.nodes)
-        self._do(lambda: self._chat.regenerate(same=same))
+        self._do(lambda: self._chat.forks.regenerate(same=same))
         if not same and start is not None and start.seed == seed and len(self._chat.conversation.nodes) > before:
             self._tell(
                 Notice(f"seed {seed} is set: the same dice as before", "only other knobs, or no seed, change the reply")

@@ -72,7 +72,7 @@ def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
 
 def state_runs(chat: Chat) -> list[Run]:
     """What is going on, in a word or two."""
-    queued: list[Run] = [(f"  +{len(chat.queue)} queued", Ink("stamp"))] if chat.queue else []
+    queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     return [*doing(_STATE_CLICKED.get(chat.phase, ""), _STATES[chat.phase](chat)), *queued]
 
 

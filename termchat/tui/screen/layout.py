@@ -283,7 +283,7 @@ class ChatLayout(SelectingScreen, Settled):
 
         if self._chat.full is not None:
             self.app.push_screen(
-                FullDialog(self._chat.full), lambda way: self._do(lambda: self._chat.make_room(way or "stop"))
+                FullDialog(self._chat.full), lambda way: self._do(lambda: self._chat.turns.room.make(way or "stop"))
             )
 
     def _show_path(self) -> None:
@@ -324,13 +324,13 @@ class ChatLayout(SelectingScreen, Settled):
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
         self._desk.show_keys(situation, self.habits.asked or self.tokens.asked)
         self._legend.draw()
-        self._queue.show_lines(queue_lines(chat.queue, self._room))
+        self._queue.show_lines(queue_lines(chat.turns.queue, self._room))
         self._writing.follow()
         self.habits.heard()
 
     def _show_slips(self) -> None:
         self._told.draw()
-        self._queue.show_lines(queue_lines(self._chat.queue, self._room))
+        self._queue.show_lines(queue_lines(self._chat.turns.queue, self._room))
 
     def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
         return notice_lines(told, self._room, dead=self._chat.phase == "failed")

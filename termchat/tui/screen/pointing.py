@@ -55,7 +55,7 @@ class Pointing:
         if self._tokens.mode.open:
             self._tokens.action_choose(number)
         elif paused is not None and number <= len(paused.token.candidates):
-            self._do(lambda: self._chat.force([paused.token.candidates[number - 1].id]))
+            self._do(lambda: self._chat.replies.force([paused.token.candidates[number - 1].id]))
         else:
             told = Notice("no reply waits for a token", f"{name_of('tokens')} opens token mode: there a click forks")
             self._do(lambda: self._chat.changed(told))

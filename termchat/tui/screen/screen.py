@@ -169,8 +169,8 @@ class ChatScreen(ChatLayout):
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
             self.action_models()
             return
-        failed = chat.phase in ("failed", "no model")
-        self._do(chat.restart if failed else chat.resume if chat.phase == "paused" else chat.continue_reply)
+        again = {"failed": chat.loading.restart, "no model": chat.loading.restart, "paused": chat.replies.resume}
+        self._do(again.get(chat.phase, chat.forks.continue_reply))
 
     def action_regenerate(self, same: bool = False) -> None:
         """Another reply to the last message; `same`: with the same dice."""
@@ -222,15 +222,15 @@ class ChatScreen(ChatLayout):
 
     def action_switch_back(self) -> None:
         """The model before this one."""
-        self._do(self._chat.switch_back)
+        self._do(self._chat.loading.switch_back)
 
     def action_unload(self) -> None:
         """No model, and its memory free."""
-        self._do(self._chat.unload)
+        self._do(self._chat.loading.unload)
 
     def action_reload(self) -> None:
         """The model anew."""
-        self._do(self._chat.reload)
+        self._do(self._chat.loading.reload)
 
     def action_setup(self) -> None:
         """A new chat that begins another way."""

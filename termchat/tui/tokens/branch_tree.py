@@ -168,20 +168,20 @@ class TreeDialog(ListDialog[int]):
         """Names the branch."""
         event.stop()
         if (node := self._node) is not None:
-            self._chat.rename(node.number, event.value.strip())
+            self._chat.branches.rename(node.number, event.value.strip())
         self._type(False)
         self._show()
 
     def action_drop(self) -> None:
         """Deletes the branch, and all that grew from it."""
         if (node := self._node) is not None:
-            self._chat.delete(node.number)
+            self._chat.branches.delete(node.number)
             self.tell(f'"{label_of(node)}" is deleted; z brings it back')
             self._show()
 
     def action_undo(self) -> None:
         """Brings back what was deleted last."""
-        self.say("" if self._chat.undelete() is not None else "nothing was deleted")
+        self.say("" if self._chat.branches.undelete() is not None else "nothing was deleted")
         self._show()
 
     def action_mark(self) -> None:

@@ -144,7 +144,7 @@ class TokenMode:
             return
         chosen = shown.token.candidates[number - 1].id
         if shown.pending:
-            self._chat.force([chosen])
+            self._chat.replies.force([chosen])
         else:
             self._fork(place, ids=[chosen])
 
@@ -159,7 +159,7 @@ class TokenMode:
             self._chat.questions.explain(place.node, place.at, what, now=self.pending)
             self.view = "why"
         elif self.pending:
-            self._chat.force_text(unescape(text))
+            self._chat.replies.force_text(unescape(text))
         else:
             self._fork(place, text=unescape(text))
 
@@ -196,10 +196,10 @@ class TokenMode:
     def pause(self) -> None:
         """Pauses the running reply, or lets it go on."""
         if self._chat.phase == "paused":
-            self._chat.resume()
+            self._chat.replies.resume()
         elif self._chat.busy:
             self._behind = True
-            self._chat.pause()
+            self._chat.replies.pause()
         else:
             spans = self._chat.conversation.reply()
             finished = spans[-1].node.finished if spans else None
@@ -214,7 +214,7 @@ class TokenMode:
         """Lets a paused reply go on for a little."""
         if self._chat.phase == "paused":
             self._behind = True
-            self._chat.step(unit)
+            self._chat.replies.step(unit)
         else:
             onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} cuts here and waits"
             self._tell("only a paused reply can be stepped", onward)
@@ -272,7 +272,7 @@ class TokenMode:
     def _fork(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
         self._go_to("record")
         self._forked = True
-        self._chat.fork(place.node, place.at, ids=ids or (), text=text, paused=paused)
+        self._chat.forks.fork(place.node, place.at, ids=ids or (), text=text, then="wait" if paused else "go on")
 
     def _tell(self, message: str, hint: str = "") -> None:
         self._chat.changed(Notice(message, hint))

@@ -243,7 +243,7 @@ class Tokens(Column):
 
         def go(leaf: int | None) -> None:
             if leaf is not None and leaf != self._chat.conversation.leaf:
-                self._act(lambda: self._chat.select(leaf))
+                self._act(lambda: self._chat.branches.select(leaf))
 
         self.app.push_screen(TreeDialog(self._chat, self._colours), go)
 

@@ -85,7 +85,7 @@ class TurnVersions:
     def _show(self, turn: int, leaf: int) -> None:
         """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
         row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
-        self._do(lambda: self._chat.select(leaf))
+        self._do(lambda: self._chat.branches.select(leaf))
         self._transcript.hold(turn, row)
         if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
             self._transcript.set_cursor(ref)
