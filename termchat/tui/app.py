@@ -228,7 +228,7 @@ class TermchatApp(App[None]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""
-        self._chat_screen.habits.copy(text)
+        self._chat_screen.copying.copy(text)
 
     def leave(self, code: int = 0) -> None:
         """Ends the reply and the engine, saves, restores the terminal and ends the app; not before its first frame, since what
@@ -327,7 +327,7 @@ class TermchatApp(App[None]):
             self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
         if self._missing:
-            self._chat_screen.action_models(self._missing)
+            self._chat_screen.choose_model(self._missing)
 
     if sys.platform != "win32":
 

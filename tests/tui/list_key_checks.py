@@ -87,7 +87,7 @@ async def personas(group: Group, _: Path) -> Place:
 
 async def history(group: Group, _: Path) -> Place:
     async with chatted("one", "two", "three") as desk:
-        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("history"))
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('history')"))
         await place.walk()
         await place.close()
         await place.press("history-enter", lambda: desk.composer.text == "two", "down")
@@ -96,7 +96,7 @@ async def history(group: Group, _: Path) -> Place:
 
 async def queue(group: Group, _: Path) -> Place:
     async with chatted("go", *"abcde") as desk:
-        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("queue"))
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('queue')"))
 
         def waits(*texts: str) -> Sees:
             return lambda: list(desk.chat.turns.queue) == list(texts)

@@ -130,7 +130,7 @@ async def test_a_message_that_was_sent_is_the_newest() -> None:
 
 async def test_the_history_can_be_searched() -> None:
     async with desktop(history=history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")) as desk:
-        desk.app.screen_stack[0].action_history()  # type: ignore[attr-defined]
+        desk.app.screen_stack[0].action_dialog("history")  # type: ignore[attr-defined]
         await desk.settle()
         assert "Earlier messages" in desk.text
         assert "a hen" in desk.text

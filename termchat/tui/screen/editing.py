@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import strip_line
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 
 Said = list[Span]
@@ -33,22 +31,15 @@ def text_of(said: Said) -> str:
 
 
 class Rewriting:
-    """One message at a time; what was being written meanwhile comes back. A message that was changed and left stays so.
+    """One message at a time; the draft comes back afterwards. A message that was changed and left stays so.
 
     Args:
-        do: does something to the chat and has the screen take in what came of it.
         opened: is called whenever another message is the one that is edited.
     """
 
-    def __init__(
-        self,
-        chat: Chat,
-        transcript: TranscriptView,
-        composer: Composer,
-        do: Callable[[Callable[[], object]], None],
-        opened: Callable[[], None],
-    ) -> None:
-        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, do
+    def __init__(self, parts: Parts, opened: Callable[[], None]) -> None:
+        chat, transcript, composer = parts.chat, parts.transcript, parts.composer
+        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, parts.do
         self._opened = opened
         self._conversation = chat.conversation
         self._messages = messages_of(chat.conversation)

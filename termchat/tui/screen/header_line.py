@@ -14,9 +14,10 @@ from termchat.tui.models.downloads import Pull
 _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")
 _GAUGE = 8
-_CLICKED = {"name": "app.command_palette", "model": "models", "device": "models", "title": "sessions"}
+_MODELS = "dialog('models')"
+_CLICKED = {"name": "app.command_palette", "model": _MODELS, "device": _MODELS, "title": "dialog('sessions')"}
 """What a click does."""
-_STATE_CLICKED = {"no model": "models", "failed": "continue", "paused": "continue"}
+_STATE_CLICKED = {"no model": _MODELS, "failed": "continue", "paused": "continue"}
 _LEAST = {"model": 8, "title": 12}
 """Cells of a name that are worth showing where there is no room for all of it."""
 _BAR = 10

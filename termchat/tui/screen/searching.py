@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
-from termchat.tui.tokens.token_bar import Tokens
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding, HitPlace
 
@@ -18,17 +15,14 @@ _WIDE = 70
 
 
 class Searching:
-    """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply.
+    """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply."""
 
-    `acted` is called after the cursor was moved.
-    """
-
-    def __init__(self, transcript: TranscriptView, tokens: Tokens, asking: Asking, acted: Callable[[], None]) -> None:
-        self._transcript, self._tokens, self._asking, self._acted = transcript, tokens, asking, acted
+    def __init__(self, parts: Parts, asking: Asking) -> None:
+        self._transcript, self._tokens, self._asking = parts.transcript, parts.tokens, asking
         self._finding = Finding()
-        self._place, self._cursor = transcript.place, transcript.cursor
+        self._place, self._cursor = parts.transcript.place, parts.transcript.cursor
         self.query = ""
-        self._worker = transcript.set_interval(_GOES_ON, self._go_on, pause=True)
+        self._worker = parts.transcript.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def begin(self, query: str) -> None:
         """Opens the line, with what was looked for last."""
@@ -53,7 +47,7 @@ class Searching:
             self._transcript.found()
         elif self._cursor is not None and self._tokens.mode.open:
             self._transcript.set_cursor(self._cursor)
-            self._acted()
+            self._tokens.show()
         else:
             self._transcript.return_to(self._place)
 
@@ -86,7 +80,7 @@ class Searching:
             token = self._transcript.token_of(anchor) if self._tokens.mode.open else None
             if token is not None:
                 self._transcript.set_cursor(token)
-                self._acted()
+                self._tokens.show()
             else:
                 self._transcript.bring(anchor)
         self._transcript.found()

@@ -14,7 +14,6 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import Unit
-from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
@@ -61,6 +60,13 @@ class Tokens(Column):
     class Acted(Message):
         """A key did something, or the mode was opened or closed."""
 
+    class DialogWanted(Message):
+        """A key asks for one of the screen's dialogs."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         super().__init__()
         self.mode = TokenMode(chat, transcript)
@@ -68,7 +74,6 @@ class Tokens(Column):
         self._chat, self._transcript = chat, transcript
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
-        self._palette: Palette | None = None
         self._pieces: PiecesDialog | None = None
 
     def compose(self) -> ComposeResult:
@@ -82,7 +87,6 @@ class Tokens(Column):
 
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""
-        self._palette = palette
         self.ribbon.paint_with(palette)
 
     # --- in and out --------------------------------------------------------------------------------------------------
@@ -92,7 +96,7 @@ class Tokens(Column):
         if not self.mode.enter():
             self._chat.changed(Notice("there is no token to look at yet", "send a message first"))
             return False
-        self._follow()
+        self.follow()
         self.screen.set_focus(self.ribbon)  # not focus(): the very next key is for it
         return True
 
@@ -101,7 +105,7 @@ class Tokens(Column):
         if not self.mode.open:
             return False
         self.mode.back()
-        self._follow()
+        self.follow()
         if self.mode.open:
             self.screen.set_focus(self.ribbon)
         return True
@@ -109,7 +113,7 @@ class Tokens(Column):
     def leave(self) -> None:
         """Closes it all."""
         self.mode.leave()
-        self._follow()
+        self.follow()
 
     def next_look(self) -> None:
         """The next of the looks that show tokens; it is kept, should nobody be able to when the app ends."""
@@ -149,8 +153,8 @@ class Tokens(Column):
             line = ribbon_line(self._transcript.cursor_reply, look, self._transcript.cursor, self.ribbon.room)
             self.ribbon.show_lines([line, legend_line(look)])
 
-    def _follow(self) -> None:
-        """Opens and closes what the mode says is open."""
+    def follow(self) -> None:
+        """Opens and closes what the mode says is open, and says that something was done."""
         typing = self.mode.typing is not None
         self.display = self.mode.open
         if typing != self._input.display:
@@ -177,7 +181,7 @@ class Tokens(Column):
         """Moves the cursor by half of the lines in view."""
         for _ in range(max(self._transcript.size.height // 2, 1)):
             self.mode.move(how)
-        self._follow()
+        self.follow()
 
     def action_choose(self, number: int) -> None:
         """Goes on with a candidate."""
@@ -216,7 +220,7 @@ class Tokens(Column):
         """Has a line typed."""
         self._input.placeholder = PROMPTS[what]
         self.mode.typing = what
-        self._follow()
+        self.follow()
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -227,58 +231,19 @@ class Tokens(Column):
 
     def _act(self, what: Callable[[], None]) -> None:
         what()
-        self._follow()
+        self.follow()
 
-    # --- dialogs -----------------------------------------------------------------------------------------------------
+    def action_dialog(self, name: str) -> None:
+        self.post_message(self.DialogWanted(name))
 
-    def action_breakpoints(self) -> None:
-        """Breakpoints and stop rules."""
-        from termchat.tui.tokens.breakpoints import BreakpointsDialog  # not needed before the first frame
+    def read(self, dialog: PiecesDialog) -> None:
+        """Opens a dialog that gets the tokens which the model is asked for."""
 
-        self.app.push_screen(BreakpointsDialog(self._chat, self._colours))
-
-    def action_tree(self) -> None:
-        """The branches; the one that was chosen is shown."""
-        from termchat.tui.tokens.branch_tree import TreeDialog  # not needed before the first frame
-
-        def go(leaf: int | None) -> None:
-            if leaf is not None and leaf != self._chat.conversation.leaf:
-                self._act(lambda: self._chat.branches.select(leaf))
-
-        self.app.push_screen(TreeDialog(self._chat, self._colours), go)
-
-    def action_prompt(self) -> None:
-        """What the model read before the reply under the cursor."""
-        from termchat.tui.tokens.tokenizer import PiecesDialog  # not needed before the first frame
-
-        reply = self._transcript.cursor_reply
-        parent = reply[0].node.parent if reply else None
-        if parent is not None:
-            self._read(PiecesDialog(self._colours))
-            self._chat.questions.tokens_of(self._chat.conversation.nodes[parent])
-            self.post_message(self.Acted())
-
-    def action_tokenize(self) -> None:
-        """The tokens of what is being typed, and of anything else."""
-        from termchat.tui.tokens.tokenizer import TokenizerDialog  # not needed before the first frame
-
-        def ask(text: str) -> None:
-            self._chat.questions.tokens(text)
-            self.post_message(self.Acted())
-
-        self._read(TokenizerDialog(self._colours, self.screen.query_one(Composer).message, ask))
-
-    def _read(self, dialog: PiecesDialog) -> None:
         def closed(_result: None) -> None:
             self._pieces = None
 
         self._pieces = dialog
         self.app.push_screen(dialog, closed)
-
-    @property
-    def _colours(self) -> Palette:
-        assert self._palette is not None, "painted before anybody can press a key"
-        return self._palette
 
 
 class Legend(Slip):

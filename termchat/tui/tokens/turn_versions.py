@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.source import Part
 
-Parts = tuple[Part, ...]
+TurnParts = tuple[Part, ...]
 
 
 class TurnVersions:
-    """Stands between the chat's screen and the versions of its turns. It remembers which leaves were shown, so that each
-    version is shown again as it was left.
+    """Shows the versions of a turn, and makes more. It remembers which leaves were shown, so that each version is shown again
+    as it was left."""
 
-    Args:
-        do: does something to the chat and has the screen take in what came of it.
-        tell: shows a notice.
-    """
-
-    def __init__(
-        self,
-        chat: Chat,
-        transcript: TranscriptView,
-        do: Callable[[Callable[[], object]], None],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._chat, self._transcript, self._do, self._tell = chat, transcript, do, tell
+    def __init__(self, parts: Parts) -> None:
+        self._chat, self._transcript, self._do, self._tell = parts.chat, parts.transcript, parts.do, parts.tell
         self._conversation: Conversation | None = None
         self._times = count()
         self._used: dict[int, int] = {}
@@ -70,7 +57,19 @@ class TurnVersions:
         else:
             self._show(turn, leaf_of(chat, ends[this + by], self._used))
 
-    def _turn(self, turns: list[Parts], node: int | None) -> int | None:
+    def regenerate(self, *, same: bool = False) -> None:
+        """Another reply to the last message; says so where the dice are not other ones."""
+        seed = self._chat.tuning.seed
+        spans = self._chat.conversation.reply()
+        start = spans[0].node.start if spans else None
+        before = len(self._chat.conversation.nodes)
+        self._do(lambda: self._chat.forks.regenerate(same=same))
+        if not same and start is not None and start.seed == seed and len(self._chat.conversation.nodes) > before:
+            self._tell(
+                Notice(f"seed {seed} is set: the same dice as before", "only other knobs, or no seed, change the reply")
+            )
+
+    def _turn(self, turns: list[TurnParts], node: int | None) -> int | None:
         """The number of the turn that is meant."""
         cursor = self._transcript.cursor
         wanted = node if node is not None else cursor.node if cursor is not None else None
@@ -90,7 +89,7 @@ class TurnVersions:
         if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
             self._transcript.set_cursor(ref)
 
-    def _into(self, parts: Parts) -> int | None:
+    def _into(self, parts: TurnParts) -> int | None:
         """How many tokens of a turn stand before the cursor; None where it is elsewhere."""
         cursor, before = self._transcript.cursor, 0
         if cursor is None:
@@ -102,7 +101,7 @@ class TurnVersions:
         return None
 
 
-def _token(parts: Parts, into: int) -> TokenRef | None:
+def _token(parts: TurnParts, into: int) -> TokenRef | None:
     """The token of a reply that so many stand before, else its last one; None where it has none."""
     found: TokenRef | None = None
     for part in parts:
