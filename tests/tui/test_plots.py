@@ -13,7 +13,7 @@ from termchat.conversation.tree import Span
 from termchat.decoding.records import Candidate, Stage, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.panels.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
-from termchat.tui.panels.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
+from termchat.tui.panels.plots.pictures import PICTURES, Name, Subject, arranged, stacked
 from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
 from termchat.tui.panels.plots.step import (
     LEAST,
@@ -28,6 +28,9 @@ from termchat.tui.panels.plots.trace import Folded, Times, Trace
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
+
+REPLY: tuple[Name, ...] = ("entropy", "probability", "time")
+NEXT: tuple[Name, ...] = ("distribution", "temperature", "survivors")
 
 
 def texts(lines: list[Line]) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from termchat.conversation.tree import Conversation, Span
-from termchat.tui.screen.panels import Page
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -46,12 +45,12 @@ class Big:
             self._parts.drawer.toggle()
         self.show()
 
-    def go(self, page: Page) -> None:
+    def go(self, page: str) -> None:
         """To that page."""
         self._panels.page = page
         self.show()
 
-    def toggle(self, page: Page | None = None) -> None:
+    def toggle(self, page: str | None = None) -> None:
         """Opens the big view, of that page if there is one, or closes it."""
         big = page is not None or not self._panels.big
         if page is not None:

@@ -36,7 +36,7 @@ from termchat.tui.screen.features import Features
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.knobs import KnobsView
 from termchat.tui.screen.notices import NoticeSlip, notice_lines, queue_lines, wrapped
-from termchat.tui.screen.panels import Page, Panels
+from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
 from termchat.tui.screen.selecting import SelectingScreen
@@ -426,11 +426,11 @@ class ChatScreen(SelectingScreen, Settled):
         """Another page of the panels."""
         self._big.turn(by)
 
-    def action_page(self, page: Page) -> None:
+    def action_page(self, page: str) -> None:
         """That page of the panels."""
         self._big.go(page)
 
-    def action_big(self, page: Page | None = None) -> None:
+    def action_big(self, page: str | None = None) -> None:
         """The panels in place of the chat, and back."""
         self._big.toggle(page)
 

@@ -82,9 +82,6 @@ PICTURES: dict[Name, Picture] = {
     ),
 }  # fmt: skip
 
-REPLY: tuple[Name, ...] = ("entropy", "probability", "time")
-NEXT: tuple[Name, ...] = ("distribution", "temperature", "survivors")
-
 
 def arranged(names: Sequence[Name], subject: Subject, width: int, rows: int) -> list[Placed]:
     """The pictures below each other, as many of them as there is room for, the first at least; the rest of the room is shared
