@@ -52,7 +52,7 @@ class Forks:
         spans = chat.reply()
         number = spans[0].node.parent if spans else chat.leaf
         if number is None:
-            state.changed(Notice("there is no reply to make again"))
+            state.changed(Notice("no reply to regenerate"))
             return
         turn = chat.nodes[number]
         if state.is_foreign():  # its ids are another model's: the message is sent again
@@ -72,14 +72,14 @@ class Forks:
             if state.conversation.leaf is not None:
                 self.regenerate()
             else:
-                state.changed(Notice("there is no reply to continue yet"))
+                state.changed(Notice("no reply to continue yet"))
             return
         last = spans[-1].node
         reason = last.finished.reason if last.finished is not None else None
         if reason == "end":
-            state.changed(Notice("the model ended this reply itself", "regenerate it, or write the next message"))
+            state.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
         elif state.is_foreign():
-            state.changed(Notice("another model wrote this reply", "regenerate it, or write the next message"))
+            state.changed(Notice("a different model wrote this reply", "regenerate it or send the next message"))
         else:
             done = sum(span.count for span in spans)
             # Whoever continues a reply that was long enough wants as much again.
@@ -138,13 +138,13 @@ class Forks:
         if state.model is None:
             return "no model is loaded"
         if node.role != "assistant":
-            return "this is no part of a reply"
+            return "this is not part of a reply"
         if not 0 <= at <= len(node.ids):
             return f"the reply has {len(node.ids)} tokens here"
         if chat.is_hidden(node.number):
             return "this branch is deleted"
         if state.is_foreign(node.number):
-            return "another model wrote this reply"
+            return "a different model wrote this reply"
         if at and node.ids[at - 1] in state.model.end_ids:
             return "the model ended the reply before this token"
         return None
@@ -251,7 +251,7 @@ class Editing:
         """
         parting = parting_of(spans, text)
         if parting is None:
-            self._state.changed(Notice("the reply says this already"))
+            self._state.changed(Notice("the reply already reads like this"))
         else:
             self._forks.fork(parting.node, parting.at, text=parting.rest, then="end")
 

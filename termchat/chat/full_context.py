@@ -158,7 +158,7 @@ class MakingRoom:
         """There is no room to ask for a summary."""
         assert self._request is not None
         (full, _), self._request = self._request, None
-        self._state.changed(Notice("there is no room to ask for a summary", "the turns were left out without one"))
+        self._state.changed(Notice("no room to ask for a summary", "the turns were dropped without a summary"))
         self._do(full, "drop")
 
     # --- how it is done ----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Loading:
         """Goes on with the model before; False where there was none, or while a reply runs."""
         choice = self._before()
         if choice is None:
-            self._state.changed(Notice("there was no other model before"))
+            self._state.changed(Notice("no previous model"))
             return False
         return self.switch(choice)
 
@@ -131,7 +131,7 @@ class Loading:
             return
         self._forget()
         state.engine.close()
-        state.line.broken(Failed("engine", "the model was let go"))
+        state.line.broken(Failed("engine", "the model was unloaded"))
 
     def _hear(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
         state = self._state

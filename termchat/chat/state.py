@@ -128,7 +128,7 @@ class State:
         self.failure = failure
         hint = failure.hint
         if failure.kind == "engine" and not hint:
-            hint = "restart the engine to go on from the last token"
+            hint = "restart the engine to continue from the last token"
         self.changed(Notice(failure.message, hint, "error"))
 
     def give_back(self, *texts: str) -> None:

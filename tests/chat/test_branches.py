@@ -47,7 +47,7 @@ def test_another_branch_is_shown_with_its_last_token_and_is_there_again(tmp_path
     assert it.chat.live.finished is first.finished
     it.chat.branches.select(999)
     it.pump()
-    assert it.notices == ["there is no such branch"]
+    assert it.notices == ["no such branch"]
     assert stored(it, tmp_path / "s.db").leaf == first.number
 
 

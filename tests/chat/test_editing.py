@@ -161,7 +161,7 @@ def test_the_same_words_are_no_edit() -> None:
     first = it.replied("hi", " one")
     it.chat.editing.replace([Span(first, 1)], " one")
     it.pump()
-    assert it.notices == ["the reply says this already"]
+    assert it.notices == ["the reply already reads like this"]
     assert it.reply is first
 
 

@@ -217,4 +217,4 @@ def test_a_changed_model_is_not_asked_about_anothers_reply(make: Make, spec: Mod
     driven.chat.loading.load(msgspec.structs.replace(spec, sha256="another"))
     driven.idle()
     driven.chat.questions.inspect(reply, 2)
-    assert driven.chat.questions.failed == "another model wrote this"
+    assert driven.chat.questions.failed == "a different model wrote this"

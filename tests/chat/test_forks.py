@@ -154,7 +154,7 @@ def test_what_was_continued_past_the_limit_may_be_as_long_again() -> None:
     ("spoil", "at", "why"),
     [
         ("deleted", 1, "this branch is deleted"),
-        ("foreign", 1, "another model wrote this reply"),
+        ("foreign", 1, "a different model wrote this reply"),
         ("unloaded", 1, "no model is loaded"),
         ("", 9, "the reply has 2 tokens here"),
     ],
@@ -191,7 +191,7 @@ def test_nothing_follows_an_end_token_or_a_message() -> None:
     it.pump()
     assert it.notices == [
         "cannot fork: the model ended the reply before this token",
-        "cannot fork: this is no part of a reply",
+        "cannot fork: this is not part of a reply",
     ]
 
 

@@ -161,7 +161,7 @@ def test_where_there_is_no_room_to_ask_for_a_summary_the_turns_go_without() -> N
     assert turn.written == "too much"
     assert turn.omitted is not None
     assert turn.omitted.summary is None
-    assert "there is no room to ask for a summary" in it.notices
+    assert "no room to ask for a summary" in it.notices
 
 
 @pytest.mark.usefixtures("small")

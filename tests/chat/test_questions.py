@@ -71,7 +71,7 @@ def test_a_message_is_asked_about_with_the_knobs_as_they_are() -> None:
     it.chat.questions.inspect(turn, 0)
     it.pump()
     assert it.chat.questions.inspected is None
-    assert it.chat.questions.failed == "nothing stands before this token"
+    assert it.chat.questions.failed == "nothing precedes this token"
 
 
 def test_works_while_a_reply_streams_and_while_it_waits() -> None:
@@ -167,7 +167,7 @@ def test_why_not_asks_about_the_first_token_of_a_text() -> None:
     it.chat.questions.explain(reply, 1, "")
     it.pump()
     assert it.chat.questions.explained is None
-    assert it.chat.questions.failed == "there is no token in an empty text"
+    assert it.chat.questions.failed == "type some text first"
 
 
 def test_why_not_says_which_tokens_were_penalised() -> None:

@@ -106,7 +106,7 @@ def test_a_reply_that_ended_itself_is_not_continued(make: Make) -> None:
     assert reply.finished.reason == "end"
     driven.chat.forks.continue_reply()
     driven.told += driven.chat.pump()
-    assert any("ended this reply itself" in text for text in driven.notices)
+    assert any("finished this reply" in text for text in driven.notices)
 
 
 def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_it(make: Make) -> None:
@@ -341,7 +341,7 @@ def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
     driven.idle()
     driven.chat.forks.continue_reply()
     driven.told += driven.chat.pump()
-    assert any("another model wrote this reply" in text for text in driven.notices)
+    assert any("a different model wrote this reply" in text for text in driven.notices)
     reply = driven.say("Name a metal.")
     turn = driven.chat.conversation.nodes[reply.parent or 0]
     assert turn.whole

@@ -263,7 +263,7 @@ def test_there_is_no_way_back_before_there_was_another_model() -> None:
     assert driven.chat.loading.earlier is None
     assert not driven.chat.loading.switch_back()
     assert [change.message for change in driven.chat.take_changes() if isinstance(change, Notice)] == [
-        "there was no other model before"
+        "no previous model"
     ]
 
 

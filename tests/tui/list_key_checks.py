@@ -158,7 +158,7 @@ async def tree(group: Group, _: Path) -> Place:
         shown = desk.chat.conversation.leaf
         await place.press("tree-go", lambda: desk.chat.conversation.leaf != shown, "k")
         for delete, undo in (("d", "z"), ("delete", "u")):
-            await place.press("tree-delete", place.shows("is deleted; z brings it back"), key=delete)
+            await place.press("tree-delete", place.shows("is deleted; z restores it"), key=delete)
             await place.press("tree-undelete", place.lacks("is deleted"), key=undo)
         await place.close()
     return place

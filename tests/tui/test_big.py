@@ -227,4 +227,4 @@ async def test_another_chat_begins_with_empty_plots() -> None:
         desk.engine.end()
         await desk.settle()
         await desk.type("", NEXT_PAGE, "ctrl+n")
-        assert "appears with the first token" in desk.text
+        assert "waiting for the first token" in desk.text

@@ -127,13 +127,13 @@ async def test_title_look_and_raw() -> None:
         await command(desk, "/raw")
         assert desk.chat.conversation.raw
         await command(desk, "/look heat")
-        assert "there is no look 'heat'" in desk.text
+        assert "unknown look 'heat'" in desk.text
 
 
 async def test_a_misspelled_theme_is_told_which_one_it_may_mean() -> None:
     async with desktop() as desk:
         await command(desk, "/theme papr")
-        assert "there is no theme 'papr' (did you mean paper?)" in desk.text
+        assert "unknown theme 'papr' (did you mean paper?)" in desk.text
 
 
 async def test_a_transcript_is_not_written_over_another_file(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ async def test_names_are_completed_and_what_they_take(monkeypatch: pytest.Monkey
         assert "/temperature" in desk.text
         await desk.type("", "tab")
         assert desk.composer.text == "/temperature "
-        assert "as it is now" in desk.text
+        assert "current value" in desk.text
         await desk.type("0")  # which is no beginning of anything offered
-        assert "as it is now" not in desk.text
+        assert "current value" not in desk.text
         await desk.type("", "enter")
         assert desk.chat.tuning.temperature == 0.0
         await desk.type("/persona st")

@@ -42,7 +42,6 @@ class AskLine:
         return self._asking
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
         if self._asking is not None:
             self._asking.paint_with(palette)
 
@@ -52,10 +51,10 @@ class AskLine:
         back = Label(name_of("back"), "back")
         if self._asking is None or not self._asking.is_open:
             edits = self._rewriting is not None and self._parts.composer.has_focus
-            return [Label("Enter", "sends a new branch"), back, Label(name_of("edit"), "before")] if edits else []
+            return [Label("Enter", "send on a new branch"), back, Label(name_of("edit"), "before")] if edits else []
         if self._searching is None:
             return [Label("Enter", "takes it"), back]
-        return [Label("Enter ↓", "the next"), Label("↑", "the one before"), back, Label(name_of("find"), "stay there")]
+        return [Label("Enter ↓", "next"), Label("↑", "previous"), back, Label(name_of("find"), "stay here")]
 
     def back(self) -> bool:
         """Closes the innermost of them; False where none is open."""
@@ -103,9 +102,7 @@ class AskLine:
         lines = [self._rewriting.line(room)] if self._rewriting is not None else []
         if self._parts.chat.prefill:
             lines.append(
-                strip_line(
-                    "the next reply begins with", self._parts.chat.prefill, "/prefill changes it", room, "prefill"
-                )
+                strip_line("next reply starts with", self._parts.chat.prefill, "/prefill changes it", room, "prefill")
             )
         self._asking.say(lines)
 
@@ -128,7 +125,7 @@ class AskLine:
         if self._parts.tokens.mode.open:
             self._parts.tokens.leave()
         if not rewriting.begin(place.node.number if place is not None else None):
-            self._parts.tell(Notice("there is no message to edit yet"))
+            self._parts.tell(Notice("no message to edit yet"))
             return
         self._rewriting = rewriting
         self._parts.screen.set_focus(self._parts.composer)  # not focus(): the very next key is for it
@@ -153,8 +150,8 @@ class AskLine:
             self._parts.do(lambda: self._parts.chat.begin_with(unescape(text)))
 
         asking = await self._open()
-        hint = "its first words, \\n is a line break"
-        asking.ask("the next reply begins with", escape(self._parts.chat.prefill), hint, entered=entered)
+        hint = "first words of the reply; \\n is a line break"
+        asking.ask("next reply starts with", escape(self._parts.chat.prefill), hint, entered=entered)
 
     async def find(self) -> None:
         """Asks what to find; once more, stays at what was found."""
@@ -163,7 +160,7 @@ class AskLine:
         if self._searching is not None:
             self._end_search(stays=True)
         elif self._parts.chat.conversation.leaf is None:
-            self._parts.tell(Notice("there is nothing to find yet"))
+            self._parts.tell(Notice("the chat is empty"))
         else:
             asking = await self._open()
             self._searching = Searching(self._parts, asking)

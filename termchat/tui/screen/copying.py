@@ -36,7 +36,7 @@ class Copying:
         if replies:
             self.copy(replies[-1], "the last reply")
         else:
-            self._parts.tell(Notice("there is no reply to copy yet"))
+            self._parts.tell(Notice("no reply to copy yet"))
 
     def copy_code(self) -> None:
         """Copies the last block of code; again, the one before it."""
@@ -45,7 +45,7 @@ class Copying:
         found = [block for reply in self._replies() for block in blocks(reply)]
         codes = [block.code for block in found]
         if not found:
-            self._parts.tell(Notice("there is no block of code to copy"))
+            self._parts.tell(Notice("no code block to copy"))
             return
         before, back = self._code
         back = back % len(codes) + 1 if before == codes else 1

@@ -106,11 +106,11 @@ class Rewriting:
         """What goes on."""
         mine = self._messages[self._at][0].node.role == "user"
         what = f"editing {'message' if mine else 'reply'} {self._at + 1} of {len(self._messages)}"
-        does = "Enter sends it as a new branch" if mine else "Enter puts it on a new branch"
+        does = "Enter sends it as a new branch" if mine else "Enter saves it on a new branch"
         hints = (
-            f"{does}, Esc goes back, ↑ ↓ or {name_of('edit')} for others",
-            f"{does}, Esc goes back",
-            "Esc goes back",
+            f"{does}, Esc cancels, ↑ ↓ or {name_of('edit')} selects another",
+            f"{does}, Esc cancels",
+            "Esc cancels",
         )
         fitting = (hint for hint in hints if len(what) + len(hint) + 4 <= room)
         return strip_line(what, "", next(fitting, ""), room)

@@ -85,7 +85,7 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
     room = max(_MOST_TOLD - beside, 1)
     shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
     if len(shown) < len(mistakes):
-        more = f"{len(mistakes) - len(shown)} {'more ' if shown else ''}mistakes in the configuration"
+        more = f"{len(mistakes) - len(shown)} {'more ' if shown else ''}configuration mistakes"
         shown.append(Notice(more, "termchat config check lists them all", "warning"))
     return shown
 
@@ -124,7 +124,6 @@ class NoticeSlip(Slip):
         self.forget([told for place, told in enumerate(self._told) if place != at])
 
     def draw(self) -> None:
-        """Draws them anew, for another width or state."""
         self.show_lines(self._draw(self._told))
 
     def ask_to_quit(self, notice: Notice) -> bool:

@@ -88,7 +88,6 @@ class Panels(KnobsView):
         self._reply, self._cursor = reply, cursor
 
     async def on_click(self, event: events.Click) -> None:
-        """In a plot over the reply, points at a token."""
         from termchat.tui.panels.plots.drawing import LABEL
         from termchat.tui.panels.plots.pictures import PICTURES
 

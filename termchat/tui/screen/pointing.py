@@ -47,5 +47,5 @@ class Pointing:
         elif paused is not None and number <= len(paused.token.candidates):
             self._parts.do(lambda: self._chat.replies.force([paused.token.candidates[number - 1].id]))
         else:
-            told = Notice("no reply waits for a token", f"{name_of('tokens')} opens token mode: there a click forks")
+            told = Notice("no reply is paused", f"to fork with a click, open token mode ({name_of('tokens')})")
             self._parts.do(lambda: self._chat.changed(told))

@@ -143,7 +143,6 @@ class ChatScreen(SelectingScreen, Settled):
     # --- the screen --------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        """Header, chat, panels, composer, keys."""
         yield self._header
         with Row(id="main"):
             with Column(id="chat"):
@@ -158,7 +157,6 @@ class ChatScreen(SelectingScreen, Settled):
         yield self._small
 
     def on_mount(self) -> None:
-        """Begins to look at the engine."""
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
@@ -169,13 +167,11 @@ class ChatScreen(SelectingScreen, Settled):
         self.call_after_refresh(self._writing.begin)
 
     def on_unmount(self) -> None:
-        """Looks no more."""
         self._chat.recorder.listen(None)
         if self._pulse is not None:
             self._pulse.stop()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Arranges everything for the size."""
         width, height = event.size
         small = width < _SMALLEST[0] or height < _SMALLEST[1]
         self.set_class(small, "-small")
@@ -194,7 +190,6 @@ class ChatScreen(SelectingScreen, Settled):
             super()._screen_resized(size)
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
         self._palette = palette
         self._transcript.palette = palette
         for view in (
@@ -299,7 +294,6 @@ class ChatScreen(SelectingScreen, Settled):
         return (column.size.width or self.app.size.width) - 2
 
     def on_lines_view_laid(self) -> None:
-        """Fills the room there is."""
         self._show_soon()
         self._show_slips()
         self.tokens.show()
@@ -313,7 +307,6 @@ class ChatScreen(SelectingScreen, Settled):
     # --- what a person does --------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Sends a message."""
         self._told.go_on()
         if self._ask_line.submitted(event.text):
             return
@@ -321,26 +314,21 @@ class ChatScreen(SelectingScreen, Settled):
         self._choosing.remind()
 
     def on_labelled_area_refused(self, event: Composer.Refused) -> None:
-        """Says why."""
         self.tell(event.notice)
 
     def on_text_area_changed(self) -> None:
-        """Counts what is written."""
         self._writing.changed()
 
     def on_files_read(self, message: FilesRead) -> None:
-        """The files of a message were read."""
         self._writing.gathered(message)
 
     def on_desk_tuned(self) -> None:
-        """Shows the knob that was turned."""
         if self._desk.tune is None and not self.tokens.mode.open:
             self._drawer.release()
         self.tick()
         self._show_soon()
 
     def on_tokens_acted(self) -> None:
-        """Shows what token mode did."""
         mode = self.tokens.mode
         if mode.open:
             self._desk.home = self.tokens.home
@@ -373,7 +361,6 @@ class ChatScreen(SelectingScreen, Settled):
             self.tokens.leave()
 
     def action_tokens(self) -> None:
-        """Opens or closes token mode; what is being written stays."""
         if self.tokens.mode.open:
             self.tokens.leave()
         else:
@@ -381,34 +368,27 @@ class ChatScreen(SelectingScreen, Settled):
         self.tick()
 
     def action_tune_knob(self, knob: str) -> None:
-        """TUNE, on a knob."""
         self._pointing.tune(knob)
 
     def action_choose(self, number: int) -> None:
-        """A candidate."""
         self._pointing.choose(number)
 
     def on_knobs_view_turned(self, event: KnobsView.Turned) -> None:
-        """The wheel turns it."""
         self._pointing.turned(event)
 
     def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
-        """A drag sets it."""
         self._pointing.slid(event)
 
     def action_forget_notice(self, at: int) -> None:
-        """A notice was read."""
         self._told.drop(at)
 
     def action_tune(self) -> None:
-        """Opens or closes TUNE, and the drawer with it."""
         if self._desk.tune is not None:
             self._desk.close_tune()
         else:
             self._pointing.open_tune()
 
     def action_back(self) -> None:
-        """Closes the innermost thing, then stops the reply."""
         if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back():
             return
         if self._told:
@@ -419,27 +399,21 @@ class ChatScreen(SelectingScreen, Settled):
             self._do(self._chat.stop)
 
     def action_panels(self) -> None:
-        """Shows or hides the panels."""
         self._drawer.toggle()
 
     def action_turn_page(self, by: int) -> None:
-        """Another page of the panels."""
         self._big.turn(by)
 
     def action_page(self, page: str) -> None:
-        """That page of the panels."""
         self._big.go(page)
 
     def action_big(self, page: str | None = None) -> None:
-        """The panels in place of the chat, and back."""
         self._big.toggle(page)
 
     def on_panels_pointed(self, event: Panels.Pointed) -> None:
-        """Puts the cursor on the token."""
         self._big.point(event.ref)
 
     def action_look(self) -> None:
-        """The next look; in token mode, of those that show tokens."""
         if self.tokens.mode.open:
             self.tokens.next_look()
             self.tokens.show()
@@ -458,23 +432,18 @@ class ChatScreen(SelectingScreen, Settled):
         self._do(again.get(chat.phase, chat.forks.continue_reply))
 
     def action_regenerate(self, same: bool = False) -> None:
-        """Another reply to the last message; `same`: with the same dice."""
         self._versions.regenerate(same=same)
 
     async def action_edit(self) -> None:
-        """An earlier message, to be written anew."""
         await self._ask_line.edit()
 
     async def action_prefill(self) -> None:
-        """How the next reply begins."""
         await self._ask_line.prefill()
 
     async def action_find(self) -> None:
-        """A text in the chat."""
         await self._ask_line.find()
 
     def action_copy_reply(self) -> None:
-        """The last reply."""
         self.copying.copy_reply()
 
     def action_copy_code(self) -> None:
@@ -482,7 +451,6 @@ class ChatScreen(SelectingScreen, Settled):
         self.copying.copy_code()
 
     def action_copy_message(self) -> None:
-        """The reply under the cursor."""
         self.copying.copy_message()
 
     def action_turn(self, by: int) -> None:
@@ -493,15 +461,12 @@ class ChatScreen(SelectingScreen, Settled):
             self._transcript.jump(by)
 
     def action_version(self, by: int, node: int | None = None) -> None:
-        """Another version of a turn."""
         self._versions.step(by, node)
 
     def action_new(self) -> None:
-        """An empty chat."""
         self._conversations.new()
 
     def action_dialog(self, name: str) -> None:
-        """Opens a dialog of `DIALOGS`."""
         DIALOGS[name](self._features)
 
     def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
@@ -512,7 +477,6 @@ class ChatScreen(SelectingScreen, Settled):
         self._choosing.open(problem)
 
     def on_heard(self, message: Heard) -> None:
-        """Something became of a model."""
         self._choosing.heard(message.said)
 
     def action_switch_back(self) -> None:
@@ -520,19 +484,15 @@ class ChatScreen(SelectingScreen, Settled):
         self._do(self._chat.loading.switch_back)
 
     def action_unload(self) -> None:
-        """No model, and its memory free."""
         self._do(self._chat.loading.unload)
 
     def action_reload(self) -> None:
-        """The model anew."""
         self._do(self._chat.loading.reload)
 
     def action_editor(self) -> None:
-        """The message in the editor; the chat goes on meanwhile."""
         self.run_worker(self._writing.edit(), group="editor", exclusive=True)
 
     def action_unfold(self) -> None:
-        """The text of what was pasted."""
         self._desk.composer.action_unfold()
 
     def action_interrupt(self) -> None:
@@ -551,9 +511,11 @@ class ChatScreen(SelectingScreen, Settled):
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
         """Asks, and quits when that was asked a moment ago."""
-        lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-        hint = f"it cannot be saved now; {name_of('save')} writes it to a file" if self._chat.unsaved else ""
-        lost = ": this chat would be lost" if self._chat.unsaved else lost
+        lost = "; your unsent text would be lost" if self._desk.query_one(Composer).text.strip() else ""
+        hint = (
+            f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self._chat.unsaved else ""
+        )
+        lost = "; this chat would be lost" if self._chat.unsaved else lost
         if self._told.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
             self._leave()
 
@@ -571,7 +533,6 @@ class ChatScreen(SelectingScreen, Settled):
             self._told.answer()
 
     def action_scroll(self, where: Scroll) -> None:
-        """Scrolls the chat, wherever the keyboard is."""
         if where == "end":
             self._transcript.follow()
         else:

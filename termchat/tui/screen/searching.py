@@ -28,7 +28,7 @@ class Searching:
         """Opens the line, with what was looked for last."""
         self._transcript.finding = self._finding
         self._finding.read(self._transcript.parts())
-        hint = f"Enter or ↓ the next, ↑ the one before, Esc back, {name_of('find')} stay there"
+        hint = f"Enter or ↓ next, ↑ previous, Esc cancel, {name_of('find')} stay here"
         self._asking.ask("find", query, hint, typed=self._look_for, walked=self._step)
         self._look_for(query)
 
@@ -95,6 +95,6 @@ class Searching:
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
-            hint = "  Enter next, ↑ before, Esc back" if self._asking.size.width >= _WIDE else ""
+            hint = "  Enter next, ↑ previous, Esc cancel" if self._asking.size.width >= _WIDE else ""
             more = "…" * finding.is_going_on
             self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")

@@ -100,7 +100,10 @@ def _persona(features: Features, name: str) -> None:
         elif saves[1]:
             personating.keep(saves[1].strip())
         else:
-            raise CommandRefused("under which name?", "/persona save NAME keeps this chat's system prompt and knobs")
+            raise CommandRefused(
+                "/persona save needs a name",
+                "/persona save NAME saves this chat's system prompt and knobs as a persona",
+            )
     except PersonaError as error:
         raise CommandRefused(str(error)) from error
 
@@ -109,7 +112,7 @@ def _theme(features: Features, name: str) -> None:
     """Draws in other colours."""
     known = [offer.text for offer in _themes(features)]
     if name not in known:
-        raise CommandRefused(f"there is no theme {name!r}{guess_of(name, known)}", f"there are {', '.join(known)}")
+        raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"themes: {', '.join(known)}")
     features.keep_theme(name)
 
 
@@ -117,7 +120,7 @@ def _look(features: Features, name: str) -> None:
     """Shows the chat in another look."""
     look = next((look for look in LOOKS if look == name), None)
     if look is None:
-        raise CommandRefused(f"there is no look {name!r}", f"there are {', '.join(LOOKS)}")
+        raise CommandRefused(f"unknown look {name!r}", f"looks: {', '.join(LOOKS)}")
     features.parts.transcript.look = look
     features.parts.tokens.mode.keep()
 
@@ -142,7 +145,7 @@ def _save(features: Features, path: str) -> None:
         where = Path(path).expanduser()
         of_file(where)
         if where.exists():
-            raise CommandRefused(f"{where} exists", f"{name_of('save')} asks before it is overwritten")
+            raise CommandRefused(f"{where} exists", f"use {name_of('save')} to overwrite it")
     except TranscriptError as error:
         raise CommandRefused(error.message, error.hint) from error
     except CommandRefused:
@@ -160,7 +163,7 @@ def _help(features: Features, name: str) -> None:
     """Lists all commands, or tells of one."""
     command = COMMANDS.get(name.lstrip("/"))
     if name and command is None:
-        raise CommandRefused(f"there is no command /{name.lstrip('/')}", "/help lists all")
+        raise CommandRefused(f"unknown command /{name.lstrip('/')}", "/help lists all commands")
     if command is None:
         features.parts.open(SlashList(features.parts.palette()))
     else:
@@ -172,9 +175,9 @@ def _help(features: Features, name: str) -> None:
 
 def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
     """As it is, as it comes, and off; each once."""
-    told = {knob.show(knob.default): "as it comes", knob.show(_value(features, knob)): "as it is now"}
+    told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
     if knob.off is not None:
-        told |= {knob.show(knob.off): "changes nothing"}
+        told |= {knob.show(knob.off): "off"}
     return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(told.items()))
 
 
@@ -195,7 +198,7 @@ def _personas(features: Features) -> Iterable[Offer]:
     """Personas, and to keep one."""
     known = features.personating.known.entries.values()
     yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
-    yield Offer("save ", "NAME  Keep this chat's system prompt and knobs as a persona")
+    yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
 
 
 def _themes(features: Features) -> Iterable[Offer]:
@@ -236,15 +239,16 @@ class _Takes(NamedTuple):
 
 
 _TAKE: tuple[_Takes, ...] = (
-    _Takes("system", "TEXT", "A new chat with this system prompt", _begin, key="setup"),
-    _Takes("model", "NAME", "Go on with another model", _model, _models, "models"),
-    _Takes("persona", "NAME", "Begin as a persona; save NAME keeps this one", _persona, _personas),
-    _Takes("theme", "NAME", "Other colours", _theme, _themes),
-    _Takes("prefill", "TEXT", "What the next reply begins with", _prefill),
-    _Takes("title", "TEXT", "Give the chat another title", _title),
-    _Takes("save", "PATH", "Save a transcript there", _save),
-    _Takes("look", "NAME", "How the chat is shown", _look, lambda _: (Offer(look) for look in LOOKS)),
-    _Takes("help", "NAME", "All commands, or one of them", _help,
+    _Takes("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
+    _Takes("model", "NAME", "Switch to another model", _model, _models, "models"),
+    _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
+    _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
+    _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    _Takes("title", "TEXT", "Change the title of the chat", _title),
+    _Takes("save", "PATH", "Save a transcript to PATH", _save),
+    _Takes("look", "NAME", "Switch the look: reading, probability, entropy, rank or time", _look,
+        lambda _: (Offer(look) for look in LOOKS)),
+    _Takes("help", "NAME", "List all commands, or explain one", _help,
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),
 )  # fmt: skip
 
@@ -285,7 +289,7 @@ def _all() -> dict[str, Command]:
     known = keys()
     made = [
         *map(_of_key, known.values()),
-        Command("raw", "A new chat without the model's template, or with it again", _raw),
+        Command("raw", "New chat in raw mode (no chat template); again to leave raw mode", _raw),
         *(_taking(takes, known) for takes in _TAKE),
         *map(_of_knob, KNOBS.values()),
     ]
@@ -305,9 +309,8 @@ class SlashList(ReadListing):
     TITLE = "Commands"
 
     def made(self, width: int) -> list[Line]:
-        """A line a command."""
         lines: list[Line] = []
-        for title, argument in (("WITH SOMETHING BEHIND THEM", True), ("ALONE", False)):
+        for title, argument in (("WITH AN ARGUMENT", True), ("WITHOUT", False)):
             lines += [BLANK] * bool(lines) + [Line(((title, TITLE),))]
             for command in COMMANDS.values():
                 if bool(command.argument) == argument:

@@ -21,7 +21,7 @@ _MOST = 80
 """Offers at once: more than anyone reads."""
 _READ = 100
 """Characters of a name or an argument that are looked at for a message: any text may stand behind a slash."""
-_HOW = "/help lists all; // begins a message with a slash"
+_HOW = "/help lists all commands; start a message with // to send a slash"
 
 
 class Slash:
@@ -87,11 +87,9 @@ class Slash:
         """
         command = self._find(name)
         if command is None:
-            raise CommandRefused(
-                f"there is no command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}"
-            )
+            raise CommandRefused(f"unknown command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
         if argument and not command.argument:
-            raise CommandRefused(f"/{command.name} takes nothing, not {one_line(argument[:_READ], 40)!r}", _HOW)
+            raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
         command.run(self._features, argument)
 
     def _find(self, name: str) -> Command | None:

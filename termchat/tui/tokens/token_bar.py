@@ -42,7 +42,6 @@ class Ribbon(LinesView, can_focus=True):
             self.column = column
 
     def on_click(self, event: events.Click) -> None:
-        """Says which cell."""
         if event.button == 1 and event.y == 0:
             self.post_message(self.Clicked(event.x - MARGIN))
 
@@ -77,16 +76,13 @@ class Tokens(Column):
         self._pieces: PiecesDialog | None = None
 
     def compose(self) -> ComposeResult:
-        """The ribbon and the line."""
         yield self.ribbon
         yield self._input
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Letters that are typed are no keys."""
         return not self._input.has_focus
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
         self.ribbon.paint_with(palette)
 
     # --- in and out --------------------------------------------------------------------------------------------------
@@ -94,7 +90,7 @@ class Tokens(Column):
     def enter(self) -> bool:
         """Opens token mode; False where there is no token yet."""
         if not self.mode.enter():
-            self._chat.changed(Notice("there is no token to look at yet", "send a message first"))
+            self._chat.changed(Notice("no tokens yet", "send a message first"))
             return False
         self.follow()
         self.screen.set_focus(self.ribbon)  # not focus(): the very next key is for it
@@ -164,7 +160,6 @@ class Tokens(Column):
         self.post_message(self.Acted())
 
     def on_ribbon_clicked(self, event: Ribbon.Clicked) -> None:
-        """Puts the cursor on the token that stands out there."""
         look = self._transcript.look
         if look != "reading":
             ref = token_at(self._transcript.cursor_reply, look, event.column, self.ribbon.room)
@@ -174,17 +169,14 @@ class Tokens(Column):
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def action_move(self, how: Move) -> None:
-        """Moves the cursor."""
         self._act(lambda: self.mode.move(how))
 
     def action_half_page(self, how: Literal["up", "down"]) -> None:
-        """Moves the cursor by half of the lines in view."""
         for _ in range(max(self._transcript.size.height // 2, 1)):
             self.mode.move(how)
         self.follow()
 
     def action_choose(self, number: int) -> None:
-        """Goes on with a candidate."""
         self._act(lambda: self.mode.choose(number))
 
     def action_cut(self) -> None:
@@ -196,35 +188,28 @@ class Tokens(Column):
         self._act(lambda: self.mode.cut(paused=True))
 
     def action_ask(self, when: str) -> None:
-        """Asks the model again."""
         self._act(lambda: self.mode.ask(now=when == "now"))
 
     def action_show(self, view: View) -> None:
-        """Shows something else in the panels."""
         if self.mode.open or self.enter():
             self._act(lambda: self.mode.show(view))
 
     def action_fork_there(self) -> None:
-        """Forks where what-if parts."""
         self._act(self.mode.fork_there)
 
     def action_pause(self) -> None:
-        """Pauses or goes on."""
         self._act(self.mode.pause)
 
     def action_step(self, unit: Unit) -> None:
-        """Goes on for a little."""
         self._act(lambda: self.mode.step(unit))
 
     def action_type(self, what: Typing) -> None:
-        """Has a line typed."""
         self._input.placeholder = PROMPTS[what]
         self.mode.typing = what
         self.follow()
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Takes the line."""
         event.stop()
         self.screen.set_focus(self.ribbon)
         self._act(lambda: self.mode.submit(event.value))
@@ -254,10 +239,8 @@ class Legend(Slip):
         self._transcript = transcript
 
     def on_mount(self) -> None:
-        """Follows the look."""
         self.watch(self._transcript, "look", self.draw)
 
     def draw(self) -> None:
-        """Shows itself, or nothing."""
         look = self._transcript.look
         self.show_lines([legend_line(look)] if look != "reading" and not self._transcript.pointing else [])

@@ -40,19 +40,17 @@ class TurnVersions:
         turn = self._turn(turns, node)
         if turn is None:
             self._tell(
-                Notice("no turn of this chat has other versions", f"{name_of('regenerate')} makes another reply")
+                Notice("no turn in this chat has other versions", f"{name_of('regenerate')} makes another reply")
             )
             return
         parts = turns[turn]
         this, ends = Versions(chat).of(parts[0].node, parts[-1].node)
         if len(ends) == 1:
-            self._tell(
-                Notice("there is no other version of this reply", f"{name_of('regenerate')} makes one of the last")
-            )
+            self._tell(Notice("this reply has no other version", f"{name_of('regenerate')} regenerates the last reply"))
         elif not 0 <= this + by < len(ends):
             self._tell(Notice(f"this is the {'first' if by < 0 else 'last'} of {len(ends)} versions"))
         elif self._chat.busy:
-            why = "a reply waits" if self._chat.paused is not None else "a reply is running"
+            why = "a reply is paused" if self._chat.paused is not None else "a reply is running"
             self._tell(Notice(f"cannot show another version: {why}", f"{name_of('back')} stops it"))
         else:
             self._show(turn, leaf_of(chat, ends[this + by], self._used))
@@ -66,7 +64,10 @@ class TurnVersions:
         self._do(lambda: self._chat.forks.regenerate(same=same))
         if not same and start is not None and start.seed == seed and len(self._chat.conversation.nodes) > before:
             self._tell(
-                Notice(f"seed {seed} is set: the same dice as before", "only other knobs, or no seed, change the reply")
+                Notice(
+                    f"seed {seed} is fixed, so the reply uses the same dice",
+                    "to get a different reply, change a knob or clear the seed",
+                )
             )
 
     def _turn(self, turns: list[TurnParts], node: int | None) -> int | None:

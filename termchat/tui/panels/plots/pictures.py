@@ -14,8 +14,8 @@ from termchat.tui.panels.plots.trace import Measure, Trace
 
 Name = Literal["entropy", "probability", "time", "distribution", "temperature", "survivors"]
 
-_WAITING = "appears with the first token"
-_UNRECORDED = "No candidates are on record for this token."
+_WAITING = "waiting for the first token"
+_UNRECORDED = "No candidates were recorded for this token."
 
 
 class Subject(NamedTuple):
