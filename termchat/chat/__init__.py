@@ -1,9 +1,18 @@
-"""The chat service: one conversation on one engine, without a screen. The TUI and `termchat run` both stand on it.
+"""The chat service: one conversation on one engine, without a screen. The TUI and the commands stand on it.
 
-`service` is the whole of it for whoever uses it, `state` what its rooms share: `turns` and `room` make prompts of messages,
-`replies` and `again` the replies, `editing` what is written anew, `branches` the tree, `loading` and `reopening` other models
-and chats, `questions` what is asked of a token. `line` knows who waits for which answer; `changes` is what they report.
+`Chat` in `service` is the whole of it for whoever uses it: `send`, `stop`, `adjust`, `open` and `pump` are its own, the
+rest is reached through its rooms. The rooms share one `State`, know the rooms that they are given and never the chat:
 
-`opening` makes a chat from the settings or the store, `recording` keeps it. `once`, `replay`, `sweep` and `doctor` are
-commands.
+    chat.turns       what a person says: the queue, the prompt of a turn; `turns.room` when the context is full (full_context)
+    chat.replies     the running reply: pause, resume, step, force
+    chat.forks       what grows from a reply: regenerate, continue, fork
+    chat.editing     messages and replies in other words (forks)
+    chat.branches    which branch is shown, names, deleting
+    chat.loading     the model: load, switch, unload, restart
+    chat.questions   what is asked of a token, a reply or a text; the newest answers
+
+Commands go out through `requests`, which knows who waits for which answer. `pump` takes in the engine's events, gives each
+to who waits for it, and returns what changed (`changes`) to whoever shows the chat. `live` is the newest step, for the
+panels; `position` says what stands before a token; `sizing` counts a message before it is sent. `recording` keeps the chat
+in the store, `opening` and `reopening` make one of the settings or of the store.
 """

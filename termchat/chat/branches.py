@@ -23,7 +23,7 @@ class Branches:
         """Shows the path to a living node, and goes on there."""
         chat = self._state.conversation
         if leaf not in chat.nodes or chat.is_hidden(leaf):
-            self._state.changed(Notice("there is no such branch"))
+            self._state.changed(Notice("no such branch"))
         elif leaf != chat.leaf:
             self._leave()
             chat.leaf = leaf

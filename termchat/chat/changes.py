@@ -47,7 +47,7 @@ class BreakpointsChanged(msgspec.Struct, frozen=True):
 
 
 class RoomWanted(msgspec.Struct, frozen=True):
-    """The context is full, and a person should say what is to be done: read `chat.full`, answer with `chat.make_room`."""
+    """The context is full, and a person should say what is to be done: read `chat.full`, answer with `chat.turns.room.make`."""
 
 
 class Full(NamedTuple):

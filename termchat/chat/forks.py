@@ -29,7 +29,7 @@ class _Fork(NamedTuple):
     prefill: str = ""
 
 
-class Again:
+class Forks:
     """What grows from a reply that is there, or beside it."""
 
     def __init__(self, state: State, turns: Turns, replies: Replies) -> None:
@@ -42,14 +42,17 @@ class Again:
         return self._fork is not None
 
     def regenerate(self, *, same: bool = False) -> None:
-        """Another reply to the last message; `same`: with the dice of the one that is there."""
+        """Another reply to the last message, beside the one that is there: with the seed that is set, else a new one.
+
+        `same` keeps the seed of the reply that is there: only other knobs make it another one.
+        """
         state, chat = self._state, self._state.conversation
         if not state.ready("regenerate"):
             return
         spans = chat.reply()
         number = spans[0].node.parent if spans else chat.leaf
         if number is None:
-            state.changed(Notice("there is no reply to make again"))
+            state.changed(Notice("no reply to regenerate"))
             return
         turn = chat.nodes[number]
         if state.is_foreign():  # its ids are another model's: the message is sent again
@@ -59,8 +62,8 @@ class Again:
         seed = state.seed() if before is None else before
         self._ask(_Fork(chat, turn, len(turn.ids), (), "go on", seed, state.prefill), state.prefill)
 
-    def go_on(self) -> None:
-        """Goes on with the last reply from its last token."""
+    def continue_reply(self) -> None:
+        """Goes on with the last reply from its last token, with its own seed, as if it had never stopped."""
         state = self._state
         spans = state.conversation.reply()
         if not state.ready("continue"):
@@ -69,21 +72,25 @@ class Again:
             if state.conversation.leaf is not None:
                 self.regenerate()
             else:
-                state.changed(Notice("there is no reply to continue yet"))
+                state.changed(Notice("no reply to continue yet"))
             return
         last = spans[-1].node
         reason = last.finished.reason if last.finished is not None else None
         if reason == "end":
-            state.changed(Notice("the model ended this reply itself", "regenerate it, or write the next message"))
+            state.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
         elif state.is_foreign():
-            state.changed(Notice("another model wrote this reply", "regenerate it, or write the next message"))
+            state.changed(Notice("a different model wrote this reply", "regenerate it or send the next message"))
         else:
             done = sum(span.count for span in spans)
             # Whoever continues a reply that was long enough wants as much again.
             self._grow(last, len(last.ids), longer=done if reason == "length" else 0)
 
-    def fork(self, node: Node, at: int, ids: Sequence[int] = (), text: str = "", *, then: Then = "go on") -> None:
-        """Another way on from the first `at` tokens of a reply's node; a reply that is running ends first."""
+    def fork(self, node: Node, at: int, *, ids: Sequence[int] = (), text: str = "", then: Then = "go on") -> None:
+        """Another way on from the first `at` tokens of a reply's node, on the path or off it, with the same dice.
+
+        `ids`, or the tokens of `text`, come first whatever the dice say; with neither, the reply is drawn again from there.
+        `then` is what follows them. A reply that is running ends first. What cannot be forked is told.
+        """
         state = self._state
         why = self._refusal(node, at)
         if why is not None:
@@ -131,13 +138,13 @@ class Again:
         if state.model is None:
             return "no model is loaded"
         if node.role != "assistant":
-            return "this is no part of a reply"
+            return "this is not part of a reply"
         if not 0 <= at <= len(node.ids):
             return f"the reply has {len(node.ids)} tokens here"
         if chat.is_hidden(node.number):
             return "this branch is deleted"
         if state.is_foreign(node.number):
-            return "another model wrote this reply"
+            return "a different model wrote this reply"
         if at and node.ids[at - 1] in state.model.end_ids:
             return "the model ended the reply before this token"
         return None
@@ -196,8 +203,8 @@ class Parting(NamedTuple):
 class Editing:
     """Nothing is rewritten: what was said before stays, on its own branch. `stop` ends what is being made."""
 
-    def __init__(self, state: State, turns: Turns, again: Again, stop: Callable[[], None]) -> None:
-        self._state, self._turns, self._again, self._stop = state, turns, again, stop
+    def __init__(self, state: State, turns: Turns, forks: Forks, stop: Callable[[], None]) -> None:
+        self._state, self._turns, self._forks, self._stop = state, turns, forks, stop
         self._waiting: _Edit | None = None
 
     @property
@@ -206,7 +213,10 @@ class Editing:
         return self._waiting is not None
 
     def edit(self, node: Node, text: str) -> None:
-        """Sends a text in the place of a person's message; what cannot be edited is told, and the text given back."""
+        """Sends a text in the place of a person's message, beside it; the branch that grew from that stays.
+
+        A reply that is running ends first. What cannot be edited is told, and the text is in `returned`.
+        """
         state = self._state
         if state.model is None or state.conversation.is_hidden(node.number):
             why = "no model is loaded" if state.model is None else "this branch is deleted"
@@ -235,12 +245,15 @@ class Editing:
             self._state.give_back(edit.text)
 
     def replace(self, spans: Sequence[Span], text: str) -> None:
-        """Puts other words in a reply's place: its tokens as far as they say the same, the rest forced, and its end there."""
+        """Puts other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.
+
+        What is the same from its begin stays as it was drawn; the tokens after that are forced. It can be continued.
+        """
         parting = parting_of(spans, text)
         if parting is None:
-            self._state.changed(Notice("the reply says this already"))
+            self._state.changed(Notice("the reply already reads like this"))
         else:
-            self._again.fork(parting.node, parting.at, text=parting.rest, then="end")
+            self._forks.fork(parting.node, parting.at, text=parting.rest, then="end")
 
 
 def parting_of(spans: Sequence[Span], text: str) -> Parting | None:

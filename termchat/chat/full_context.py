@@ -130,7 +130,7 @@ class MakingRoom:
         return True
 
     def make(self, way: Way) -> None:
-        """Does what a person chose."""
+        """Answers what is to be done about `state.full`: nothing, leave the oldest turns out, or have them summarised first."""
         full, self._state.full = self._state.full, None
         if full is None:
             return
@@ -158,7 +158,7 @@ class MakingRoom:
         """There is no room to ask for a summary."""
         assert self._request is not None
         (full, _), self._request = self._request, None
-        self._state.changed(Notice("there is no room to ask for a summary", "the turns were left out without one"))
+        self._state.changed(Notice("no room to ask for a summary", "the turns were dropped without a summary"))
         self._do(full, "drop")
 
     # --- how it is done ----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Loading:
         return choice.spec if choice is not None else None
 
     def load(self, spec: ModelSpec) -> None:
-        """Loads a model whose recommendation the knobs follow already."""
+        """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there."""
         origin, tuning = self._state.origin, self._state.tuning
         self._begin(
             Choice(spec, {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}),
@@ -56,7 +56,12 @@ class Loading:
         )
 
     def switch(self, choice: Choice) -> bool:
-        """Goes on with another model; False while a reply runs, which a person has to end first."""
+        """Goes on with another model: the conversation stays, the next turn is rendered by the new one.
+
+        Knobs that nobody turned follow the new model's recommendation. The old process ends first, so all its memory is
+        free. Returns False while a reply runs, with a notice. A load that fails leaves the phase "failed", and `switch_back`
+        has the model before again.
+        """
         if not self._free_to("change the model"):
             return False
         self.then_continue = False
@@ -67,12 +72,12 @@ class Loading:
         """Goes on with the model before; False where there was none, or while a reply runs."""
         choice = self._before()
         if choice is None:
-            self._state.changed(Notice("there was no other model before"))
+            self._state.changed(Notice("no previous model"))
             return False
         return self.switch(choice)
 
     def unload(self) -> bool:
-        """Ends the engine, and all its memory is free; False while a reply runs."""
+        """Ends the engine, and all its memory is free; the next message loads the model again. False while a reply runs."""
         if not self._free_to("unload the model"):
             return False
         self._let_go()
@@ -126,7 +131,7 @@ class Loading:
             return
         self._forget()
         state.engine.close()
-        state.line.broken(Failed("engine", "the model was let go"))
+        state.line.broken(Failed("engine", "the model was unloaded"))
 
     def _hear(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
         state = self._state

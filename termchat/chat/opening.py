@@ -105,7 +105,9 @@ def reopen(store: Store, session: str, config: Settings) -> Reopened:
     stored = store.load(session)
     conversation = stored.conversation
     for number in stored.interrupted:
-        cut_off = Failed("interrupted", "termchat ended before the reply did", "continue goes on from its last token")
+        cut_off = Failed(
+            "interrupted", "termchat stopped during this reply", "use Continue to resume from its last token"
+        )
         conversation.nodes[number].add(cut_off)
     turned, origin, followed = _knobs(config, conversation, stored.info.tuning)
     if followed:

@@ -113,7 +113,7 @@ def why_not(state: State, chat: Conversation, node: Node, index: int, what: int 
         assert isinstance(tokenized, Tokenized)
         asked = tokenized.ids
     if not asked:
-        raise Unanswerable("there is no token in an empty text")
+        raise Unanswerable("type some text first")
     explained = yield Explain(step.ids, asked[0], step.samplers, step.seed, step.done)
     assert isinstance(explained, Explained)
     penalised = explained.explanation.penalised
@@ -131,7 +131,7 @@ def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSet
     columns = [(span.node.tokens, span.count) for span in spans]
     ids = [i for tokens, count in columns for i in tokens.ids[:count]]
     if not ids:
-        raise Unanswerable("there is no reply to look at")
+        raise Unanswerable("no reply to inspect")
     before, samplers, seed, done = _step(state, chat, spans[0].node, 0, now=True)
     samplers = settings or samplers
     scored = yield Score([*before, *ids], len(ids), samplers, seed, done)
@@ -182,14 +182,14 @@ def _check(state: State, chat: Conversation, node: Node) -> None:
     if state.model is None:
         raise Unanswerable(NO_MODEL)
     if is_foreign(chat.path(node.number), state.model):
-        raise Unanswerable("another model wrote this")
+        raise Unanswerable("a different model wrote this")
 
 
 def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> _Step:
     _check(state, chat, node)
     position = position_of(chat, node, index)
     if not position.ids:
-        raise Unanswerable("nothing stands before this token")
+        raise Unanswerable("nothing precedes this token")
     knobs = state.tuning
     settings = None if now else position.settings
     seed = position.seed if position.seed is not None else knobs.seed or 0

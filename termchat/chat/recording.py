@@ -184,7 +184,7 @@ class StoreRecorder(Recorder):
             if problem is None:
                 told.append(("the chat is saved again", ""))
             elif self._problem is None:
-                told.append((f"not saved: {problem}", "the chat goes on in memory, and is saved as soon as that works"))
+                told.append((f"not saved: {problem}", "the chat continues in memory and is saved as soon as possible"))
             self._problem = problem
         return told
 
@@ -209,7 +209,7 @@ class StoreRecorder(Recorder):
             from termchat.conversation.transcripts import export  # not needed before the first frame
 
             if not info.id:
-                raise TranscriptError("there is nothing to save yet", "Write a message first.")
+                raise TranscriptError("nothing to save yet", "Write a message first.")
             return export.write(
                 path, still, info, lambda number: held(still.nodes[number], self.store.records(info.id, number))
             )

@@ -67,8 +67,8 @@ class Reopening:
         self._show(conversation, past.newest, info.view)
         state.changed(TuningChanged(), BreakpointsChanged())
         if past.missing:
-            goes_on = f"it goes on with {state.spec.name}" if state.spec else "choose another one among the models"
-            state.changed(Notice(f"this chat was with {past.missing}", goes_on, "warning"))
+            goes_on = f"it continues with {state.spec.name}" if state.spec else "choose another model"
+            state.changed(Notice(f"this chat used {past.missing}", goes_on, "warning"))
         elif past.choice is not None and past.choice.spec.sha256 != state.loaded:
             self._wish = past.choice
             if not state.busy:

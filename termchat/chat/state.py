@@ -20,13 +20,9 @@ BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 
 
 class State:
-    """One conversation on one engine, as it is now.
+    """One conversation on one engine, as it is now. Each field says who writes it; everybody reads.
 
-    `tuning` is what the next token is drawn with, `origin` where each knob's value came from. `failure` is what last went
-    wrong, `returned` what was written and not sent. `paused` is what the running reply waits with, None while it
-    does not wait. `view` is how the screen looks at the chat, kept for it. `full` is the full context that a person is asked
-    about, `on_full` what is done about one without asking, or "ask". `prefill` is what the next reply begins with, whatever the
-    dice say; "" leaves it to them. `keep_logits`: a reply may be asked what other settings would have made of it.
+    The phase, the failure and the returned texts are written by `enter`, `fail` and `give_back`.
     """
 
     def __init__(
@@ -44,28 +40,56 @@ class State:
         on_full: str,
         keep_logits: bool,
     ) -> None:
+        # Set once.
         self.engine = engine
         self.line = Requests(engine)
-        self.tuning = tuning
-        self.origin = dict.fromkeys(KNOBS, "default") | origin
-        self.conversation = conversation
         self.recorder = recorder
-        self.live = Live.of(conversation, newest)
         self.candidates = candidates
+        self.on_full = on_full
+        """What is done about a full context without asking, or "ask"."""
+        self.keep_logits = keep_logits
+        """Whether a reply may be asked what other settings would have made of it."""
+
+        # Written by `Chat.adjust` and `Chat.preset`, by `Loading` (the model's recommendation), by `Reopening`.
+        self.tuning = tuning
+        """What the next token is drawn with."""
+        self.origin = dict.fromkeys(KNOBS, "default") | origin
+        """Where each knob's value came from."""
+
+        # Written by `Reopening`.
+        self.conversation = conversation
+        # Written by `Branches` and `Reopening`; its fields by `Replies`, `Preview` and `Loading` (threads).
+        self.live = Live.of(conversation, newest)
+        # Written by `Chat.set_breakpoints` and `Reopening`.
         self.breakpoints = breakpoints
+        # Written by `Chat.look` and `Reopening`.
         self.view = view
-        self.phase: Phase = "no model"
-        self.progress = 0.0
+        """How the screen shows the chat, kept for it."""
+
+        # Written by `Loading`; the model is also unset by `Chat` when the engine dies.
         self.spec: ModelSpec | None = None
         self.model: ModelInfo | None = None
+        self.progress = 0.0
+        """Of loading, from 0 to 1."""
         self.tolerance: float | None = None
+
+        # Written by `enter`: for `Loading`, `Turns`, `Replies`, and for `Chat` when the engine dies.
+        self.phase: Phase = "no model"
+        # Written by `Replies`.
         self.paused: Paused | None = None
+        """What the running reply waits with, None while it does not wait."""
+        # Written by `fail`; unset by `Loading`.
         self.failure: Failed | None = None
+        # Written by `give_back`; emptied by the screen, which puts it into the composer.
         self.returned = ""
+        """What was written and not sent."""
+        # Written by `MakingRoom`.
         self.full: Full | None = None
-        self.on_full = on_full
-        self.keep_logits = keep_logits
+        """The full context that a person is asked about."""
+        # Written by `Chat.begin_with`; emptied by `Turns` and `Forks`, which use it.
         self.prefill = ""
+        """What the next reply begins with, whatever the seed; "" leaves it to the model."""
+        # Written by `changed`; emptied by `take_changes`.
         self._changes: list[Change] = []
 
     @property
@@ -104,7 +128,7 @@ class State:
         self.failure = failure
         hint = failure.hint
         if failure.kind == "engine" and not hint:
-            hint = "restart the engine to go on from the last token"
+            hint = "restart the engine to continue from the last token"
         self.changed(Notice(failure.message, hint, "error"))
 
     def give_back(self, *texts: str) -> None:

@@ -32,6 +32,7 @@ class Turns:
     def __init__(self, state: State, replies: Replies) -> None:
         self._state, self._replies = state, replies
         self.queue: deque[str] = deque()
+        """Texts sent while a reply was running or the model was loading, the next to go out first."""
         self._cancelled = False
         self.room = MakingRoom(state, replies, self.begin)
 

@@ -134,7 +134,7 @@ def _answer(
         keep_logits=False,
     )
     try:
-        chat.load(spec)
+        chat.loading.load(spec)
         chat.begin_with(prefill)
         chat.send(prompt)
         stopping = False

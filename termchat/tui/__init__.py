@@ -1,16 +1,22 @@
 """The screen: Textual lives here and nowhere else.
 
-`start` puts the app together and `app` is it. `screens` are the chat's screen and the dialogs, `widgets` what they are made
-of, `transcript` the chat itself; `views` make lines of the chat's state, without a widget. `demo` plays a recording.
+`start` puts store, engine, chat and `app` together; the app has one `screen`, the chat's, and dialogs above it. A room is a
+feature:
 
-Beside them is what needs no widget:
-- keys: `key` is one, `keys` and `dialogkeys` are the tables that bindings, hints and help are made from, `keymap` checks what
-  is remapped;
-- commands: `slash` takes them, `slashtable` lists them, `slashdeeds` does them, `slashing` ties them to the composer;
-- writing: `history` and its file, `attachments` for long pastes, `mentions` for files, `completing` and its sources, `editor`;
-- colours: a theme file is read by `themes`, offered by `shelf`, chosen by `wardrobe`, fitted to the terminal by `depth`;
-- the terminal: `abilities` and `glyphs` say what it can show, `terminal` drives it, `compositor` draws, `clipboard` copies;
-- lists without a screen: `modellist`, `sessionlist`, `engineform`, `tune`, `tokenmode`, `finding`;
-- work that nobody waits for: `aside` and `inturn` are threads, `gathering`, `pulls` and `facts` what they bring, `pulse` says
-  when the engine is looked at.
+    screen       the chat's screen: what stands where, actions, notices, the line of keys, the tables of dialogs
+    transcript   the chat as text: looks, Markdown, selection, the token cursor
+    composer     the message being written: history, files, completion, the editor; sending
+    slash        commands that are typed
+    panels       the pages beside the chat, TUNE
+    tokens       token mode, branches, breakpoints, the tokenizer
+    models       the list of models, downloads, how a model is run
+    sessions     saved chats, personas, a new chat's set-up, saving
+    dialogs      what all dialogs are made of, the list of keys, themes, the full context
+    demo         the app that plays a recording
+
+Below them: `draw` (lines in colours and the widgets that show them, threads), `keys` (every key, declared once), `themes`
+(colours), `terminal` (the driver, what it can show, Textual's private parts).
+
+Data goes down by one call: the screen's `tick` takes what changed from `Chat.pump` and calls each view with it, at most
+once a frame. News come up as messages: a widget posts what a person did, and the screen hands it to the room that does it.
 """

@@ -49,7 +49,7 @@ _KEY_SIGNALS = ("SIGINT", "SIGQUIT")
 
 def _cannot_save(_path: Path) -> Callable[[], object]:
     def refuse() -> None:
-        raise ValueError("this chat is not recorded")
+        raise ValueError("this chat is not being saved")
 
     return refuse
 
@@ -143,7 +143,6 @@ class TermchatApp(App[None]):
         return self._worn.palette
 
     def get_default_screen(self) -> Screen[None]:
-        """The chat."""
         return self._chat_screen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -163,7 +162,7 @@ class TermchatApp(App[None]):
         changed, self.wardrobe.wanted = wanted != self.wardrobe.wanted, wanted
         self.wear(wanted)
         if changed and (problem := self._keep_theme(wanted)):
-            self._chat_screen.tell(Notice(problem, "the theme stays until you leave", "warning"))
+            self._chat_screen.tell(Notice(problem, "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
         """Listens to signals, before the terminal is taken: whenever they come, it is given back."""
@@ -200,7 +199,6 @@ class TermchatApp(App[None]):
         self.call_after_refresh(self._begin)
 
     def on_unmount(self) -> None:
-        """The last chance to end the engine and to close the store."""
         self.close()
 
     async def on_event(self, event: events.Event) -> None:
@@ -228,7 +226,7 @@ class TermchatApp(App[None]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""
-        self._chat_screen.habits.copy(text)
+        self._chat_screen.copying.copy(text)
 
     def leave(self, code: int = 0) -> None:
         """Ends the reply and the engine, saves, restores the terminal and ends the app; not before its first frame, since what
@@ -254,13 +252,11 @@ class TermchatApp(App[None]):
                 self._at_end()
 
     async def action_quit(self) -> None:
-        """Ends the app; where the chat would be lost, the second time."""
         if self.screen is not self._chat_screen and self.chat.unsaved:
             self.screen.dismiss(None)  # what it is asked is read beneath
         self._chat_screen.quit()
 
     def action_keys(self) -> None:
-        """All keys, those that work here first; or back from them."""
         from termchat.tui.dialogs.keylist import KeyList  # not needed before the first frame
 
         if isinstance(self.screen, KeyList):
@@ -270,13 +266,11 @@ class TermchatApp(App[None]):
             self.push_screen(KeyList(self.palette, place))
 
     def action_press(self, key: str) -> None:
-        """A click does what a key does."""
         event = events.Key(_character_to_key(key) if len(key) == 1 else key, None)
         event.set_sender(self)  # like one from the terminal: it goes up to the app, where bindings are looked up
         self.post_message(event)
 
     def action_theme(self) -> None:
-        """All themes, each shown while it is highlighted."""
         from termchat.tui.dialogs.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
@@ -291,11 +285,9 @@ class TermchatApp(App[None]):
             self.keep_theme(wanted)
 
     def action_help_quit(self) -> None:
-        """Ctrl+C where nothing else takes it."""
         self._chat_screen.action_interrupt()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Everything there is to do, for the palette."""
         if screen is self._chat_screen:
             for key in (*CHAT, *MODEL, *TOKENS, *APP):
                 if key.palette:
@@ -318,16 +310,16 @@ class TermchatApp(App[None]):
             self._chat_screen.tell(notice)
         try:
             if self._spec is not None:
-                self.chat.load(self._spec)
+                self.chat.loading.load(self._spec)
             elif self._choose is not None:
-                self.chat.switch(self._choose())
+                self.chat.loading.switch(self._choose())
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:
             self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
         if self._missing:
-            self._chat_screen.action_models(self._missing)
+            self._chat_screen.choose_model(self._missing)
 
     if sys.platform != "win32":
 

@@ -106,7 +106,7 @@ def _open_store(notices: list[Notice]) -> Store:
         return Store.open(paths.store_file())
     except StoreError as error:
         # The chat must go on; what is said is kept for as long as the app runs, so that it can be saved by hand.
-        notices.append(Notice(f"this chat will not be kept: {error}", f"save it with {name_of('save')}", "error"))
+        notices.append(Notice(f"this chat will not be saved: {error}", f"save it with {name_of('save')}", "error"))
         folder = Path(tempfile.mkdtemp(prefix="termchat-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)  # by then a transcript that was begun is written
         return Store.open(folder / "sessions.db")
@@ -118,11 +118,11 @@ def _reopen(
     try:
         found = reopen_latest(store, config) if wanted == "last" else reopen(store, store.find(wanted), config)
     except (StoreError, OSError) as error:
-        others = f"this is a new one; {name_of('sessions')} finds the others"
+        others = f"started a new one; {name_of('sessions')} lists the others"
         notices.append(Notice(f"the chat cannot be opened: {error}", others, "error"))
         return config, None, fresh, None
     if found is None:
-        notices.append(Notice("there is no earlier chat to resume", "this is a new one"))
+        notices.append(Notice("no earlier chat to resume", "started a new one"))
         return config, None, fresh, None
     return found
 

@@ -49,7 +49,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(Path(folder) / "sessions.db")
         chat = Chat(LocalEngine())
-        chat.load(ModelSpec(str(catalogue.resolve(None)[1]), "bench", context=CONTEXT, threads=args.threads))
+        chat.loading.load(ModelSpec(str(catalogue.resolve(None)[1]), "bench", context=CONTEXT, threads=args.threads))
         while chat.phase != "idle":
             chat.pump(0.1)
         decode_seconds(chat, Recorder(), 32, 0)

@@ -19,7 +19,7 @@ def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
 
     def new(tuning: Tuning, **more: object) -> Driven:
         driven = Driven(Chat(LocalEngine(), tuning, **more))  # type: ignore[arg-type]
-        driven.chat.load(spec)
+        driven.chat.loading.load(spec)
         made.append(driven)
         return driven
 

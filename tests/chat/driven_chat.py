@@ -30,7 +30,7 @@ class Driven:
     def idle(self) -> None:
         """Pumps until nothing is going on."""
         self.until(
-            lambda: self.chat.phase in ("idle", "failed") and not (self.chat.phase == "idle" and self.chat.queue)
+            lambda: self.chat.phase in ("idle", "failed") and not (self.chat.phase == "idle" and self.chat.turns.queue)
         )
 
     def say(self, text: str) -> Node:
@@ -55,7 +55,7 @@ class Driven:
         """Sends, and stops for a while behind so many tokens: however late this process is, the reply waits for it."""
         self.idle()
         self.chat.send(text)
-        self.chat.pause()
+        self.chat.replies.pause()
         self.until(lambda: self.chat.phase == "paused")
         return self.step(tokens)
 
@@ -64,7 +64,7 @@ class Driven:
         end = len(self.reply.tokens) + tokens
         while len(self.reply.tokens) < end:
             pending = self.chat.paused
-            self.chat.step("token")
+            self.chat.replies.step("token")
             self.until(lambda: self.chat.paused not in (None, pending))  # noqa: B023
         return self.reply
 
@@ -84,7 +84,7 @@ class Faked(Driven):
     def __init__(self, tuning: Tuning | None = None, **more: object) -> None:
         self.engine = FakeEngine()
         super().__init__(Chat(self.engine, tuning or Tuning(seed=7), **more))  # type: ignore[arg-type]
-        self.chat.load(ModelSpec("/tiny.gguf", "tiny"))
+        self.chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
         self.pump()
 
     def pump(self) -> None:

@@ -16,7 +16,7 @@ from tests.chat.driven_chat import Faked
 def two_replies(it: Faked) -> tuple[Node, Node]:
     """A message with two replies; the second is shown."""
     first = it.replied("hi", " one", " two")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     it.engine.say(" other", " words")
     it.engine.end()
@@ -40,42 +40,42 @@ def kept(path: Path) -> Faked:
 def test_another_branch_is_shown_with_its_last_token_and_is_there_again(tmp_path: Path) -> None:
     it = kept(tmp_path / "s.db")
     first, _second = two_replies(it)
-    it.chat.select(first.number)
+    it.chat.branches.select(first.number)
     assert it.reply is first
     assert it.chat.live.token is not None
     assert it.chat.live.token.text == " two"
     assert it.chat.live.finished is first.finished
-    it.chat.select(999)
+    it.chat.branches.select(999)
     it.pump()
-    assert it.notices == ["there is no such branch"]
+    assert it.notices == ["no such branch"]
     assert stored(it, tmp_path / "s.db").leaf == first.number
 
 
 def test_going_to_another_branch_ends_the_reply_that_runs_and_does_not_mix_them() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     it.engine.say(" other")
     it.pump()
     second = it.reply
     it.chat.send("later")
     it.engine.say(" words")  # on its way when the branch is changed
-    it.chat.select(first.number)
+    it.chat.branches.select(first.number)
     it.pump()
     assert second.finished is not None
     assert second.finished.reason == "user"
     assert second.text() == " other words"
     assert it.chat.live.finished is first.finished
     assert it.chat.phase == "idle"
-    assert list(it.chat.queue) == ["later"]
+    assert list(it.chat.turns.queue) == ["later"]
 
 
 def test_going_to_another_branch_while_a_message_is_on_its_way() -> None:
     it = Faked()
     first, _second = two_replies(it)
     it.chat.send("not yet")
-    it.chat.select(first.number)
+    it.chat.branches.select(first.number)
     it.pump()
     assert it.chat.returned == "not yet"
     assert it.chat.conversation.leaf == first.number
@@ -84,9 +84,9 @@ def test_going_to_another_branch_while_a_message_is_on_its_way() -> None:
 def test_names_are_kept(tmp_path: Path) -> None:
     it = kept(tmp_path / "s.db")
     first, second = two_replies(it)
-    it.chat.rename(first.number, "  the\nfirst ")
-    it.chat.rename(second.number, "gone")
-    it.chat.rename(second.number, "")
+    it.chat.branches.rename(first.number, "  the\nfirst ")
+    it.chat.branches.rename(second.number, "gone")
+    it.chat.branches.rename(second.number, "")
     nodes = stored(it, tmp_path / "s.db").nodes
     assert nodes[first.number].name == "the first"
     assert nodes[second.number].name == ""
@@ -95,18 +95,18 @@ def test_names_are_kept(tmp_path: Path) -> None:
 def test_a_deleted_branch_gives_way_to_a_living_one_and_comes_back(tmp_path: Path) -> None:
     it = kept(tmp_path / "s.db")
     first, second = two_replies(it)
-    it.chat.delete(second.number)
+    it.chat.branches.delete(second.number)
     assert it.reply is first
     assert it.chat.live.token is not None
     assert it.chat.live.token.text == " two"
-    it.chat.delete(first.number)
+    it.chat.branches.delete(first.number)
     assert it.chat.conversation.leaf == first.parent
-    assert it.chat.undelete() == first.number
-    assert it.chat.undelete() == second.number
-    assert it.chat.undelete() is None
+    assert it.chat.branches.undelete() == first.number
+    assert it.chat.branches.undelete() == second.number
+    assert it.chat.branches.undelete() is None
     it.pump()
     assert it.notices == []  # whoever asked says so
-    it.chat.delete(first.number)
+    it.chat.branches.delete(first.number)
     found = stored(it, tmp_path / "s.db")
     assert [node.number for node in found.leaves()] == [second.number]
 
@@ -115,21 +115,21 @@ def test_deleting_all_there_is_and_taking_it_back() -> None:
     it = Faked()
     reply = it.replied("hi", " one")
     turn = reply.parent or 0
-    it.chat.delete(turn)
+    it.chat.branches.delete(turn)
     assert it.chat.conversation.leaf is None
-    it.chat.undelete()
+    it.chat.branches.undelete()
     assert it.reply is reply
 
 
 def test_deleting_what_runs_ends_it() -> None:
     it = Faked()
     first = it.replied("hi", " one")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     it.engine.say(" other")
     it.pump()
     second = it.reply
-    it.chat.delete(second.number)
+    it.chat.branches.delete(second.number)
     it.pump()
     assert second.finished is not None
     assert it.chat.phase == "idle"
@@ -139,11 +139,11 @@ def test_deleting_what_runs_ends_it() -> None:
 def test_a_branch_that_is_not_shown_is_deleted_without_a_word_to_the_reply() -> None:
     it = Faked()
     first = it.replied("hi", " one")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     it.engine.say(" other")
     it.pump()
-    it.chat.delete(first.number)
+    it.chat.branches.delete(first.number)
     it.pump()
     assert it.chat.phase == "decoding"
     assert it.reply.text() == " other"

@@ -27,7 +27,7 @@ def test_an_edited_message_is_a_branch_beside_the_old_one() -> None:
     second = it.replied("and then", " two")
     third = it.replied("more", " three")
     asked = it.chat.conversation.nodes[second.parent or 0]
-    it.chat.edit(asked, "or else")
+    it.chat.editing.edit(asked, "or else")
     it.pump()
     it.engine.say(" four")
     it.engine.end()
@@ -37,14 +37,14 @@ def test_an_edited_message_is_a_branch_beside_the_old_one() -> None:
     assert (new.parent, new.at) == (asked.parent, asked.at)
     render = it.engine.asked(Render)[-1]
     assert [message.content for message in render.messages] == ["hi", " one", "or else"]
-    it.chat.select(third.number)
+    it.chat.branches.select(third.number)
     assert [text for _, text in said(it)] == ["hi", " one", "and then", " two", "more", " three"]
 
 
 def test_the_first_message_can_be_edited_while_a_reply_runs() -> None:
     it = Faked()
     first = it.writing("hi", " one", " two")
-    it.chat.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
     it.pump()
     assert it.engine.asked(Cancel)
     assert first.finished is not None
@@ -60,7 +60,7 @@ def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was(
     last = it.replied("more", " two")
     before = said(it)
     it.engine.prompt = list(range(5000))  # more than the context holds
-    it.chat.edit(it.chat.conversation.nodes[first.parent or 0], "far too long")
+    it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "far too long")
     it.pump()
     assert it.chat.returned == "far too long"
     assert it.chat.conversation.leaf == last.number
@@ -72,7 +72,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
     first = it.replied("hi", " one")
     it.engine.die()
     it.pump()
-    it.chat.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
     assert it.chat.returned == "hello"
     assert said(it) == [("user", "hi"), ("assistant", " one")]
 
@@ -83,7 +83,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
 def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three")
-    it.chat.replace(it.chat.conversation.reply(), " one two or so")
+    it.chat.editing.replace(it.chat.conversation.reply(), " one two or so")
     it.pump()
     assert it.chat.phase == "idle"
     assert it.reply.text() == " or so"
@@ -91,7 +91,7 @@ def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> 
     assert list(it.reply.tokens.forced) == [1, 1]
     assert said(it)[-1] == ("assistant", " one two or so")
     assert first.text() == " one two three"
-    it.chat.continue_reply()  # it ended where the words ended, and goes on from there
+    it.chat.forks.continue_reply()  # it ended where the words ended, and goes on from there
     it.pump()
     assert it.engine.generated[-1].done == 4
     it.engine.say(" more")
@@ -102,7 +102,7 @@ def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> 
 def test_a_reply_can_be_shortened_and_the_chat_goes_on_behind_it() -> None:
     it = Faked()
     it.replied("hi", " one", " two", " three")
-    it.chat.replace(it.chat.conversation.reply(), " one")
+    it.chat.editing.replace(it.chat.conversation.reply(), " one")
     it.pump()
     assert said(it)[-1] == ("assistant", " one")
     it.replied("go on", " four")
@@ -118,7 +118,7 @@ def test_an_end_token_does_not_stay_before_new_words() -> None:
     it.engine.say("", id=2)
     it.engine.end()
     it.pump()
-    it.chat.replace(it.chat.conversation.reply(), " two and on")
+    it.chat.editing.replace(it.chat.conversation.reply(), " two and on")
     it.pump()
     assert it.reply.at == 1
     assert it.notices == []
@@ -135,7 +135,7 @@ def test_no_character_is_parted() -> None:
     it.engine.say("é", bytes="é".encode()[1:])
     it.engine.end()
     it.pump()
-    it.chat.replace(it.chat.conversation.reply(), " aè")
+    it.chat.editing.replace(it.chat.conversation.reply(), " aè")
     it.pump()
     assert it.reply.at == 1
     assert said(it)[-1] == ("assistant", " aè")
@@ -144,13 +144,13 @@ def test_no_character_is_parted() -> None:
 def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
     it = Faked()
     it.replied("hi", " one", " two", reason="user")
-    it.chat.continue_reply()
+    it.chat.forks.continue_reply()
     it.pump()
     it.engine.say(" three", " four")
     it.engine.end()
     it.pump()
     second = it.reply
-    it.chat.replace(it.chat.conversation.reply(), " one two three five")
+    it.chat.editing.replace(it.chat.conversation.reply(), " one two three five")
     it.pump()
     assert (it.reply.parent, it.reply.at) == (second.number, 1)
     assert said(it)[-1] == ("assistant", " one two three five")
@@ -159,9 +159,9 @@ def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
 def test_the_same_words_are_no_edit() -> None:
     it = Faked()
     first = it.replied("hi", " one")
-    it.chat.replace([Span(first, 1)], " one")
+    it.chat.editing.replace([Span(first, 1)], " one")
     it.pump()
-    assert it.notices == ["the reply says this already"]
+    assert it.notices == ["the reply already reads like this"]
     assert it.reply is first
 
 
@@ -172,12 +172,12 @@ def test_a_reply_is_made_again_with_its_own_dice_or_with_new_ones() -> None:
     it = Faked(Tuning())
     first = it.replied("hi", " one")
     assert first.start is not None
-    it.chat.regenerate(same=True)
+    it.chat.forks.regenerate(same=True)
     it.pump()
     assert it.engine.generated[-1].seed == first.start.seed
     it.engine.end()
     it.pump()
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     assert it.engine.generated[-1].seed != first.start.seed
     assert {node.parent for node in it.chat.conversation.leaves()} == {first.parent}
@@ -211,12 +211,12 @@ def test_what_is_forced_does_not_count_as_drawn() -> None:
     first = it.replied("hi")
     assert it.engine.generated[-1].conditions == (Length(5),)
     it.chat.begin_with("Well")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     assert it.engine.generated[-1].conditions == (Length(3),)
     it.engine.end()
     it.pump()
-    it.chat.replace([Span(first, 3)], "Sure, there is more")
+    it.chat.editing.replace([Span(first, 3)], "Sure, there is more")
     it.pump()
     assert it.engine.generated[-1].conditions == (Length(2 + 2 + 3),)  # two stay, three are forced
 
@@ -225,7 +225,7 @@ def test_a_reply_made_again_begins_with_it_too() -> None:
     it = Faked()
     first = it.replied("hi", " one")
     it.chat.begin_with("Well")
-    it.chat.regenerate(same=True)
+    it.chat.forks.regenerate(same=True)
     it.pump()
     made = it.engine.generated[-1]
     assert made.seed == (first.start.seed if first.start else None)

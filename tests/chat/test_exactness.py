@@ -39,7 +39,7 @@ TUNINGS = st.builds(
 def shared(model_path: Path) -> Iterator[Driven]:
     """One engine for many replies."""
     driven = Driven(Chat(LocalEngine(), Tuning()))
-    driven.chat.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1))
+    driven.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1))
     yield driven
     driven.chat.close()
 
@@ -54,7 +54,7 @@ def test_a_reply_that_is_cut_and_drawn_again_is_the_same(shared: Driven, tuning:
     chat.adjust("max_tokens", 220)
     reply = shared.say(STORY)
     at = round(share * (len(reply.ids) - 1))
-    chat.fork(reply, at)
+    chat.forks.fork(reply, at)
     shared.idle()
     again = shared.reply
     assert [*reply.ids[:at], *again.ids] == list(reply.ids)
@@ -76,7 +76,7 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     driven.step(10)
     driven.chat.stop()
     driven.idle()
-    driven.chat.continue_reply()
+    driven.chat.forks.continue_reply()
     driven.idle()
     last = driven.reply
     driven.chat.close()
@@ -88,7 +88,7 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     again.idle()
     reply = found.conversation.nodes[last.number]
     assert list(reply.ids) == list(last.ids)
-    again.chat.fork(reply, 7)
+    again.chat.forks.fork(reply, 7)
     again.idle()
     assert list(again.reply.ids) == list(last.ids[7:])
     assert list(again.reply.tokens.logprobs) == list(last.tokens.logprobs[7:])
@@ -101,22 +101,22 @@ def test_pausing_and_stepping_change_nothing(make: Make) -> None:
     whole = make(tuning).say(STORY)
     driven = make(tuning)
     driven.stepped(STORY, 5)
-    driven.chat.resume()
-    driven.chat.pause()
+    driven.chat.replies.resume()
+    driven.chat.replies.pause()
     driven.until(lambda: driven.chat.phase == "paused")
     for unit in ("token", "token", "sentence"):
         before = len(driven.reply.tokens)
         pending = driven.chat.paused
         assert pending is not None
         assert driven.chat.live.shown == pending.token
-        driven.chat.step(unit)
+        driven.chat.replies.step(unit)
         driven.until(lambda: driven.chat.paused not in (None, pending) and driven.chat.phase == "paused")  # noqa: B023
         assert driven.reply.ids[before] == pending.token.id
         if unit == "sentence":
             assert driven.reply.text().rstrip().endswith((".", "!", "?"))
         else:
             assert len(driven.reply.tokens) == before + 1
-    driven.chat.resume()
+    driven.chat.replies.resume()
     driven.idle()
     assert list(driven.reply.ids) == list(whole.ids)
 
@@ -127,11 +127,11 @@ def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -
     reply = driven.stepped(STORY, 5)
     taken = len(reply.tokens)
     drawn = driven.chat.paused.token.id if driven.chat.paused else -1
-    driven.chat.force_text(" purple")
+    driven.chat.replies.force_text(" purple")
     driven.until(lambda: len(reply.tokens) > taken and driven.chat.phase == "paused")
     assert "".join(reply.tokens.texts).endswith(" purple")
     assert sum(reply.tokens.forced) == len(reply.tokens) - taken
-    driven.chat.fork(reply, taken)
+    driven.chat.forks.fork(reply, taken)
     driven.until(lambda: driven.reply is not reply)
     driven.idle()
     assert driven.reply.ids[0] == drawn
@@ -141,16 +141,16 @@ def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -
 def test_a_fork_with_a_text_waits_behind_it_and_the_tree_keeps_both(make: Make) -> None:
     driven = make(Tuning(max_tokens=30, seed=3))
     reply = driven.say(STORY)
-    driven.chat.fork(reply, 4, text=" dragon", paused=True)
+    driven.chat.forks.fork(reply, 4, text=" dragon", then="wait")
     driven.until(lambda: driven.chat.phase == "paused")
     fork = driven.reply
     assert "".join(fork.tokens.texts) == " dragon"
-    driven.chat.resume()
+    driven.chat.replies.resume()
     driven.idle()
     assert fork.finished is not None
     assert len(fork.ids) == 26 or fork.finished.reason == "end"
     assert list(driven.chat.conversation.turns())[-1][1].startswith(reply.text(4) + " dragon")
-    driven.chat.select(reply.number)
+    driven.chat.branches.select(reply.number)
     assert list(driven.chat.conversation.turns())[-1][1] == reply.text()
 
 
@@ -162,13 +162,13 @@ def test_a_breakpoint_stands_before_the_first_token_that_meets_it(make: Make) ->
     )  # between two of them: a rounding more or less does not matter
     first = next(at for at, entropy in enumerate(free.tokens.entropies) if entropy > limit)
     driven.chat.set_breakpoints([Breakpoint(conditions.parse(f"entropy > {limit}"))])
-    driven.chat.fork(free, 0)
+    driven.chat.forks.fork(free, 0)
     driven.until(lambda: driven.chat.phase == "paused")
     assert len(driven.reply.tokens) == first
     assert driven.chat.paused is not None
     assert driven.chat.paused.why.startswith("entropy > ")
     driven.chat.set_breakpoints([])
-    driven.chat.resume()
+    driven.chat.replies.resume()
     driven.idle()
     assert list(driven.reply.ids) == list(free.ids)
 
@@ -200,7 +200,7 @@ def test_questions_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None
     driven.until(lambda: questions.scored and questions.scored.settings.temperature == 1.6)
     first = questions.scored.summary.first
     assert first is not None
-    driven.chat.fork(reply, 0)
+    driven.chat.forks.fork(reply, 0)
     driven.idle()
     assert list(driven.reply.ids[:first]) == list(reply.ids[:first])
     assert driven.reply.ids[first] == questions.scored.scored.ids[first]
@@ -214,7 +214,7 @@ def test_questions_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None
 def test_a_changed_model_is_not_asked_about_anothers_reply(make: Make, spec: ModelSpec) -> None:
     driven = make(Tuning(max_tokens=5))
     reply = driven.say("Hello")
-    driven.chat.load(msgspec.structs.replace(spec, sha256="another"))
+    driven.chat.loading.load(msgspec.structs.replace(spec, sha256="another"))
     driven.idle()
     driven.chat.questions.inspect(reply, 2)
-    assert driven.chat.questions.failed == "another model wrote this"
+    assert driven.chat.questions.failed == "a different model wrote this"

@@ -19,7 +19,7 @@ def asked(it: Faked) -> Generate:
 def test_a_fork_goes_on_from_the_replys_own_ids_with_its_own_dice() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three", " four")
-    it.chat.fork(first, 2)
+    it.chat.forks.fork(first, 2)
     made = asked(it)
     assert made.ids == [1, 2, 3, 1000, 1001]
     assert made.done == 2
@@ -36,7 +36,7 @@ def test_a_fork_goes_on_from_the_replys_own_ids_with_its_own_dice() -> None:
 def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.fork(first, 1, ids=[17, 18], paused=True)
+    it.chat.forks.fork(first, 1, ids=[17, 18], then="wait")
     made = asked(it)
     assert made.script == (Scripted(1, 17), Scripted(2, 18))
     assert made.paused
@@ -47,7 +47,7 @@ def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
 def test_a_typed_text_is_tokenised_once_and_by_the_engine() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.fork(first, 1, text=" other words")
+    it.chat.forks.fork(first, 1, text=" other words")
     made = asked(it)
     assert [scripted.step for scripted in made.script] == [1, 2]
     assert it.reply.tokens.texts == [" other", " words"]
@@ -58,13 +58,13 @@ def test_a_typed_text_is_tokenised_once_and_by_the_engine() -> None:
 def test_steps_are_counted_through_all_pieces_of_a_reply() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", reason="user")
-    it.chat.continue_reply()
+    it.chat.forks.continue_reply()
     it.pump()
     it.engine.say(" three", " four")
     it.engine.end()
     it.pump()
     second = it.reply
-    it.chat.fork(second, 1)
+    it.chat.forks.fork(second, 1)
     made = asked(it)
     assert made.ids == [1, 2, 3, 1000, 1001, 1002]
     assert made.done == 3
@@ -75,7 +75,7 @@ def test_steps_are_counted_through_all_pieces_of_a_reply() -> None:
 def test_what_was_forked_at_its_first_token_grows_beside_it() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", reason="user")
-    it.chat.fork(first, 0)
+    it.chat.forks.fork(first, 0)
     made = asked(it)
     assert it.reply.parent == first.parent
     assert made.done == 0
@@ -83,12 +83,12 @@ def test_what_was_forked_at_its_first_token_grows_beside_it() -> None:
     it.engine.end("user")
     it.pump()
     second = it.reply
-    it.chat.continue_reply()
+    it.chat.forks.continue_reply()
     it.pump()
     it.engine.say(" y")
     it.engine.end()
     it.pump()
-    it.chat.fork(it.reply, 0)
+    it.chat.forks.fork(it.reply, 0)
     assert asked(it).done == 1
     assert (it.reply.parent, it.reply.at) == (second.number, 1)
 
@@ -96,12 +96,12 @@ def test_what_was_forked_at_its_first_token_grows_beside_it() -> None:
 def test_a_branch_that_is_not_shown_can_be_forked() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     it.engine.say(" other")
     it.engine.end()
     it.pump()
-    it.chat.fork(first, 1)
+    it.chat.forks.fork(first, 1)
     it.pump()
     assert it.reply.parent == first.number
     assert [text for role, text in it.chat.conversation.turns() if role == "assistant"] == [" one"]
@@ -112,17 +112,17 @@ def test_a_reply_that_runs_ends_first_and_the_queue_waits(text: str) -> None:
     it = Faked()
     first = it.writing("hi", " one", " two", " three")
     it.chat.send("later")
-    it.chat.fork(first, 1, text=text)
+    it.chat.forks.fork(first, 1, text=text)
     it.pump()
     assert it.engine.asked(Cancel)
     assert first.finished is not None
     assert first.finished.reason == "user"
     assert it.reply.parent == first.number
-    assert list(it.chat.queue) == ["later"]
+    assert list(it.chat.turns.queue) == ["later"]
     it.engine.say(" x")
     it.engine.end()
     it.pump()
-    assert not it.chat.queue  # it went out behind the fork
+    assert not it.chat.turns.queue  # it went out behind the fork
     assert it.chat.conversation.path()[-3].node.parent == first.number
 
 
@@ -131,7 +131,7 @@ def test_a_fork_of_a_message_that_is_on_its_way_gives_it_back() -> None:
     first = it.replied("hi", " one", " two", reason="user")
     it.chat.send("not yet")
     assert it.chat.phase == "rendering"
-    it.chat.fork(first, 1)
+    it.chat.forks.fork(first, 1)
     it.pump()
     assert it.chat.returned == "not yet"
     assert it.reply.parent == first.number
@@ -140,13 +140,13 @@ def test_a_fork_of_a_message_that_is_on_its_way_gives_it_back() -> None:
 def test_what_was_continued_past_the_limit_may_be_as_long_again() -> None:
     it = Faked(Tuning(max_tokens=2, seed=7))
     it.replied("hi", " one", " two", reason="length")
-    it.chat.continue_reply()
+    it.chat.forks.continue_reply()
     it.pump()
     assert it.engine.generated[-1].conditions == (Length(4),)
     it.engine.say(" three", " four")
     it.engine.end("length")
     it.pump()
-    it.chat.fork(it.reply, 1)
+    it.chat.forks.fork(it.reply, 1)
     assert asked(it).conditions == (Length(4),)
 
 
@@ -154,7 +154,7 @@ def test_what_was_continued_past_the_limit_may_be_as_long_again() -> None:
     ("spoil", "at", "why"),
     [
         ("deleted", 1, "this branch is deleted"),
-        ("foreign", 1, "another model wrote this reply"),
+        ("foreign", 1, "a different model wrote this reply"),
         ("unloaded", 1, "no model is loaded"),
         ("", 9, "the reply has 2 tokens here"),
     ],
@@ -163,15 +163,15 @@ def test_what_cannot_be_forked_is_told(spoil: str, at: int, why: str) -> None:
     it = Faked()
     reply = it.replied("hi", " one", " two")
     if spoil == "deleted":
-        it.chat.delete(reply.number)
+        it.chat.branches.delete(reply.number)
     elif spoil == "foreign":
         assert it.chat.model is not None
         it.chat.model = msgspec.structs.replace(it.chat.model, sha256="another")
     elif spoil == "unloaded":
         it.engine.loads = False
-        it.chat.load(ModelSpec("/other.gguf", "other"))
+        it.chat.loading.load(ModelSpec("/other.gguf", "other"))
     before = len(it.engine.generated)
-    it.chat.fork(reply, at)
+    it.chat.forks.fork(reply, at)
     it.pump()
     assert it.notices[-1] == f"cannot fork: {why}"
     assert len(it.engine.generated) == before
@@ -180,18 +180,18 @@ def test_what_cannot_be_forked_is_told(spoil: str, at: int, why: str) -> None:
 def test_nothing_follows_an_end_token_or_a_message() -> None:
     it = Faked()
     reply = it.replied("hi", " one")
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     it.pump()
     it.engine.say(" one")
     it.engine.say("", id=2)
     it.engine.end()
     it.pump()
-    it.chat.fork(it.reply, 2, ids=[17])
-    it.chat.fork(it.chat.conversation.nodes[reply.parent or 0], 1)
+    it.chat.forks.fork(it.reply, 2, ids=[17])
+    it.chat.forks.fork(it.chat.conversation.nodes[reply.parent or 0], 1)
     it.pump()
     assert it.notices == [
         "cannot fork: the model ended the reply before this token",
-        "cannot fork: this is no part of a reply",
+        "cannot fork: this is not part of a reply",
     ]
 
 
@@ -199,12 +199,12 @@ def test_an_engine_that_dies_takes_a_waiting_fork_along() -> None:
     it = Faked()
     reply = it.writing("hi", " one", " two")
     it.engine.hears = False
-    it.chat.fork(reply, 1, text=" other")
+    it.chat.forks.fork(reply, 1, text=" other")
     it.engine.die()
     it.pump()
     assert it.chat.phase == "failed"
     it.engine.hears = True
-    it.chat.restart()
+    it.chat.loading.restart()
     it.pump()
     assert it.engine.generated[-1].script == ()
     assert len(it.engine.generated) == 1  # the reply was stopped by hand: nothing goes on by itself

@@ -124,7 +124,7 @@ def test_a_summary_stands_where_the_turns_stood() -> None:
     assert it.chat.full is not None
     left_out = it.chat.full.turns
     it.engine.prompt = [1] * 4
-    it.chat.make_room("summarise")
+    it.chat.turns.room.make("summarise")
     it.pump()
     assert it.chat.conversation.path()[-2].node.written == REQUEST, "it is shown as it streams"
     assert asked_last(it)[-1] == Message("user", REQUEST)
@@ -145,7 +145,7 @@ def test_a_summary_stands_where_the_turns_stood() -> None:
 def test_whoever_stops_the_summary_has_the_message_back() -> None:
     it = full("ask")
     it.engine.prompt = [1] * 4
-    it.chat.make_room("summarise")
+    it.chat.turns.room.make("summarise")
     it.pump()
     it.engine.say(" all")
     it.chat.stop()
@@ -161,7 +161,7 @@ def test_where_there_is_no_room_to_ask_for_a_summary_the_turns_go_without() -> N
     assert turn.written == "too much"
     assert turn.omitted is not None
     assert turn.omitted.summary is None
-    assert "there is no room to ask for a summary" in it.notices
+    assert "no room to ask for a summary" in it.notices
 
 
 @pytest.mark.usefixtures("small")
@@ -199,7 +199,7 @@ def test_each_time_that_a_reply_is_cut_off_more_has_to_go() -> None:
         it.pump()
         if it.chat.full is not None:
             gone.append(it.chat.full.turns)
-            it.chat.make_room("drop")
+            it.chat.turns.room.make("drop")
             it.pump()
     assert gone == sorted(set(gone))
     assert gone[-1] == 4, "until nothing is left to leave out"

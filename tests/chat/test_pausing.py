@@ -23,7 +23,7 @@ UNSURE = Breakpoint(Threshold("entropy", ">", 3.0))
 def test_a_paused_reply_shows_what_waits_and_goes_on() -> None:
     it = Faked()
     it.writing("hi", " one", " two")
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
     assert it.chat.phase == "paused"
     assert it.chat.busy
@@ -31,7 +31,7 @@ def test_a_paused_reply_shows_what_waits_and_goes_on() -> None:
     assert it.chat.live.shown == it.chat.paused.token
     assert it.chat.live.token is not None
     assert it.chat.live.token.text == " two"
-    it.chat.resume()
+    it.chat.replies.resume()
     assert it.chat.phase == "decoding"
     assert it.chat.paused is None
     it.engine.say(" three")
@@ -56,9 +56,9 @@ def test_a_condition_that_was_met_is_told() -> None:
 def test_a_step_ends_in_a_pause(unit: Unit, tokens: int) -> None:
     it = Faked()
     reply = it.writing("hi", " one")
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
-    it.chat.step(unit)
+    it.chat.replies.step(unit)
     it.pump()
     assert it.chat.phase == "paused"
     assert len(reply.tokens) == 1 + tokens
@@ -69,7 +69,7 @@ def test_a_step_ends_in_a_pause(unit: Unit, tokens: int) -> None:
 def test_turning_a_knob_while_it_waits_moves_what_waits() -> None:
     it = Faked()
     it.writing("hi", " one")
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
     before = it.chat.paused
     it.chat.adjust("temperature", 1.5)
@@ -84,18 +84,18 @@ def test_turning_a_knob_while_it_waits_moves_what_waits() -> None:
 def test_forced_tokens_and_texts_are_taken_and_it_pauses_again() -> None:
     it = Faked()
     reply = it.writing("hi", " one")
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
-    it.chat.force([17])
+    it.chat.replies.force([17])
     it.pump()
-    it.chat.force_text(" and then")
+    it.chat.replies.force_text(" and then")
     it.pump()
     assert it.chat.phase == "paused"
     assert reply.tokens.texts == [" one", " c17", " and", " then"]
     assert list(reply.tokens.forced) == [0, 1, 1, 1]
     it.chat.stop()
     it.pump()
-    it.chat.force([17])
+    it.chat.replies.force([17])
     it.pump()
     assert it.notices == ["cannot force a token: no reply is running"]
     assert len(it.engine.asked(Force)) == 2
@@ -104,7 +104,7 @@ def test_forced_tokens_and_texts_are_taken_and_it_pauses_again() -> None:
 def test_stopping_a_paused_reply_ends_it() -> None:
     it = Faked()
     reply = it.writing("hi", " one")
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
     it.chat.stop()
     it.pump()
@@ -119,10 +119,10 @@ def test_a_pause_that_comes_late_does_not_look_like_one() -> None:
     """Turned and gone on at once: the engine says that it still waits, then it writes."""
     it = Faked()
     it.writing("hi", " one")
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
     it.chat.adjust("temperature", 1.5)
-    it.chat.resume()
+    it.chat.replies.resume()
     it.engine.say(" two")
     it.pump()
     assert it.chat.phase == "decoding"
@@ -133,7 +133,7 @@ def test_who_pauses_before_the_prompt_is_there_pauses_before_the_first_token() -
     it = Faked()
     it.chat.send("hi")
     assert it.chat.phase == "rendering"
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
     assert it.chat.phase == "paused"
     assert len(it.reply.tokens) == 0
@@ -148,7 +148,7 @@ def test_breakpoints_act_on_the_running_reply_and_the_next() -> None:
     assert it.engine.asked(Adjust)[-1].conditions == (Length(9), UNSURE.condition)
     it.engine.end()
     it.pump()
-    it.chat.regenerate()
+    it.chat.forks.regenerate()
     assert it.engine.asked(Generate)[-1].conditions == (Length(9), UNSURE.condition)
     it.chat.set_breakpoints([])
     assert it.engine.asked(Adjust)[-1].conditions == (Length(9),)

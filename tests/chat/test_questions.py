@@ -50,7 +50,7 @@ def test_a_position_is_asked_about_with_the_settings_of_then_or_now() -> None:
 def test_steps_of_a_reply_in_pieces_are_counted_from_its_beginning() -> None:
     it = Faked(TUNING)
     it.replied("hi", " one", " two", reason="user")
-    it.chat.continue_reply()
+    it.chat.forks.continue_reply()
     it.pump()
     it.engine.say(" three")
     it.pump()
@@ -71,7 +71,7 @@ def test_a_message_is_asked_about_with_the_knobs_as_they_are() -> None:
     it.chat.questions.inspect(turn, 0)
     it.pump()
     assert it.chat.questions.inspected is None
-    assert it.chat.questions.failed == "nothing stands before this token"
+    assert it.chat.questions.failed == "nothing precedes this token"
 
 
 def test_works_while_a_reply_streams_and_while_it_waits() -> None:
@@ -80,7 +80,7 @@ def test_works_while_a_reply_streams_and_while_it_waits() -> None:
     it.chat.questions.inspect(reply, 2)
     it.pump()
     assert it.chat.questions.inspected is not None
-    it.chat.pause()
+    it.chat.replies.pause()
     it.pump()
     it.chat.questions.explain(reply, 2, 17)
     it.pump()
@@ -167,7 +167,7 @@ def test_why_not_asks_about_the_first_token_of_a_text() -> None:
     it.chat.questions.explain(reply, 1, "")
     it.pump()
     assert it.chat.questions.explained is None
-    assert it.chat.questions.failed == "there is no token in an empty text"
+    assert it.chat.questions.failed == "type some text first"
 
 
 def test_why_not_says_which_tokens_were_penalised() -> None:
@@ -184,7 +184,7 @@ def test_why_not_says_which_tokens_were_penalised() -> None:
 def test_what_if_covers_every_piece_and_follows_the_knobs() -> None:
     it = Faked(TUNING)
     first = it.replied("hi", " one", " two", reason="user")
-    it.chat.continue_reply()
+    it.chat.forks.continue_reply()
     it.pump()
     it.engine.say(" three", " four")
     it.engine.end()
@@ -243,7 +243,7 @@ def test_knobs_that_turn_fast_are_asked_about_once() -> None:
 def test_a_token_that_a_person_chose_does_not_count_as_changed() -> None:
     it = Faked(Tuning(temperature=1.5, seed=7))
     it.writing("hi", " one", " two")
-    it.chat.force([17])
+    it.chat.replies.force([17])
     it.engine.end()
     it.pump()
     it.chat.questions.score(it.reply)
@@ -277,7 +277,7 @@ def test_what_cannot_be_asked_says_why() -> None:
     nobody.engine.loads = False
     reply = nobody.replied("hi", " one")
     assert nobody.chat.spec is not None
-    nobody.chat.load(nobody.chat.spec)
+    nobody.chat.loading.load(nobody.chat.spec)
     nobody.pump()
     for ask in (
         lambda: nobody.chat.questions.inspect(reply, 0),
@@ -299,7 +299,7 @@ def test_an_engine_that_dies_answers_nothing_and_can_be_asked_again() -> None:
     it.pump()
     assert it.chat.questions.inspected is None
     it.engine.hears = True
-    it.chat.restart()
+    it.chat.loading.restart()
     it.pump()
     it.chat.questions.inspect(reply, 1)
     it.pump()

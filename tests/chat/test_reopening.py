@@ -69,12 +69,12 @@ class Kept(Faked):
 def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     first = it.replied("one", " a", " b", " c")
-    it.chat.fork(first, 1, text=" other")
+    it.chat.forks.fork(first, 1, text=" other")
     it.pump()
     it.engine.end()
     it.pump()
     other, view = it.chat.conversation.leaf, View(Place(first.number, 1), "rank", "entropy")
-    it.chat.select(first.number)
+    it.chat.branches.select(first.number)
     it.chat.set_breakpoints([POINT])
     it.chat.adjust("temperature", 0.25)
     it.chat.look(view)
@@ -260,7 +260,7 @@ def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
     session = with_model(store, config, tmp_path / "gone.gguf")
     it = Kept(store, config)
     it.open(session)
-    assert "this chat was with Other, which is not here" in it.notices
+    assert "this chat used Other, which is not here" in it.notices
     assert len(loads(it.engine)) == 1
     assert store.load(session).info.model.name == "Other"  # until another one has answered
     it.replied("goes on", " b")

@@ -44,7 +44,7 @@ def test_what_was_sent_too_early_waits(make: Make) -> None:
     assert driven.chat.phase == "loading"
     driven.chat.send("one")
     driven.chat.send("two")
-    assert list(driven.chat.queue) == ["one", "two"]
+    assert list(driven.chat.turns.queue) == ["one", "two"]
     driven.idle()
     assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["one", "two"]
 
@@ -55,13 +55,13 @@ def test_stop_keeps_the_reply_and_continue_goes_on_as_if_never_stopped(make: Mak
     text = whole.say("Tell me a story about a dog.").text()
     driven = make(tuning)
     driven.stepped("Tell me a story about a dog.", 15)
-    driven.chat.resume()
+    driven.chat.replies.resume()
     driven.chat.stop()
     driven.idle()
     first = driven.reply
     assert first.finished is not None
     assert first.finished.reason == "user"
-    driven.chat.continue_reply()
+    driven.chat.forks.continue_reply()
     driven.idle()
     assert driven.reply is not first
     turns = list(driven.chat.conversation.turns())
@@ -81,7 +81,7 @@ def test_stop_while_the_prompt_is_read(make: Make) -> None:
 def test_regenerate_grows_beside_the_reply(make: Make) -> None:
     driven = make(Tuning(max_tokens=20))
     first = driven.say("Name an animal.")
-    driven.chat.regenerate()
+    driven.chat.forks.regenerate()
     driven.idle()
     second = driven.reply
     assert second is not first
@@ -91,7 +91,7 @@ def test_regenerate_grows_beside_the_reply(make: Make) -> None:
     assert first.start.seed != second.start.seed
     assert driven.chat.conversation.nodes[first.number] is first
     driven.chat.adjust("seed", first.start.seed)
-    driven.chat.regenerate()
+    driven.chat.forks.regenerate()
     driven.idle()
     assert driven.reply.tokens.ids == first.tokens.ids
 
@@ -100,13 +100,13 @@ def test_a_reply_that_ended_itself_is_not_continued(make: Make) -> None:
     driven = make(Tuning(max_tokens=20))
     reply = driven.stepped("Say hi.", 2)
     assert driven.chat.model is not None
-    driven.chat.force(driven.chat.model.end_ids[:1])
+    driven.chat.replies.force(driven.chat.model.end_ids[:1])
     driven.idle()
     assert reply.finished is not None
     assert reply.finished.reason == "end"
-    driven.chat.continue_reply()
+    driven.chat.forks.continue_reply()
     driven.told += driven.chat.pump()
-    assert any("ended this reply itself" in text for text in driven.notices)
+    assert any("finished this reply" in text for text in driven.notices)
 
 
 def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_it(make: Make) -> None:
@@ -123,7 +123,7 @@ def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_
     last = list(reply.tokens.pieces())[reply.kept() - 1].decode()
     assert kept.startswith(reply.text())
     assert len(kept) - len(reply.text()) < len(last)  # at most a token that holds both
-    driven.chat.continue_reply()
+    driven.chat.forks.continue_reply()
     driven.idle()
     assert "".join(t for role, t in driven.chat.conversation.turns() if role == "assistant").startswith(
         text[: text.index(stop)] + stop
@@ -133,7 +133,7 @@ def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_
 def test_knobs_in_mid_reply_and_while_idle(make: Make) -> None:
     driven = make(Tuning(max_tokens=60, seed=3))
     driven.stepped("Describe the sea.", 10)
-    driven.chat.resume()
+    driven.chat.replies.resume()
     driven.chat.adjust("temperature", 0)
     driven.idle()
     reply = driven.reply
@@ -167,7 +167,7 @@ def test_killed_in_mid_reply_one_call_goes_on_from_the_same_token(make: Make) ->
     driven = make(tuning)
     driven.say("Hello")
     cut = driven.stepped("Tell me about the desert.", 12)
-    driven.chat.resume()
+    driven.chat.replies.resume()
     assert isinstance(driven.chat.engine, LocalEngine)
     assert driven.chat.engine.pid is not None
     os.kill(driven.chat.engine.pid, signal.SIGKILL)
@@ -176,7 +176,7 @@ def test_killed_in_mid_reply_one_call_goes_on_from_the_same_token(make: Make) ->
     shown = cut.text()
     assert shown
     assert any("SIGKILL" in text for text in driven.notices)
-    driven.chat.restart()
+    driven.chat.loading.restart()
     driven.idle()
     rest = driven.reply
     assert rest.parent == cut.number
@@ -297,7 +297,7 @@ def test_continue_after_the_limit_gives_as_much_again(make: Make) -> None:
     driven = make(Tuning(max_tokens=10, seed=6))
     driven.say("Tell me a very long story about a king.")
     for total in (20, 30):
-        driven.chat.continue_reply()
+        driven.chat.forks.continue_reply()
         driven.idle()
         assert sum(len(span.node.tokens) for span in driven.chat.conversation.reply()) == total
 
@@ -319,7 +319,7 @@ def test_death_in_every_phase_is_survived(make: Make) -> None:
         assert driven.chat.engine.pid is not None
         os.kill(driven.chat.engine.pid, signal.SIGKILL)
         driven.until(lambda: driven.chat.phase == "failed")
-        driven.chat.restart()
+        driven.chat.loading.restart()
         driven.idle()
 
     kill()  # while it loads
@@ -337,11 +337,11 @@ def test_death_in_every_phase_is_survived(make: Make) -> None:
 def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
     driven = make(Tuning(max_tokens=8))
     first = driven.say("Name a stone.")
-    driven.chat.load(msgspec.structs.replace(spec, sha256="another"))
+    driven.chat.loading.load(msgspec.structs.replace(spec, sha256="another"))
     driven.idle()
-    driven.chat.continue_reply()
+    driven.chat.forks.continue_reply()
     driven.told += driven.chat.pump()
-    assert any("another model wrote this reply" in text for text in driven.notices)
+    assert any("a different model wrote this reply" in text for text in driven.notices)
     reply = driven.say("Name a metal.")
     turn = driven.chat.conversation.nodes[reply.parent or 0]
     assert turn.whole
@@ -355,12 +355,12 @@ def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
 def test_an_engine_that_cannot_start_is_told(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     driven = Driven(Chat(LocalEngine(), Tuning()))
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    driven.chat.load(spec)
+    driven.chat.loading.load(spec)
     driven.told += driven.chat.pump()
     assert driven.chat.phase == "failed"
     assert any("cannot be started" in text for text in driven.notices)
     monkeypatch.undo()
-    driven.chat.restart()
+    driven.chat.loading.restart()
     driven.idle()
     assert driven.chat.phase == "idle"
     driven.chat.close()

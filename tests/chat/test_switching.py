@@ -70,7 +70,7 @@ def prompt_of(driven: Driven, reply: Node) -> list[int]:
 
 
 def switched(driven: Driven, choice: Choice) -> None:
-    assert driven.chat.switch(choice)
+    assert driven.chat.loading.switch(choice)
     driven.idle()
     assert driven.chat.model is not None, driven.notices
 
@@ -108,7 +108,7 @@ def test_a_switch_frees_the_old_process_and_so_does_unloading(make: Make, q8: Ch
     new = engine.pid
     assert new != old
     assert resident(old) == 0
-    assert driven.chat.unload()
+    assert driven.chat.loading.unload()
     assert driven.chat.phase == "no model"
     assert driven.chat.model is None
     assert resident(new) == 0
@@ -153,18 +153,18 @@ def test_a_model_that_does_not_load_leaves_the_way_back(make: Make, q4: Choice, 
     driven.idle()
     switched(driven, q8)
     reply = driven.say("Name an animal.")
-    driven.chat.switch(Choice(ModelSpec(str(tmp_path / "gone.gguf"), "gone"), {}))
+    driven.chat.loading.switch(Choice(ModelSpec(str(tmp_path / "gone.gguf"), "gone"), {}))
     driven.idle()
     assert driven.chat.phase == "failed"
     assert any("gone.gguf could not be loaded" in text for text in driven.notices)
-    assert driven.chat.earlier == q8.spec
-    assert driven.chat.switch_back()
+    assert driven.chat.loading.earlier == q8.spec
+    assert driven.chat.loading.switch_back()
     driven.idle()
     assert driven.chat.model is not None
     assert driven.chat.model.sha256 == q8.spec.sha256
     assert driven.say("Another?").start.model == reply.start.model  # type: ignore[union-attr]
-    assert driven.chat.earlier is not None
-    assert driven.chat.earlier.path == q4.spec.path
+    assert driven.chat.loading.earlier is not None
+    assert driven.chat.loading.earlier.path == q4.spec.path
 
 
 def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_while_a_reply_runs_a_person_is_asked_to_stop_it_first() -> None:
     driven = Faked()
     driven.writing("Hello", "One", " two")
     for what, done in (
-        ("change the model", lambda: driven.chat.switch(OTHER)),
-        ("unload the model", driven.chat.unload),
-        ("load the model again", driven.chat.reload),
+        ("change the model", lambda: driven.chat.loading.switch(OTHER)),
+        ("unload the model", driven.chat.loading.unload),
+        ("load the model again", driven.chat.loading.reload),
     ):
         assert not done()
         assert driven.chat.take_changes() == [Notice(f"cannot {what}: a reply is running", "stop it first")]
@@ -223,7 +223,7 @@ def test_while_a_reply_runs_a_person_is_asked_to_stop_it_first() -> None:
     driven.engine.end()
     driven.pump()
     assert driven.reply.text() == "One two three"
-    assert driven.chat.switch(OTHER)
+    assert driven.chat.loading.switch(OTHER)
 
 
 def test_what_was_asked_of_the_model_before_is_answered_by_nobody() -> None:
@@ -231,8 +231,8 @@ def test_what_was_asked_of_the_model_before_is_answered_by_nobody() -> None:
     reply = driven.replied("Hello", "One", " two")
     driven.engine.hears = False
     driven.chat.questions.inspect(reply, 1)
-    driven.chat.fork(reply, 1, text="three")
-    driven.chat.switch(OTHER)
+    driven.chat.forks.fork(reply, 1, text="three")
+    driven.chat.loading.switch(OTHER)
     driven.engine.answer_questions()
     driven.engine.hears = True
     driven.pump()
@@ -247,7 +247,7 @@ def test_what_was_asked_of_the_model_before_is_answered_by_nobody() -> None:
 
 def test_what_was_sent_while_the_model_changes_goes_to_the_new_one() -> None:
     driven = Faked()
-    driven.chat.switch(OTHER)
+    driven.chat.loading.switch(OTHER)
     driven.chat.send("Hello")
     assert driven.chat.phase == "loading"
     driven.pump()
@@ -260,10 +260,10 @@ def test_what_was_sent_while_the_model_changes_goes_to_the_new_one() -> None:
 
 def test_there_is_no_way_back_before_there_was_another_model() -> None:
     driven = Faked()
-    assert driven.chat.earlier is None
-    assert not driven.chat.switch_back()
+    assert driven.chat.loading.earlier is None
+    assert not driven.chat.loading.switch_back()
     assert [change.message for change in driven.chat.take_changes() if isinstance(change, Notice)] == [
-        "there was no other model before"
+        "no previous model"
     ]
 
 
@@ -271,7 +271,7 @@ def test_what_the_engine_remarks_is_told_once(monkeypatch: pytest.MonkeyPatch) -
     remark = Remark("8 of 31 layers fit", "a smaller --context leaves more room")
     monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, remarks=[remark]))
     driven = Faked()
-    driven.chat.reload()
+    driven.chat.loading.reload()
     driven.pump()
     assert [change for change in driven.told if isinstance(change, Notice)] == [Notice(remark.message, remark.hint)]
 
@@ -290,10 +290,10 @@ def test_a_mark_takes_no_control_characters_from_a_models_name() -> None:
 def test_loading_again_ends_a_load_that_is_under_way() -> None:
     driven = Faked()
     driven.engine.loads = False
-    driven.chat.switch(OTHER)
+    driven.chat.loading.switch(OTHER)
     stale = len(driven.engine.commands)
     driven.engine.loads = True
-    driven.chat.switch_back()
+    driven.chat.loading.switch_back()
     driven.engine._answer(stale, Loaded(fake_engine.INFO))
     driven.pump()
     assert driven.chat.spec is not None

@@ -118,10 +118,10 @@ class Driver:
         self._witness.focus = kind
         engine = LocalEngine(paths.log_file())
         self.chat = Chat(engine, config.tuning, conversation=conversation, recorder=self._witness)
-        self.chat.load(spec)
+        self.chat.loading.load(spec)
         self._first = {"forking": self._fork, "exporting": self._export}.get(kind)
         self._things: list[tuple[int, Callable[[], None]]] = [
-            (6, self._send), (3, self._fork), (2, self.chat.regenerate), (2, self.chat.continue_reply),
+            (6, self._send), (3, self._fork), (2, self.chat.forks.regenerate), (2, self.chat.forks.continue_reply),
             (1, self._export), (1, self._rename), (1, self._delete), (1, self._new),
         ]  # fmt: skip
 
@@ -146,7 +146,7 @@ class Driver:
 
     def _next(self) -> None:
         self._length(self._random.choice((4, 12, 40)))
-        if self.chat.queue:  # it was stopped by hand, and what waits goes out with the next message
+        if self.chat.turns.queue:  # it was stopped by hand, and what waits goes out with the next message
             self._send()
         elif self._first is not None and self._witness.focus:
             self._first()
@@ -155,7 +155,7 @@ class Driver:
         else:
             weights, things = zip(*self._things, strict=True)
             self._random.choices(things, weights)[0]()
-        if self.chat.phase == "idle" and not self.chat.queue:
+        if self.chat.phase == "idle" and not self.chat.turns.queue:
             self._send()
 
     def _recover(self) -> None:
@@ -163,7 +163,7 @@ class Driver:
         if failure is None or failure.kind != "engine":
             raise SystemExit(f"not the engine's end, but {failure}")
         self._witness.recovering = True
-        self.chat.restart()
+        self.chat.loading.restart()
 
     def _tell_troubles(self) -> None:
         problem = self._witness.store.problem()
@@ -192,18 +192,18 @@ class Driver:
         if nodes:
             node = self._random.choice(nodes)
             self._witness.moment("forking")
-            self.chat.fork(node, self._random.randrange(len(node.ids)), text=self._random.choice(("", " but")))
+            self.chat.forks.fork(node, self._random.randrange(len(node.ids)), text=self._random.choice(("", " but")))
 
     def _rename(self) -> None:
         nodes = list(self.chat.conversation.nodes)
         if nodes:
-            self.chat.rename(self._random.choice(nodes), "a way")
+            self.chat.branches.rename(self._random.choice(nodes), "a way")
 
     def _delete(self) -> None:
         nodes = self._replies()
         if nodes:
-            self.chat.delete(self._random.choice(nodes).number)
-            self.chat.undelete()
+            self.chat.branches.delete(self._random.choice(nodes).number)
+            self.chat.branches.undelete()
 
     def _export(self) -> None:
         if not self._witness.info.id:

@@ -87,7 +87,7 @@ async def personas(group: Group, _: Path) -> Place:
 
 async def history(group: Group, _: Path) -> Place:
     async with chatted("one", "two", "three") as desk:
-        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("history"))
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('history')"))
         await place.walk()
         await place.close()
         await place.press("history-enter", lambda: desk.composer.text == "two", "down")
@@ -96,10 +96,10 @@ async def history(group: Group, _: Path) -> Place:
 
 async def queue(group: Group, _: Path) -> Place:
     async with chatted("go", *"abcde") as desk:
-        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("queue"))
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('queue')"))
 
         def waits(*texts: str) -> Sees:
-            return lambda: list(desk.chat.queue) == list(texts)
+            return lambda: list(desk.chat.turns.queue) == list(texts)
 
         await place.walk()
         await place.press("queue-later", waits(*"bacde"), key="shift+down")
@@ -158,7 +158,7 @@ async def tree(group: Group, _: Path) -> Place:
         shown = desk.chat.conversation.leaf
         await place.press("tree-go", lambda: desk.chat.conversation.leaf != shown, "k")
         for delete, undo in (("d", "z"), ("delete", "u")):
-            await place.press("tree-delete", place.shows("is deleted; z brings it back"), key=delete)
+            await place.press("tree-delete", place.shows("is deleted; z restores it"), key=delete)
             await place.press("tree-undelete", place.lacks("is deleted"), key=undo)
         await place.close()
     return place

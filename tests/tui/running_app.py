@@ -136,6 +136,6 @@ def path(desk: Desktop) -> list[str]:
 
 def idle_chat(engine: FakeEngine) -> Chat:
     chat = Chat(engine, Tuning(seed=1))
-    chat.load(SPEC)
+    chat.loading.load(SPEC)
     chat.pump()
     return chat

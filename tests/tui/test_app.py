@@ -134,11 +134,11 @@ async def test_a_dialog_on_a_low_screen_is_whole(asked: str) -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("ctrl+o", "there is no reply to continue yet"),
-        ("ctrl+r", "there is no reply to make again"),
-        ("f7", "there is no message to edit yet"),
-        ("ctrl+f", "there is nothing to find yet"),
-        ("ctrl+g", "there is no token to look at yet"),
+        ("ctrl+o", "no reply to continue yet"),
+        ("ctrl+r", "no reply to regenerate"),
+        ("f7", "no message to edit yet"),
+        ("ctrl+f", "the chat is empty"),
+        ("ctrl+g", "no tokens yet"),
     ],
 )
 async def test_a_key_that_has_nothing_to_do_in_an_empty_chat_says_so(key: str, said: str) -> None:
@@ -251,7 +251,7 @@ async def test_ctrl_c_says_that_a_draft_would_be_lost_and_keeps_it() -> None:
         await desk.type("", "ctrl+c")
         assert "lost" not in desk.text
         await desk.type("a draft", "ctrl+c")
-        assert "press Ctrl+C again to quit: what you have written would be lost" in desk.text
+        assert "press Ctrl+C again to quit; your unsent text would be lost" in desk.text
         assert desk.composer.text == "a draft"
         await desk.type("", "ctrl+c")
         assert desk.engine.closed
@@ -368,7 +368,7 @@ async def test_the_stop_editor_opens_empty_lists_what_is_there_and_says_what_wor
         *_, listed, _field, keys = desk.text.splitlines()
         assert '"one"' in listed
         assert '"two"' in listed
-        assert "Enter add  Backspace on empty removes the last  Esc back" in keys
+        assert "Enter add  Backspace when empty, removes the last  Esc back" in keys
         assert "undo" not in keys
         await desk.type("", *"3x", "backspace", "enter", "backspace", "backspace")
         assert desk.chat.tuning.stop == ("one",)

@@ -7,9 +7,10 @@ import pytest
 from termchat.chat.service import Chat
 from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
+from termchat.tui.panels.pages import PAGES
 from termchat.tui.panels.plots.drawing import LABEL
 from termchat.tui.panels.plots.trace import Trace
-from termchat.tui.screen.panels import BIG_PAGES, Panels
+from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests.tui.running_app import Desktop, desktop
@@ -108,10 +109,10 @@ async def test_every_picture_has_a_page_of_its_own_in_the_big_view(onward: str, 
         await desk.type("", "f6")
         panels = desk.app.query_one(Panels)
         seen = []
-        for _ in BIG_PAGES:
+        for _ in PAGES:
             seen.append(panels.page)
             await desk.type("", onward)
-        assert tuple(seen) == BIG_PAGES
+        assert seen == list(PAGES)
         await desk.type("", back)
         assert (panels.page, "SURVIVORS" in desk.text, "ENTROPY" in desk.text) == ("survivors", True, False)
         await desk.type("", "f6")
@@ -124,7 +125,7 @@ async def test_every_page_of_the_big_view_has_the_way_back_on_its_first_line(wid
     async with desktop((width, 24)) as desk:
         await talk(desk)
         await desk.type("", "f6")
-        for page in BIG_PAGES:
+        for page in PAGES:
             tabs = desk.text.splitlines()[1]
             assert "F6 back" in tabs
             assert "survivors" in tabs.lower()
@@ -226,4 +227,4 @@ async def test_another_chat_begins_with_empty_plots() -> None:
         desk.engine.end()
         await desk.settle()
         await desk.type("", NEXT_PAGE, "ctrl+n")
-        assert "appears with the first token" in desk.text
+        assert "waiting for the first token" in desk.text

@@ -130,7 +130,7 @@ async def test_a_message_that_was_sent_is_the_newest() -> None:
 
 async def test_the_history_can_be_searched() -> None:
     async with desktop(history=history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")) as desk:
-        desk.app.screen_stack[0].action_history()  # type: ignore[attr-defined]
+        desk.app.screen_stack[0].action_dialog("history")  # type: ignore[attr-defined]
         await desk.settle()
         assert "Earlier messages" in desk.text
         assert "a hen" in desk.text
@@ -355,12 +355,12 @@ async def test_messages_that_wait_are_taken_back_with_up() -> None:
         assert "queued  two  Up edits it" in desk.text
         await desk.type("", "up")
         assert desk.composer.text == "two"
-        assert list(desk.chat.queue) == ["one"]
+        assert list(desk.chat.turns.queue) == ["one"]
         await desk.type("!", "enter")
-        assert list(desk.chat.queue) == ["one", "two!"]
+        assert list(desk.chat.turns.queue) == ["one", "two!"]
         desk.engine.end("end")
         await desk.settle()
-        assert list(desk.chat.queue) == ["two!"]
+        assert list(desk.chat.turns.queue) == ["two!"]
 
 
 async def test_also_after_the_reply_was_stopped() -> None:
@@ -370,7 +370,7 @@ async def test_also_after_the_reply_was_stopped() -> None:
         assert "queued  later" in desk.text
         await desk.type("", "up")
         assert desk.composer.text == "later"
-        assert not desk.chat.queue
+        assert not desk.chat.turns.queue
 
 
 async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -> None:
@@ -383,15 +383,15 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         await desk.settle()
         assert "Messages that wait" in desk.text
         await desk.type("", "down", "K")
-        assert list(desk.chat.queue) == ["two", "one", "three", "four"]
+        assert list(desk.chat.turns.queue) == ["two", "one", "three", "four"]
         await desk.type("", "down", "delete")
-        assert list(desk.chat.queue) == ["two", "three", "four"]
+        assert list(desk.chat.turns.queue) == ["two", "three", "four"]
         desk.engine.end("end")
         await desk.settle()
         await desk.until(lambda: "two" not in desk.text.split("Messages that wait")[1])
         await desk.type("", "down", "down", "enter")
         assert desk.composer.text == "four"
-        assert list(desk.chat.queue) == ["three"]
+        assert list(desk.chat.turns.queue) == ["three"]
 
 
 def test_a_blank_variable_names_no_editor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,8 +121,8 @@ async def test_a_running_reply_ends_for_an_edit() -> None:
 
 async def test_there_is_nothing_to_edit_find_or_copy_in_an_empty_chat() -> None:
     async with desktop() as desk:
-        for action, said in (("edit", "no message to edit"), ("find", "nothing to find"),
-                             ("copy_reply", "no reply to copy"), ("copy_code", "no block of code")):  # fmt: skip
+        for action, said in (("edit", "no message to edit"), ("find", "the chat is empty"),
+                             ("copy_reply", "no reply to copy"), ("copy_code", "no code block")):  # fmt: skip
             await desk.app.run_action(action, desk.app.screen)
             await desk.settle()
             assert said in desk.text
@@ -143,13 +143,13 @@ async def test_the_next_reply_begins_as_it_is_told_to() -> None:
     async with desktop() as desk:
         await desk.app.run_action("prefill", desk.app.screen)
         await desk.type(r"Sure,\n", "enter")
-        assert "the next reply begins with Sure,⏎" in below(desk)
+        assert "next reply starts with Sure,⏎" in below(desk)
         await desk.sent("hi", " here")
         reply = desk.chat.conversation.reply()[-1].node
         assert reply.text() == "Sure,\n here"
         assert list(reply.tokens.forced)[-1] == 0
         assert all(list(reply.tokens.forced)[:-1])
-        assert "the next reply begins" not in desk.text
+        assert "next reply starts" not in desk.text
 
 
 async def test_esc_asks_no_more_how_the_reply_begins() -> None:
@@ -324,7 +324,7 @@ async def test_blocks_of_code_are_copied_the_last_first() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", CODE))
         copied = []
-        desk.app.screen.habits.copy = lambda text, what="": copied.append((text, what))  # type: ignore[attr-defined]
+        desk.app.screen.copying.copy = lambda text, what="": copied.append((text, what))  # type: ignore[attr-defined]
         for _ in range(3):
             await desk.app.run_action("copy_code", desk.app.screen)
         await desk.app.run_action("copy_reply", desk.app.screen)
@@ -344,7 +344,7 @@ async def test_the_key_line_has_the_keys_of_the_line_that_is_typed_and_then_thos
         await desk.type("", *before)
         keys = desk.text.splitlines()[-1]
         await desk.type("", "ctrl+f")
-        assert desk.text.splitlines()[-1].strip() == "Enter ↓ the next  ↑ the one before  Esc back  Ctrl+F stay there"
+        assert desk.text.splitlines()[-1].strip() == "Enter ↓ next  ↑ previous  Esc back  Ctrl+F stay here"
         await desk.type("", "escape")
         assert desk.text.splitlines()[-1] == keys
 
@@ -366,7 +366,7 @@ async def test_in_the_big_view_the_key_line_goes_with_the_keyboard() -> None:
         assert "page" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
         assert "page" not in desk.text.splitlines()[-1]
-        assert "Enter sends a new branch  Esc back" in desk.text.splitlines()[-1]
+        assert "Enter send on a new branch  Esc back" in desk.text.splitlines()[-1]
 
 
 async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_reply() -> None:
@@ -374,10 +374,10 @@ async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_re
         await desk.sent("hi", " one")
         assert "Enter queue" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
-        assert desk.text.splitlines()[-1].strip() == "Enter sends a new branch  Esc back  F7 before"
+        assert desk.text.splitlines()[-1].strip() == "Enter send on a new branch  Esc back  F7 before"
         await desk.type("", "ctrl+t")
         assert "TUNE" in desk.text.splitlines()[-1]
         await desk.type("", "ctrl+t")
-        assert "Enter sends a new branch" in desk.text.splitlines()[-1]
+        assert "Enter send on a new branch" in desk.text.splitlines()[-1]
         await desk.type("", "escape")
         assert "Enter queue" in desk.text.splitlines()[-1]

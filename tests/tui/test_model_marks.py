@@ -61,6 +61,6 @@ def test_the_header_says_how_many_layers_are_on_the_gpu(monkeypatch: pytest.Monk
     info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20)
     monkeypatch.setattr(fake_engine, "INFO", info)
     chat = Chat(fake_engine.FakeEngine())
-    chat.load(ModelSpec("/tiny.gguf", "tiny"))
+    chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
     chat.pump()
     assert "NVIDIA H200 20/31 layers, 2 threads" in header_line(chat, 120).text

@@ -320,7 +320,7 @@ async def test_the_palette_has_all_of_it() -> None:
             await desk.settle()
         assert len(desk.loads) == 2
         await commands["Model before"].callback()  # type: ignore[misc]
-        await desk.shows("there was no other model before")
+        await desk.shows("no previous model")
         await commands["Models"].callback()  # type: ignore[misc]
         await desk.until(lambda: desk.open)
 

@@ -179,7 +179,7 @@ def test_the_context_gauge_counts_the_path_and_not_the_branches() -> None:
     engine.end()
     chat.pump()
     assert context_used(chat.conversation) == len(chat.conversation.ids()) == 5
-    chat.regenerate()
+    chat.forks.regenerate()
     chat.pump()
     engine.say("c")
     chat.pump()

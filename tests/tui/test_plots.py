@@ -13,7 +13,7 @@ from termchat.conversation.tree import Span
 from termchat.decoding.records import Candidate, Stage, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.panels.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
-from termchat.tui.panels.plots.pictures import NEXT, PICTURES, REPLY, Subject, arranged, stacked
+from termchat.tui.panels.plots.pictures import PICTURES, Name, Subject, arranged, stacked
 from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
 from termchat.tui.panels.plots.step import (
     LEAST,
@@ -28,6 +28,9 @@ from termchat.tui.panels.plots.trace import Folded, Times, Trace
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
+
+REPLY: tuple[Name, ...] = ("entropy", "probability", "time")
+NEXT: tuple[Name, ...] = ("distribution", "temperature", "survivors")
 
 
 def texts(lines: list[Line]) -> list[str]:
@@ -335,7 +338,7 @@ def test_the_curve_shows_each_candidate_before_and_after_the_chain_and_the_rest_
     assert np.abs(np.array(heights(lines[1:9], 12)) - np.array(fractions) * 64).max() <= 1
     assert [label for label in labels(lines[1:10]) if label] == ["100%", "10%", "1%", "0.1%", "0.01%"]
     assert lines[10].text[LABEL:] == "   ●  x  x  "
-    assert lines[11].text.startswith("all others 10.0% → 0.0%")
+    assert lines[11].text.startswith("all other tokens 10.0% → 0.0%")
     assert "x cut by top_p 2" in distribution_plot(token, 60, 12)[-1].text
     assert Rest(token, 1).after == pytest.approx(0.3)
 
@@ -345,7 +348,7 @@ def test_where_there_is_no_room_for_all_candidates_those_that_are_left_out_count
     lines = distribution_plot(token, LABEL + 4, 12)
     assert slots(LABEL + 4, 4) == (2, 2)
     model = [math.exp(candidate.logprob) for candidate in token.candidates]
-    assert f"all others {1 - sum(model[:2]):.1%} → 30.0%" in lines[-1].text
+    assert f"all other tokens {1 - sum(model[:2]):.1%} → 30.0%" in lines[-1].text
 
 
 def test_the_two_temperatures_are_shares_among_the_shown_candidates() -> None:
@@ -395,6 +398,6 @@ def test_a_page_has_room_for_its_pictures(names: tuple[str, ...], width: int, ro
 
 def test_a_page_about_a_step_says_what_is_missing() -> None:
     waiting = Subject(Trace(), None, "NEXT TOKEN", 0.8)
-    assert texts(stacked(arranged(NEXT, waiting, 43, 30))) == ["appears with the first token"]
+    assert texts(stacked(arranged(NEXT, waiting, 43, 30))) == ["waiting for the first token"]
     bare = waiting._replace(token=replaced(step([1.0], [1.0]), candidates=[]))
-    assert texts(stacked(arranged(NEXT, bare, 43, 30))) == ["No candidates are on record for this token."]
+    assert texts(stacked(arranged(NEXT, bare, 43, 30))) == ["No candidates were recorded for this token."]

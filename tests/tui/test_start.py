@@ -37,7 +37,7 @@ def test_of_many_mistakes_some_are_told_and_where_the_others_are_listed(
     *some, last = app._notices
     assert [notice.message.split(":")[0] for notice in some] == ["config.toml, line 1", "config.toml, line 2"]
     assert (last.message, last.hint) == (
-        "4 more mistakes in the configuration",
+        "4 more configuration mistakes",
         "termchat config check lists them all",
     )
 
@@ -53,8 +53,8 @@ def test_mistakes_in_themes_push_no_other_off_the_screen(tmp_path: Path, monkeyp
     said = [(notice.message.split(":")[0], notice.hint) for notice in app._notices]
     assert said == [
         ("config.toml, line 2", ""),
-        ("3 more mistakes in the configuration", "termchat config check lists them all"),
-        ("the chat cannot be opened", "this is a new one; F4 finds the others"),
+        ("3 more configuration mistakes", "termchat config check lists them all"),
+        ("the chat cannot be opened", "started a new one; F4 lists the others"),
     ]
 
 
@@ -75,7 +75,7 @@ print(app._notices[0].message, len(list(Path(start.tempfile.gettempdir()).iterdi
 """
     environ = {**os.environ, "TMPDIR": str(temporary)}
     ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("this chat will not be kept: ")
+    assert ran.stdout.startswith("this chat will not be saved: ")
     assert ran.stdout.endswith(" 1\n")
     assert list(temporary.iterdir()) == []
 

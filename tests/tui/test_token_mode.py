@@ -31,14 +31,14 @@ async def test_token_mode_shows_the_record_of_the_token_and_leaves_what_is_being
 async def test_what_is_told_again_stands_there_once() -> None:
     async with looking() as desk:
         await desk.type("", "n", "n", "space", "n")
-        assert desk.text.count("only a paused reply can be stepped") == 1
+        assert desk.text.count("pause the reply before stepping") == 1
         assert desk.text.count("no reply is running") == 1
 
 
 async def test_without_a_token_it_says_so_and_the_composer_keeps_the_keyboard() -> None:
     async with desktop() as desk:
         await desk.type("", "ctrl+g")
-        assert "there is no token to look at yet" in desk.text
+        assert "no tokens yet" in desk.text
         await desk.type("hello")
         assert desk.composer.text == "hello"
 
@@ -118,7 +118,7 @@ async def test_space_on_a_reply_that_is_over_says_how_to_go_on(reason: str, said
         await desk.settle()
         await desk.type("", "space")
         told = " ".join(desk.text.split())
-        assert "X cuts here and waits" in told
+        assert "X restarts from here, paused" in told
         assert ("Ctrl+O continues it" in told) == said
 
 
@@ -302,12 +302,12 @@ async def test_why_not_is_asked_by_text_or_id_and_answered_in_the_panel(typed: t
 async def test_what_if_is_live_while_tune_turns_knobs_and_enter_forks_where_it_parts() -> None:
     async with looking() as desk:
         await desk.type("", "v")
-        assert "Every token would be drawn again" in desk.text
+        assert "Every token would stay the same" in desk.text
         await desk.type("", "ctrl+t", "t", "1", ".", "4", "enter", "escape")
         assert desk.engine.asked(Score)[-1].samplers.temperature == 1.4
-        assert "parts at 2" in desk.text
+        assert "differs from 2" in desk.text
         assert "·a  → ·c7" in desk.text
-        assert "impossible 1 of 11" in desk.text
+        assert "would be cut 1 of 11" in desk.text
         await desk.type("", "enter")
         request = desk.engine.generated[-1]
         assert request.done == 2
@@ -318,7 +318,7 @@ async def test_how_it_ended() -> None:
     async with looking() as desk:
         await desk.type("", "o")
         assert "P(END)" in desk.text
-        assert "The model ended it itself" in desk.text
+        assert "The model ended the reply" in desk.text
 
 
 async def test_how_a_reply_in_pieces_ended_is_said_of_the_whole_wherever_the_cursor_is() -> None:
@@ -332,7 +332,7 @@ async def test_how_a_reply_in_pieces_ended_is_said_of_the_whole_wherever_the_cur
             await desk.type("", *keys)
             assert "12 tokens, scaled to the highest" in desk.text
             assert "before ·ran" in desk.text
-            assert "The model ended it itself" not in desk.text
+            assert "The model ended the reply" not in desk.text
 
 
 async def test_what_if_says_which_knobs_are_not_as_they_were_for_every_piece_and_settings_of_the_reply() -> None:
@@ -412,7 +412,7 @@ async def test_the_tree_is_walked_named_deleted_brought_back_compared_and_left_f
         await desk.type("wolf", "enter")
         assert chat.nodes[3].name == "wolf"
         await desk.type("", "up", "c")
-        assert "the first 9 tokens are the same, then 2 and 2" in desk.text
+        assert "the first 9 tokens are identical; 2 more on the left, 2 on the right" in desk.text
         await desk.type("", "escape", "down", "d")
         assert chat.nodes[3].deleted
         await desk.type("", "z")

@@ -50,7 +50,7 @@ async def test_an_idle_screen_tells_that_saving_fails_and_that_it_works_again(tm
 async def test_a_chat_that_cannot_be_saved_is_not_left_by_one_key(tmp_path: Path, keys: tuple[str, ...]) -> None:
     async with locked(tmp_path) as (desk, holder):
         await desk.type("", *keys)
-        assert "press Ctrl+Q again to quit: this chat would be lost" in " ".join(desk.text.split())
+        assert "press Ctrl+Q again to quit; this chat would be lost" in " ".join(desk.text.split())
         assert desk.app.return_code is None
         await desk.pilot.press("ctrl+q")
         assert desk.app.return_code == 0

@@ -104,12 +104,12 @@ async def test_a_head_that_is_far_above_follows_what_becomes_of_its_versions() -
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
         await talked(desk, *((f"message {n}", " word\n" * 40) for n in range(12)))
-        desk.chat.delete(2)
+        desk.chat.branches.delete(2)
         await desk.settle()
         await desk.type("", "ctrl+home")
         assert heads(desk)[:2] == ["you", "smollm2 · seed 1"]
         await desk.type("", "ctrl+end")
-        desk.chat.undelete()
+        desk.chat.branches.undelete()
         await desk.settle()
         await desk.type("", "ctrl+home")
         assert heads(desk)[:2] == ["you", "smollm2 · ‹ 2/2 › · seed 1"]
@@ -296,7 +296,7 @@ async def test_in_token_mode_a_reply_that_has_no_other_version_says_so_whatever_
         await talked(desk, ("hi", " one"), ("more", " two"))
         await edited(desk, "!", " three", "up", "up")
         await desk.type("", "ctrl+g", "<")
-        assert "there is no other version of this reply" in desk.text
+        assert "this reply has no other version" in desk.text
         assert path(desk) == ["hi!", " three"]
 
 
@@ -315,7 +315,7 @@ async def test_by_name_it_is_the_last_turn_that_has_versions(way: str) -> None:
             await desk.settle()
 
         await go("Version before", "/version-before")
-        assert "no turn of this chat has other versions" in desk.text
+        assert "no turn in this chat has other versions" in desk.text
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
         await talked(desk, ("more", " three"))

@@ -102,7 +102,13 @@ def test_what_waits_says_why_and_nothing_of_a_sampling_that_has_not_been() -> No
 def test_what_memory_alone_holds_of_a_token_is_shown_with_the_way_to_the_rest() -> None:
     node = replied("Once", " upon", probability=[0.5, 0.125], entropy=[1.0, 2.25])
     told = words(record_lines(Shown(from_columns(node, 1, 8)), 44, 20))
-    for fact in ("TOKEN 8 ·upon", "after 12.5%", "entropy 2.25 bit", "bytes 20 75 70 6f …", "i asks the model again"):
+    for fact in (
+        "TOKEN 8 ·upon",
+        "after 12.5%",
+        "entropy 2.25 bit",
+        "bytes 20 75 70 6f …",
+        "i asks the model for them",
+    ):
         assert fact in told
     assert "position" not in told
 
@@ -141,17 +147,17 @@ def test_why_not_has_the_way_through_the_chain_the_cut_and_what_it_would_have_ta
     assert rows[6] == "min_p                      cut here       4"
     assert rows[7] == "temperature                       –       4"
     told = words(lines)
-    assert 'min_p cut it; the dice took "·dog".' in told
+    assert 'Cut by min_p; the dice picked "·dog".' in told
     assert "Kept from min_p 0.01 down. then wins from temperature 1.6 with these dice." in told
     assert "Penalties took 0.50 from its logit, for ·p5 at 5, ·p6 at 6, " in told
     assert "·p10 at 10 and 2 more." in told
-    assert "This is the first token of the text; 2 others would follow it." in told
+    assert "Your text starts with this token; 2 more would follow." in told
 
 
 def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
     told = words(why_lines(why_not(drawn=True, loss=-1.25), 43))
     assert told.startswith("WHY ·cat")
-    assert "The dice took it, at 25.0%." in told
+    assert "The dice picked it, at 25.0%." in told
     assert "Penalties added 1.25 to its logit" in told
     assert "wins" not in told
 
@@ -190,8 +196,8 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
     assert rows[:2] == ["WHAT IF  same dice, 4 tokens", "temperature 0.8 → 1.2, top_k 40 → 5"]
     stays = next(row for row in rows if row.startswith("stays"))
     assert (stays.count("━"), stays.count("─"), stays[-5:]) == (24, 8, "75.0%")  # three of four, on 32 cells
-    assert "parts at 2  ·c  → ·X" in rows
-    assert "impossible 1 of 4" in rows
+    assert "differs from 2  ·c  → ·X" in rows
+    assert "would be cut 1 of 4" in rows
     assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
     assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
     assert "Recomputed in batches: where two tokens are nearly tied" in words(lines)
@@ -200,11 +206,11 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
 
 def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:
     same = whatif_lines(rescored([" a", " b"], [0.5, 0.5], recomputed=False), [], 44, 30)
-    assert "Every token would be drawn again." in words(same)
+    assert "Every token would stay the same." in words(same)
     assert "The knobs are as they were" in words(same)
     assert "nearly tied" not in words(same)  # these are the distributions of then
-    assert "OTHER TOKENS" not in words(same)
-    assert "the model reads the reply again" in words(whatif_lines(None, [], 44, 30))
+    assert "CHANGED TOKENS" not in words(same)
+    assert "re-reading the reply" in words(whatif_lines(None, [], 44, 30))
 
 
 # --- how it ended ----------------------------------------------------------------------------------------------------
@@ -215,7 +221,7 @@ def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() 
     assert read(ending_lines([Span(node, 4)], 44, 20)) == [
         "P(END)  4 tokens, scaled to the highest",
         "▁▅▃█",  # 0.001, 0.5 and 0.25 of 0.9, in eighths
-        "The model ended it itself.",
+        "The model ended the reply.",
         "The end token had rank 3; p(end) was 90.00%.",
         "HIGHEST",
         "    3 the end token                   90.00%",
@@ -235,7 +241,7 @@ def test_what_a_stop_sequence_held_back_is_shown() -> None:
     node.add(made_records.finished("stop", "\n6.", "\n6. b"))
     told = words(ending_lines([Span(node, 1)], 44, 20))
     assert 'Stop sequence "\\n6.".' in told
-    assert 'held back: "\\n6. b"' in told
+    assert 'not shown: "\\n6. b"' in told
 
 
 # --- branches --------------------------------------------------------------------------------------------------------
@@ -276,7 +282,7 @@ def test_branches_beside_each_other_count_by_ids_and_mark_where_they_part(
 ) -> None:
     chat, first, other = forked
     comparison = compare(chat, first.number, other.number)
-    assert summary(comparison) == "the first 2 tokens are the same, then 2 and 2"
+    assert summary(comparison) == "the first 2 tokens are identical; 2 more on the left, 2 on the right"
     lines = compare_lines(comparison, 41, ("shown", "wolf"))
     assert read(lines) == [
         "shown               │ wolf",
@@ -286,7 +292,7 @@ def test_branches_beside_each_other_count_by_ids_and_mark_where_they_part(
     ]
     marked = [text for text, ink in lines[-1].runs if ink.ground == "accent"]
     assert marked == [" a", " the"]
-    assert summary(compare(chat, first.number, first.number)) == "the same, 4 tokens"
+    assert summary(compare(chat, first.number, first.number)) == "identical, 4 tokens"
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------

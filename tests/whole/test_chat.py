@@ -108,7 +108,7 @@ def test_killed_app_loses_at_most_the_last_second(open_terminal: Open, tmp_path:
     assert kept >= had > 0
     again = open_terminal("--resume", *FLAGS)
     ready(again)
-    again.wait("termchat ended before the reply did")
+    again.wait("termchat stopped during this reply")
     again.keys("ctrl+o")
     again.wait("writing")
     stop(again)

@@ -122,26 +122,26 @@ class QueueDialog(ListDialog[int]):
     def action_drop(self) -> None:
         """Removes it."""
         if self._is_now():
-            self._do(lambda: self._chat.take_back(self.picker.chosen))
+            self._do(lambda: self._chat.turns.take_back(self.picker.chosen))
         self._look()
 
     def action_shift(self, rows: int) -> None:
         """Has it go out earlier or later."""
         to = self.picker.chosen + rows
         if self._is_now() and 0 <= to < len(self._shown):
-            self._do(lambda: self._chat.put_off(self.picker.chosen, to))
-            self._shown = list(self._chat.queue)
+            self._do(lambda: self._chat.turns.move(self.picker.chosen, to))
+            self._shown = list(self._chat.turns.queue)
             self.picker.show(len(self._shown), to)
 
     def _is_now(self) -> bool:
         """Whether the list is the queue, and has something; else it is shown anew."""
-        now = bool(self._shown) and self._shown == list(self._chat.queue)
+        now = bool(self._shown) and self._shown == list(self._chat.turns.queue)
         self._look()
         return now
 
     def _look(self) -> None:
         """Shows the queue as it is; the chosen message stays the chosen one as long as it waits."""
-        before, self._shown = self._shown, list(self._chat.queue)
+        before, self._shown = self._shown, list(self._chat.turns.queue)
         chosen = self.picker.chosen
         if before != self._shown and chosen < len(before) and before[chosen] in self._shown:
             chosen = self._shown.index(before[chosen])

@@ -8,17 +8,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
-from textual.screen import Screen
 from textual.timer import Timer
 
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
 from termchat.text import size
-from termchat.tui.composer.composer import Composer, Edge
+from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
 from termchat.tui.draw.background import Aside
-from termchat.tui.slash.slash import parted
-from termchat.tui.themes.theme_file import Palette
+from termchat.tui.screen.parts import Parts
+from termchat.tui.slash.parsing import parted
 
 if TYPE_CHECKING:
     from termchat.chat.sizing import Size, Sizing
@@ -48,35 +46,19 @@ class _Outgoing(NamedTuple):
 
 
 class Writing:
-    """Stands between the composer and the chat.
+    """Stands between the composer and the chat."""
 
-    Args:
-        do: does something to the chat and has the screen take in what came of it.
-        tell: shows a notice.
-        follow: has the chat be read at its end: whoever sends a message wants to see where it goes.
-    """
-
-    def __init__(
-        self,
-        screen: Screen[None],
-        chat: Chat,
-        composer: Composer,
-        edge: Edge,
-        history: History,
-        do: Callable[[Callable[[], object]], None],
-        tell: Callable[[Notice], None],
-        follow: Callable[[], None],
-    ) -> None:
-        self._screen, self._chat, self._composer, self._edge = screen, chat, composer, edge
-        self._do, self._tell, self._follow = do, tell, follow
+    def __init__(self, parts: Parts, history: History) -> None:
+        self._parts, self._screen, self._chat = parts, parts.screen, parts.chat
+        self._composer, self._edge, self._do, self._tell = parts.composer, parts.desk.edge, parts.do, parts.tell
         self._sizing: Sizing | None = None
         self._timer: Timer | None = None
         self._sending: list[_Outgoing] = []
         self._reading: Aside[None] | None = None
         self._stands: tuple[object, ...] = ()
-        composer.earlier = history
-        composer.take_back = self.take_back
-        composer.hand_over = self._hand_over
+        self._composer.earlier = history
+        self._composer.take_back = self.take_back
+        self._composer.hand_over = self._hand_over
 
     def begin(self) -> None:
         """The first frame is there."""
@@ -115,7 +97,7 @@ class Writing:
         to(text)
 
     def _say(self, text: str) -> None:
-        self._follow()
+        self._parts.transcript.follow()  # whoever sends a message wants to see where it goes
         self._do(lambda: self._chat.send(text))
 
     def _read(self, text: str, written: str, *, sends: bool) -> None:
@@ -200,24 +182,24 @@ class Writing:
 
     def take_back(self, number: int = -1) -> bool:
         """Puts a message that waits in the queue into the empty composer; False where there is none."""
-        queue = self._chat.queue
+        queue = self._chat.turns.queue
         if not queue:
             return False
-        self._do(lambda: self._composer.put(self._chat.take_back(number % len(queue))))
+        self._do(lambda: self._composer.put(self._chat.turns.take_back(number % len(queue))))
         return True
 
-    def browse_queue(self, palette: Palette) -> None:
+    def browse_queue(self) -> None:
         """All messages that wait."""
         from termchat.tui.composer.history_dialog import QueueDialog  # not needed before the first frame
 
         def closed(number: int | None) -> None:
-            if number is not None and number < len(self._chat.queue):
-                text = self._chat.take_back(number)
+            if number is not None and number < len(self._chat.turns.queue):
+                text = self._chat.turns.take_back(number)
                 self._do(lambda: self._composer.give_back(text))
 
-        self._screen.app.push_screen(QueueDialog(palette, self._chat, self._do), closed)
+        self._parts.open(QueueDialog(self._parts.palette(), self._chat, self._do), closed)
 
-    def browse_history(self, palette: Palette) -> None:
+    def browse_history(self) -> None:
         """All messages that were written before."""
         from termchat.tui.composer.history_dialog import HistoryDialog  # not needed before the first frame
 
@@ -226,7 +208,7 @@ class Writing:
                 self._composer.put(text)
 
         texts = self._composer.earlier.texts
-        self._screen.app.push_screen(HistoryDialog(palette, texts, self._composer.message), closed)
+        self._parts.open(HistoryDialog(self._parts.palette(), texts, self._composer.message), closed)
 
     async def edit(self) -> None:
         """Gives the message to an editor."""

@@ -37,7 +37,7 @@ def _drawn(least: int) -> Callable[[Chat], bool]:
 
 
 def _answered(chat: Chat) -> bool:
-    return _ready(chat) and not chat.queue and bool(chat.conversation.reply())
+    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.reply())
 
 
 STEPS: tuple[ScriptStep, ...] = (

@@ -92,16 +92,19 @@ CHAT: tuple[Key, ...] = (
         "Edit an earlier message"),
     Key("find", "ctrl+f", "find", "Find a text in the chat", {}, "Find in the chat"),
     Key("new", "ctrl+n", "new", "An empty chat; model, knobs and system prompt stay", _resting("new"), "New chat"),
-    Key("save", "ctrl+s", "save", "Save a transcript, for people or for programs", _resting("save"), "Save transcript"),
-    Key("sessions", "f4", "sessions", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
+    Key("save", "ctrl+s", "dialog('save')", "Save a transcript, for people or for programs", _resting("save"),
+        "Save transcript"),
+    Key("sessions", "f4", "dialog('sessions')", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
     Key(
-        "models", "f3", "models", "All models: switch, download, let go",
+        "models", "f3", "dialog('models')", "All models: switch, download, let go",
         {"empty": "models", "unloaded": "models", "failed": "models"}, "Models",
     ),
     Key(
-        "persona", "f5", "persona", "Personas: a system prompt with the knobs that suit it", {}, "Personas", priority=False
+        "persona", "f5", "dialog('persona')", "Personas: a system prompt with the knobs that suit it", {}, "Personas",
+        priority=False
     ),
-    Key("setup", "f2", "setup", "A new chat with a system prompt, or raw, without template", {}, "System prompt and raw mode"),
+    Key("setup", "f2", "dialog('setup')", "A new chat with a system prompt, or raw, without template", {},
+        "System prompt and raw mode"),
     Key("editor", "f8", "editor", "The message in your editor: $VISUAL, $EDITOR", {}, "Edit the message in an editor"),
     Key("interrupt", "ctrl+c", "interrupt", "Copy the selection, else stop the reply, else quit", {}),
     Key("page-up", "pageup", "scroll('page_up')", "Scroll the chat up a page", {}),
@@ -163,12 +166,12 @@ TOKENS: tuple[Key, ...] = (
     Key("token-page", "tab", "screen.turn_page(1)", "The next page of the panels, or the one before", {}, display="Tab"),
     Key("token-page-before", "shift+tab", "screen.turn_page(-1)", "", {}),
     Key("ending", "o", "show('ending')", "How it ended: p(end) all along, and why", {}, "How the reply ended"),
-    Key("breakpoints", "b", "breakpoints", "Breakpoints and stop rules", {}, "Breakpoints"),
+    Key("breakpoints", "b", "dialog('breakpoints')", "Breakpoints and stop rules", {}, "Breakpoints"),
     Key("copy-message", "m", "screen.copy_message", "Copy the reply under the cursor", {}),
     Key("token-find", "/", "screen.find", "Find a text in the chat", {}),
-    Key("tree", "y", "tree", "The tree of branches: walk, name, delete, compare", {}, "Branches"),
-    Key("prompt", "p", "prompt", "The tokens of the turn before, as the model reads them", {}, "Prompt tokens"),
-    Key("tokenize", "P", "tokenize", "The tokens of what is being typed", {}, "Tokenize what is typed"),
+    Key("tree", "y", "dialog('tree')", "The tree of branches: walk, name, delete, compare", {}, "Branches"),
+    Key("prompt", "p", "dialog('prompt')", "The tokens of the turn before, as the model reads them", {}, "Prompt tokens"),
+    Key("tokenize", "P", "dialog('tokenize')", "The tokens of what is being typed", {}, "Tokenize what is typed"),
 )  # fmt: skip
 
 BIG: tuple[Key, ...] = (
@@ -222,8 +225,17 @@ MODEL: tuple[Key, ...] = (
         {},
         "Copy the last code block",
     ),
-    Key("history", "", "history", "Messages that were written before: search, write one again", {}, "Earlier messages"),
-    Key("queue", "", "queue", "Messages that wait: edit, remove, put in another order", {}, "Queued messages"),
+    Key(
+        "history",
+        "",
+        "dialog('history')",
+        "Messages that were written before: search, write one again",
+        {},
+        "Earlier messages",
+    ),
+    Key(
+        "queue", "", "dialog('queue')", "Messages that wait: edit, remove, put in another order", {}, "Queued messages"
+    ),
 )
 """What has no key of its own: the palette has it, and the list of models."""
 

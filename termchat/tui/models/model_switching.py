@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
-from textual.screen import Screen
 
 from termchat.chat.changes import Notice, StatusChanged
 from termchat.chat.loading import Choice
-from termchat.chat.service import Chat
 from termchat.tui.keys.tables import name_of
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Chosen, Models
-from termchat.tui.themes.theme_file import Palette
+from termchat.tui.screen.parts import Parts
 
 if TYPE_CHECKING:
     from termchat.tui.models.models_dialog import ModelsDialog
@@ -33,27 +30,16 @@ class Heard(Message):
 
 
 class Choosing:
-    """Stands between the chat's screen and the models.
+    """Stands between the chat's screen and the models."""
 
-    Args:
-        do: does something to the chat and has the screen take in what came of it.
-        tell: shows a notice.
-    """
-
-    def __init__(
-        self,
-        screen: Screen[None],
-        chat: Chat,
-        models: Models,
-        do: Callable[[Callable[[], object]], None],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._screen, self._chat, self._models, self._do, self._tell = screen, chat, models, do, tell
+    def __init__(self, parts: Parts, models: Models) -> None:
+        self._parts, self._screen, self._chat, self._models = parts, parts.screen, parts.chat, models
+        self._do, self._tell = parts.do, parts.tell
         self._dialog: ModelsDialog | None = None
         self._first = ""
-        models.told = lambda said: screen.post_message(Heard(said))
+        models.told = lambda said: parts.screen.post_message(Heard(said))
 
-    def open(self, palette: Palette, problem: str = "") -> None:
+    def open(self, problem: str = "") -> None:
         """Shows all models; the chat goes on with the one that is chosen."""
         # With all that they take, not needed before the first frame.
         from termchat.tui.models.models_dialog import FirstRun, ModelsDialog
@@ -61,18 +47,19 @@ class Choosing:
         def closed(choice: Choice | None) -> None:
             self._dialog = None
             if choice is not None:
-                self._do(lambda: self._chat.switch(choice))
+                self._do(lambda: self._chat.loading.switch(choice))
             else:
                 self.remind()
             self._show_downloads()
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
+        palette = self._parts.palette()
         if problem and not self._models.config.model:
             self._dialog = FirstRun(self._chat, self._models, palette, self._do)
         else:
             self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
-        self._screen.app.push_screen(self._dialog, closed)
+        self._parts.open(self._dialog, closed)
 
     def remind(self) -> None:
         """Says so where there is no model and none is on its way."""
@@ -115,6 +102,6 @@ class Choosing:
             self._dialog.chosen(chosen)
         elif chosen.wanted == self._first and chosen.choice is not None:
             choice = chosen.choice
-            self._do(lambda: self._chat.switch(choice))
+            self._do(lambda: self._chat.loading.switch(choice))
         elif chosen.wanted == self._first and chosen.problem is not None:
             self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))

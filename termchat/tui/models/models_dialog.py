@@ -261,14 +261,14 @@ class ModelsDialog(ModelsShown):
         """Lets the model go."""
         loaded = self.list.loaded
         if loaded is not None and self._free():
-            self._do(self.chat.unload)
+            self._do(self.chat.loading.unload)
             self.tell(f"{loaded.name} is let go, its memory is free; the next message loads it again")
             self._again()
 
     def action_reload(self) -> None:
         """Loads the model again."""
         if self.chat.spec is not None and self._free():
-            self._do(self.chat.reload)
+            self._do(self.chat.loading.reload)
             self.dismiss(None)
 
     def action_skipped(self) -> None:

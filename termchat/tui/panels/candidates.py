@@ -26,7 +26,7 @@ def candidate_lines(live: Live, width: int, rows: int, tolerance: float | None =
         title = [("PREVIEW", Ink("stamp", bold=True)), (note, Ink("stamp"))]
     if token is None:
         lines = [_heads(title, width)]
-        return [*lines, Line((("appears with the first token", MUTED),))] if rows > 0 else lines
+        return [*lines, Line((("waiting for the first token", MUTED),))] if rows > 0 else lines
     return candidate_table(token, title, width, rows)
 
 

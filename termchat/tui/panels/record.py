@@ -26,7 +26,7 @@ from termchat.tui.draw.marks import (
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
 
-_UNRECORDED = "No candidates are on record for this token. {} asks the model again."
+_UNRECORDED = "No candidates were recorded for this token; {} asks the model for them."
 _STAMP = Ink("stamp", bold=True)
 _LONGEST = 4
 """Bytes of a token that are written out."""

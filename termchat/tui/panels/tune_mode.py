@@ -95,7 +95,9 @@ class Tune:
     def _move(self, steps: int, coarse: bool = False) -> None:
         self.typed, value = None, self._value
         if not isinstance(value, (int, float)):
-            self.error = f"{self.selected} has no steps: " + ("Enter edits it" if self._is_text() else "type a number")
+            self.error = f"{self.selected} cannot be stepped; " + (
+                "Enter edits it" if self._is_text() else "type a number"
+            )
             return
         self._set(self.selected, KNOBS[self.selected].moved(value, steps, coarse=coarse))
 
@@ -126,7 +128,7 @@ class Tune:
     def _off(self) -> None:
         knob = KNOBS[self.selected]
         if knob.off is None and knob.kind != "seed":
-            self.error = f"{self.selected} cannot be off"
+            self.error = f"{self.selected} has no off value"
         else:
             self._set(self.selected, knob.off)
 

@@ -29,7 +29,7 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript.source import ENDINGS
 
 _HIGHEST = 5
-_WORDS = {"end": "The model ended it itself"}
+_WORDS = {"end": "The model ended the reply"}
 
 
 def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
@@ -38,12 +38,12 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
     lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
     if not p_ends:
-        return [*lines, Line((("no token was drawn", MUTED),))]
+        return [*lines, Line((("no tokens", MUTED),))]
     lines.append(Line(((sparkline(_folded(p_ends, width), width).lstrip(), Ink("accent")),)))
     last = reply[-1].node
     lines += prose(_why(last), width, STRONG)
     if last.finished is not None and last.finished.held:
-        lines += prose(f'held back: "{escape(last.finished.held)}"', width)
+        lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
     if last.finished is not None and last.finished.reason == "end" and len(last.tokens):
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
         lines += prose(f"The end token had rank {rank}; p(end) was {percent(p_end, 2)}.", width)
@@ -63,7 +63,7 @@ def _why(node: Node) -> str:
     if node.failed is not None:
         return f"It was interrupted: {node.failed.message}."
     if node.finished is None:
-        return "It has not ended yet."
+        return "The reply has not ended yet."
     reason, detail = node.finished.reason, escape(node.finished.detail)
     words = _WORDS.get(reason) or ENDINGS[reason][0 if detail else 1].format(detail=detail)
     return words[0].upper() + words[1:] + "."
@@ -79,8 +79,8 @@ def _folded(values: list[float], width: int) -> list[float]:
 
 _NUMBER, _SHARE = 6, 8
 _STAMP = Ink("stamp", bold=True)
-_SAME = "The knobs are as they were: {} turns them."
-_TIES = "{} in batches: where two tokens are nearly tied, it may fall the other way."
+_SAME = "No knob has changed yet; turn one with {}."
+_TIES = "{}, in batches: near-ties may be decided differently."
 
 
 def whatif_lines(
@@ -94,21 +94,21 @@ def whatif_lines(
         *prose(", ".join(changed) or _SAME.format(name_of("tune")), width, STRONG),
     ]
     if replay is None:
-        return [*lines, Line((("the model reads the reply again …", MUTED),))]
+        return [*lines, Line((("re-reading the reply …", MUTED),))]
     first, others, impossible, kept = replay.summary
     tail = f" {percent(kept)}"
     lines.append(Line((("stays ", MUTED), *bar(kept, max(width - 6 - len(tail), 4)), (tail, STRONG))))
     if first is None:
-        lines += prose("Every token would be drawn again.", width, STRONG)
+        lines += prose("Every token would stay the same.", width, STRONG)
     else:
         lines += _parting(replay, first, width)
         lines.append(Line(((name_of("fork-there"), ACCENT), (" forks there, with these knobs", MUTED))))
-    lines.append(Line((("impossible ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
+    lines.append(Line((("would be cut ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
     if replay.scored.recomputed:
         lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)
     listed = sorted({*others, *impossible})
     if listed:
-        lines.append(Line(spread([("OTHER TOKENS", TITLE)], [(f"{'after':>{_SHARE}}", MUTED)], width)))
+        lines.append(Line(spread([("CHANGED TOKENS", TITLE)], [(f"{'after':>{_SHARE}}", MUTED)], width)))
         lines += [_other(index, replay, width) for index in listed[: max(rows - len(lines), 1)]]
     return lines
 
@@ -116,7 +116,7 @@ def whatif_lines(
 def _parting(replay: Rescored, index: int, width: int) -> list[Line]:
     """The first token that would be another one."""
     then, now = (one_line(show_piece(texts[index]), width // 2) for texts in (replay.texts, replay.scored.texts))
-    place: list[Run] = [("parts at ", MUTED), (str(index), _STAMP)]
+    place: list[Run] = [("differs from ", MUTED), (str(index), _STAMP)]
     return flowing([place, [(then, TEXT)], [("→ ", MUTED), (now, STRONG)]], width)
 
 

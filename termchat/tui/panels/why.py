@@ -77,11 +77,11 @@ def _table(it: Explanation, width: int) -> list[Line]:
 
 def _verdict(it: Explanation) -> str:
     if it.id == it.winner:
-        return f"The dice took it, at {percent(it.probability)}."
+        return f"The dice picked it, at {percent(it.probability)}."
     other = f'"{show_piece(it.winner_text)}"'
     if it.removed_by is not None:
-        return f"{it.removed_by} cut it; the dice took {other}."
-    return f"It was left, at {percent(it.probability)}; the dice took {other}."
+        return f"Cut by {it.removed_by}; the dice picked {other}."
+    return f"It survived with {percent(it.probability)}, but the dice picked {other}."
 
 
 def _sentences(why: WhyNot) -> list[str]:
@@ -98,8 +98,8 @@ def _sentences(why: WhyNot) -> list[str]:
         tail = f" and {more} more" if more > 0 else ""
         loss = it.penalised.loss
         what = f"took {loss:.2f} from" if loss >= 0 else f"added {-loss:.2f} to"
-        said.append(f"Penalties {what} its logit, for {', '.join(found)}{tail}")
+        said.append(f"Penalties {what} its logit, because of {', '.join(found)}{tail}")
     if why.more:
         tail = "s" if why.more > 1 else ""
-        said.append(f"This is the first token of the text; {why.more} other{tail} would follow it")
+        said.append(f"Your text starts with this token; {why.more} more would follow")
     return [sentence + "." for sentence in said]

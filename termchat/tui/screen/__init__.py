@@ -1,1 +1,18 @@
-"""The chat's screen."""
+"""The chat's screen.
+
+`screen.ChatScreen` is the one screen of a chat. It makes the widgets, puts them into one `Parts` (`parts`: the chat, the
+widgets, `do` and `tell`), and gives that to its collaborators; none of them knows another.
+
+    a key or click ─ action ─▶ ChatScreen ─▶ collaborator ─ parts.do ─▶ Chat ─ pump ─▶ ChatScreen.tick ─▶ widgets
+
+Widgets: `header_line`, the transcript, `notices` (and the queue), `panels` (a page of `tui/panels/pages.py`; `knobs` has
+the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the line above the composer).
+
+Collaborators here: `big` (pages, the big view), `drawer` (whether the panels are shown), `pointing` (clicks on knobs and
+candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
+`Writing` (composer), `Choosing` (models), `Conversations` and `Personating` (sessions), `TurnVersions` (tokens). `features`
+holds what dialogs and commands act on.
+
+A new dialog is a row of `dialog_table` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
+`selecting` corrects what Textual selects with the mouse.
+"""

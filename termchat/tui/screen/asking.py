@@ -33,7 +33,6 @@ class AskedField(Field):
     walks = False
 
     def on_key(self, event: events.Key) -> None:
-        """Says where the walk goes."""
         by = {"up": -1, "shift+enter": -1, "down": 1, "enter": 1}.get(event.key)
         if self.walks and by is not None:
             event.stop()
@@ -62,7 +61,6 @@ class Asking(Column):
         self._asked, self._remark = LinesView(id="asked"), LinesView(id="remark")
 
     def compose(self) -> ComposeResult:
-        """The strip, and the line under it."""
         yield self.strip
         with Row():
             yield self._asked
@@ -70,7 +68,6 @@ class Asking(Column):
             yield self._remark
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
         for view in (self.strip, self._asked, self._remark):
             view.paint_with(palette)
 
@@ -106,19 +103,16 @@ class Asking(Column):
         self.remove_class("-open")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Tells of another text."""
         event.stop()
         if self._typed is not None:
             self._typed(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Tells of the text."""
         event.stop()
         if self._entered is not None:
             self._entered(event.value)
 
     def on_asked_field_walked(self, event: AskedField.Walked) -> None:
-        """Tells of a step."""
         event.stop()
         if self._walked is not None:
             self._walked(event.by)

@@ -5,64 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
-
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Span
-from termchat.tui.screen.desk import Desk
-from termchat.tui.screen.panels import Page, Panels
-from termchat.tui.tokens.token_bar import Tokens
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
 
-BESIDE = 100
-"""From so many columns on the panels stand beside the chat unasked; under it they are a drawer."""
-
-
-class Drawer:
-    """Wide and narrow screens each remember whether their panels are shown. `beside` says which of them this one is."""
-
-    def __init__(self) -> None:
-        self.beside = True
-        self._open = {True: True, False: False}
-        self._unasked = False
-
-    @property
-    def shown(self) -> bool:
-        """Whether the panels are."""
-        return self._open[self.beside]
-
-    def toggle(self) -> None:
-        """A person shows or hides them."""
-        self._open[self.beside] = not self.shown
-        self._unasked = False
-
-    def need(self) -> None:
-        """Shows them for as long as something needs them."""
-        if not self.shown:
-            self._unasked = not self.beside
-            self._open[self.beside] = True
-
-    def release(self) -> None:
-        """Hides them again, if nobody had asked for them."""
-        if self._unasked:
-            self._unasked = self._open[False] = False
-
-
 class Big:
     """Turns the pages. While the big view is open the panels have the keyboard, but for TUNE."""
 
-    def __init__(
-        self, screen: Screen[None], chat: Chat, panels: Panels, transcript: TranscriptView, tokens: Tokens, desk: Desk,
-        drawer: Drawer, lay_out: Callable[[], None], show_path: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._screen, self._chat, self._panels = screen, chat, panels
-        self._transcript, self._tokens, self._desk, self._drawer = transcript, tokens, desk, drawer
-        self._lay_out, self._show_path = lay_out, show_path
+    def __init__(self, parts: Parts, show_path: Callable[[], None]) -> None:
+        self._parts, self._show_path = parts, show_path
+        self._chat, self._panels, self._desk = parts.chat, parts.panels, parts.desk
+        self._transcript, self._tokens = parts.transcript, parts.tokens
 
     @property
     def home(self) -> Widget | None:
@@ -85,16 +42,15 @@ class Big:
         if self._panels.display:
             self._panels.turn(by)
         else:
-            self._drawer.toggle()
-            self._lay_out()
+            self._parts.drawer.toggle()
         self.show()
 
-    def go(self, page: Page) -> None:
+    def go(self, page: str) -> None:
         """To that page."""
         self._panels.page = page
         self.show()
 
-    def toggle(self, page: Page | None = None) -> None:
+    def toggle(self, page: str | None = None) -> None:
         """Opens the big view, of that page if there is one, or closes it."""
         big = page is not None or not self._panels.big
         if page is not None:
@@ -116,7 +72,7 @@ class Big:
         panels, desk = self._panels, self._desk
         panels.enlarge(big)
         panels.can_focus = big
-        self._screen.set_class(big, "-big")
+        self._parts.screen.set_class(big, "-big")
         self._show_path()
         desk.home = self._tokens.home if self._tokens.mode.open else self.home
         desk.take_keyboard()

@@ -53,7 +53,7 @@ class Desk(Column):
             yield LinesView(id="prompt")
             yield self.composer
         yield Slip(id="stops")
-        yield StopInput(placeholder="a stop sequence, \\n is a line break; one that is there is removed")
+        yield StopInput(placeholder="a stop sequence, \\n is a line break; type one again to remove it")
         yield KeyLine()
 
     @property
@@ -104,16 +104,13 @@ class Desk(Column):
         self._keys.show_keys(situation, asked)
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
         for view in self.query(LinesView):
             view.paint_with(palette)
 
     def on_mount(self) -> None:
-        """Draws the prompt."""
         self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
 
     def on_popup_clicked(self, event: Popup.Clicked) -> None:
-        """Has the composer take what was clicked."""
         self.composer.take(event.number)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
@@ -124,16 +121,13 @@ class Desk(Column):
             self.take_keyboard()
 
     def on_key_line_stops_wanted(self) -> None:
-        """Opens the input for stop sequences."""
         self._edit_stops(True)
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 
     def on_key_line_turned(self) -> None:
-        """Says so."""
         self.post_message(self.Tuned())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Adds or removes a stop sequence; an empty one ends it."""
         event.stop()
         if not event.value:
             self.back()
@@ -145,7 +139,6 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def on_stop_input_erased(self) -> None:
-        """Removes the last stop sequence."""
         self._tune.drop_stop()
         self._list_stops()
         self.post_message(self.Tuned())
@@ -178,7 +171,6 @@ class StopInput(Field):
         """Backspace, with nothing left to erase."""
 
     def action_delete_left(self) -> None:
-        """Erases a character, or else says so."""
         if self.value:
             super().action_delete_left()
         else:

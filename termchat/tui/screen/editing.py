@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import strip_line
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 
 Said = list[Span]
@@ -33,22 +31,15 @@ def text_of(said: Said) -> str:
 
 
 class Rewriting:
-    """One message at a time; what was being written meanwhile comes back. A message that was changed and left stays so.
+    """One message at a time; the draft comes back afterwards. A message that was changed and left stays so.
 
     Args:
-        do: does something to the chat and has the screen take in what came of it.
         opened: is called whenever another message is the one that is edited.
     """
 
-    def __init__(
-        self,
-        chat: Chat,
-        transcript: TranscriptView,
-        composer: Composer,
-        do: Callable[[Callable[[], object]], None],
-        opened: Callable[[], None],
-    ) -> None:
-        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, do
+    def __init__(self, parts: Parts, opened: Callable[[], None]) -> None:
+        chat, transcript, composer = parts.chat, parts.transcript, parts.composer
+        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, parts.do
         self._opened = opened
         self._conversation = chat.conversation
         self._messages = messages_of(chat.conversation)
@@ -102,24 +93,24 @@ class Rewriting:
             self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
             self._transcript.follow()
-            self._do(lambda: self._chat.replace(said, text))
+            self._do(lambda: self._chat.editing.replace(said, text))
 
     def _edit(self, node: Node, text: str) -> None:
         if self.is_stale:  # while its files were read
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.edit(node, text))
+        self._do(lambda: self._chat.editing.edit(node, text))
 
     def line(self, room: int) -> Line:
         """What goes on."""
         mine = self._messages[self._at][0].node.role == "user"
         what = f"editing {'message' if mine else 'reply'} {self._at + 1} of {len(self._messages)}"
-        does = "Enter sends it as a new branch" if mine else "Enter puts it on a new branch"
+        does = "Enter sends it as a new branch" if mine else "Enter saves it on a new branch"
         hints = (
-            f"{does}, Esc goes back, ↑ ↓ or {name_of('edit')} for others",
-            f"{does}, Esc goes back",
-            "Esc goes back",
+            f"{does}, Esc cancels, ↑ ↓ or {name_of('edit')} selects another",
+            f"{does}, Esc cancels",
+            "Esc cancels",
         )
         fitting = (hint for hint in hints if len(what) + len(hint) + 4 <= room)
         return strip_line(what, "", next(fitting, ""), room)

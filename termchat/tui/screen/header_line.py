@@ -14,9 +14,10 @@ from termchat.tui.models.downloads import Pull
 _GAP = "   "
 _ORDER = ("name", "model", "device", "context", "title")
 _GAUGE = 8
-_CLICKED = {"name": "app.command_palette", "model": "models", "device": "models", "title": "sessions"}
+_MODELS = "dialog('models')"
+_CLICKED = {"name": "app.command_palette", "model": _MODELS, "device": _MODELS, "title": "dialog('sessions')"}
 """What a click does."""
-_STATE_CLICKED = {"no model": "models", "failed": "continue", "paused": "continue"}
+_STATE_CLICKED = {"no model": _MODELS, "failed": "continue", "paused": "continue"}
 _LEAST = {"model": 8, "title": 12}
 """Cells of a name that are worth showing where there is no room for all of it."""
 _BAR = 10
@@ -72,7 +73,7 @@ def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
 
 def state_runs(chat: Chat) -> list[Run]:
     """What is going on, in a word or two."""
-    queued: list[Run] = [(f"  +{len(chat.queue)} queued", Ink("stamp"))] if chat.queue else []
+    queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     return [*doing(_STATE_CLICKED.get(chat.phase, ""), _STATES[chat.phase](chat)), *queued]
 
 

@@ -54,7 +54,7 @@ def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
     from termchat.tui.keys.dialogs import labels  # not needed before the first frame
 
     if tune.editing:
-        on_empty = Label("Backspace", "on empty removes the last", "backspace")
+        on_empty = Label("Backspace", "when empty, removes the last", "backspace")
         return [*labels(("tune-accept", "add")), on_empty, *labels(("back", "back"))]
     if tune.typed is not None:
         return labels(("tune-accept", "accept"), ("back", "drop"))
@@ -104,7 +104,6 @@ class KeyLine(LinesView, can_focus=True):
             self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room)])
 
     def on_key(self, event: events.Key) -> None:
-        """Gives a key to TUNE."""
         if self.tuning is None:
             return
         if event.key == "enter" and self.tuning.selected == "stop":

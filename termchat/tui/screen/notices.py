@@ -19,7 +19,8 @@ _MOST_QUEUED = 3
 _LOOKED_AT = 2_000
 """Characters of a text that are drawn, at most."""
 _TAKE_BACK = "  Up edits it"
-_QUEUED, _HINT = Ink("muted", does="queue"), Ink("border")
+_QUEUE = "dialog('queue')"
+_QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 
 
 def notice_lines(notices: Sequence[Notice], width: int, *, dead: bool = False) -> list[Line]:
@@ -57,7 +58,7 @@ def queue_lines(queue: Iterable[str], width: int) -> list[Line]:
     for number, text in enumerate(shown, 1):
         hint = _TAKE_BACK if number == len(texts) else ""
         said = one_line(text[:_LOOKED_AT], width - 8 - len(hint))
-        lines.append(Line((("queued  ", Ink("stamp", does="queue")), (said, _QUEUED), (hint, _HINT))))
+        lines.append(Line((("queued  ", Ink("stamp", does=_QUEUE)), (said, _QUEUED), (hint, _HINT))))
     if more > 0:
         lines.append(Line(((f"        and {more} more", _QUEUED), (_TAKE_BACK, _HINT))))
     return lines
@@ -84,7 +85,7 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
     room = max(_MOST_TOLD - beside, 1)
     shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
     if len(shown) < len(mistakes):
-        more = f"{len(mistakes) - len(shown)} {'more ' if shown else ''}mistakes in the configuration"
+        more = f"{len(mistakes) - len(shown)} {'more ' if shown else ''}configuration mistakes"
         shown.append(Notice(more, "termchat config check lists them all", "warning"))
     return shown
 
@@ -123,7 +124,6 @@ class NoticeSlip(Slip):
         self.forget([told for place, told in enumerate(self._told) if place != at])
 
     def draw(self) -> None:
-        """Draws them anew, for another width or state."""
         self.show_lines(self._draw(self._told))
 
     def ask_to_quit(self, notice: Notice) -> bool:

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.desk import Desk
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.tokens.token_bar import Tokens
+from termchat.tui.screen.parts import Parts
 
 
 class Pointing:
-    """Turns knobs, and takes candidates.
+    """Turns knobs, and takes candidates."""
 
-    Args:
-        open_tune: opens TUNE, and what has to be seen with it.
-        do: does something to the chat and has the screen take in what came of it.
-    """
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._chat, self._desk, self._tokens = parts, parts.chat, parts.desk, parts.tokens
 
-    def __init__(
-        self,
-        chat: Chat,
-        desk: Desk,
-        tokens: Tokens,
-        open_tune: Callable[[], None],
-        do: Callable[[Callable[[], object]], None],
-    ) -> None:
-        self._chat, self._desk, self._tokens, self._open_tune, self._do = chat, desk, tokens, open_tune, do
+    def open_tune(self) -> None:
+        """TUNE, and the drawer with it."""
+        self._parts.drawer.need()
+        self._desk.open_tune()
 
     def tune(self, knob: str) -> None:
         """Opens TUNE on a knob."""
         if self._desk.tune is None:
-            self._open_tune()
+            self.open_tune()
         self._desk.knobs.select(knob)
         self._desk.post_message(Desk.Tuned())
 
@@ -55,7 +45,7 @@ class Pointing:
         if self._tokens.mode.open:
             self._tokens.action_choose(number)
         elif paused is not None and number <= len(paused.token.candidates):
-            self._do(lambda: self._chat.force([paused.token.candidates[number - 1].id]))
+            self._parts.do(lambda: self._chat.replies.force([paused.token.candidates[number - 1].id]))
         else:
-            told = Notice("no reply waits for a token", f"{name_of('tokens')} opens token mode: there a click forks")
-            self._do(lambda: self._chat.changed(told))
+            told = Notice("no reply is paused", f"to fork with a click, open token mode ({name_of('tokens')})")
+            self._parts.do(lambda: self._chat.changed(told))

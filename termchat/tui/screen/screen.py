@@ -1,59 +1,334 @@
-"""The screen of a chat: what a person does to it, by key, mouse and message."""
+"""The screen of a chat: what stands where, what the chat says shown there, and what a person does to it.
+
+Each action is one call into the room that does it; `__init__` of this package is the map of those.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from textual import events
+from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.reactive import Reactive
+from textual.widget import Widget
 
-from termchat.chat.changes import Notice
+from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
+from termchat.chat.service import Chat
 from termchat.tui.composer.composer import Composer
-from termchat.tui.composer.sending import FilesRead
-from termchat.tui.keys.tables import CHAT, MODEL, name_of
-from termchat.tui.models.model_switching import Heard
+from termchat.tui.composer.history import History
+from termchat.tui.composer.sending import FilesRead, Writing
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.draw.polling import FRAMES, Pulse
+from termchat.tui.keys.tables import CHAT, MODEL, name_of, situation_of
+from termchat.tui.models.gather import Models
+from termchat.tui.models.model_switching import Choosing, Heard
+from termchat.tui.models.welcome import welcome_lines
+from termchat.tui.screen.ask_line import AskLine
+from termchat.tui.screen.big import Big
+from termchat.tui.screen.copying import Copying
+from termchat.tui.screen.desk import Desk
+from termchat.tui.screen.dialog_table import DIALOGS
+from termchat.tui.screen.drawer import ALONE, Drawer
+from termchat.tui.screen.features import Features
+from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.screen.layout import ALONE, ChatLayout
-from termchat.tui.screen.panels import Page, Panels
+from termchat.tui.screen.notices import NoticeSlip, notice_lines, queue_lines, wrapped
+from termchat.tui.screen.panels import Panels
+from termchat.tui.screen.parts import Parts
+from termchat.tui.screen.pointing import Pointing
+from termchat.tui.screen.selecting import SelectingScreen
+from termchat.tui.sessions.begin_as import Personating
+from termchat.tui.sessions.chat_switching import Conversations, Save
+from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.slash.slash import Slash
+from termchat.tui.terminal.compositor import LineCompositor, Settled
+from termchat.tui.themes.library import Wardrobe
+from termchat.tui.themes.theme_file import Palette
+from termchat.tui.tokens.token_bar import Legend, Tokens
+from termchat.tui.tokens.turn_versions import TurnVersions
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import LOOKS
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
+_SMALLEST = (40, 12)
+_TALL = 30
+"""From so many rows on the ribbon says what its colours mean."""
 
-class ChatScreen(ChatLayout):
-    """One chat, and its actions: each is one call into the room that does it."""
 
+class ChatScreen(SelectingScreen, Settled):
+    """One chat.
+
+    Args:
+        models: those that there are.
+        sessions: the saved chats; None where none are kept.
+        keymap: id of a key to other keys, where it was remapped.
+        save: makes what writes a transcript (see `chat_switching`).
+        keep_theme: shows a theme from now on.
+        leave: ends the app.
+    """
+
+    DEFAULT_CSS = """
+    ChatScreen { background: $background; }
+    ChatScreen #main { height: 1fr; }
+    ChatScreen TranscriptView, ChatScreen #welcome { height: 1fr; }
+    ChatScreen #small { display: none; height: 1fr; }
+    ChatScreen Panels { display: none; }
+    ChatScreen.-panels Panels { display: block; }
+    ChatScreen.-wide Panels { width: 60; }
+    ChatScreen.-alone.-panels #chat { display: none; }
+    ChatScreen.-alone.-panels Panels { width: 1fr; }
+    ChatScreen.-big #main { layout: vertical; }
+    ChatScreen.-big #chat, ChatScreen.-big.-alone.-panels #chat { display: block; height: auto; }
+    ChatScreen.-big Panels { display: block; width: 1fr; }
+    ChatScreen.-small { & #small { display: block; } & #header, & #main, & Desk { display: none; } }
+    """
+    BLANK = True
     BINDINGS = [key.binding for key in (*CHAT, *MODEL)]  # noqa: RUF012
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """Who has the keyboard: those who get and lose it draw themselves, and nobody else has to."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        palette: Palette,
+        *,
+        models: Models,
+        sessions: SessionList | None,
+        keymap: Mapping[str, str],
+        save: Save,
+        wardrobe: Wardrobe,
+        keep_theme: Callable[[str], None],
+        leave: Callable[[], None],
+        history: History | None = None,
+    ) -> None:
+        super().__init__()
+        self._compositor = LineCompositor()
+        self._chat, self._palette, self._leave = chat, palette, leave
+        self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
+        self._told = NoticeSlip(self._notice_lines, id="notice")
+        self._queue = Slip(id="queue")
+        self._transcript = TranscriptView(palette)
+        self._legend = Legend(self._transcript)
+        self.tokens = Tokens(chat, self._transcript)
+        self._panels = Panels()
+        self._desk = Desk(chat, keymap)
+        self._drawer = Drawer(self)
+        parts = Parts(
+            self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk,
+            palette=lambda: self._palette, do=self._do, tell=self.tell,
+        )  # fmt: skip
+        self._big = Big(parts, self._show_path)
+        self._pointing = Pointing(parts)
+        self._ask_line = AskLine(parts)
+        self._versions = TurnVersions(parts)
+        self.copying = Copying(parts)
+        self._writing = Writing(parts, history or History())
+        self._choosing = Choosing(parts, models)
+        self._conversations = Conversations(parts, sessions, save)
+        personating = Personating(parts, self._conversations)
+        self._features = Features(
+            parts, self._writing, models, self._choosing, self._conversations, personating, wardrobe, keep_theme
+        )
+        Slash(self._features).attach()
+        self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
+        self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
+        self._interrupted: Literal["", "copied", "stopped"] = ""
+        self._pulse: Pulse | None = None
+        self._stale: Literal["", "new", "due"] = ""
+
+    # --- the screen --------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield self._header
+        with Row(id="main"):
+            with Column(id="chat"):
+                yield self._welcome
+                yield self._transcript
+                yield self._legend
+                yield self.tokens
+                yield self._told
+                yield self._queue
+            yield self._panels
+        yield self._desk
+        yield self._small
+
+    def on_mount(self) -> None:
+        self.paint_with(self._palette)
+        timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
+        self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
+        self._chat.recorder.listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
+        self.tokens.mode.find()
+        self._show_path()
+        self._desk.query_one(Composer).focus()
+        self.call_after_refresh(self._writing.begin)
+
+    def on_unmount(self) -> None:
+        self._chat.recorder.listen(None)
+        if self._pulse is not None:
+            self._pulse.stop()
+
+    def on_resize(self, event: events.Resize) -> None:
+        width, height = event.size
+        small = width < _SMALLEST[0] or height < _SMALLEST[1]
+        self.set_class(small, "-small")
+        if not small and self.focused is None:
+            # What had the keyboard was hidden, and is shown again before this is done.
+            self.app.call_later(self._desk.take_keyboard)
+        self.tokens.set_class(height >= _TALL, "-tall")
+        self._drawer.fit(width)
+        self._desk.composer.fit(height)
+        if small:
+            needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
+            self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
+
+    def _screen_resized(self, size: Size) -> None:
+        if size != self._compositor.size:  # else it is told what it was laid out for just now
+            super()._screen_resized(size)
+
+    def paint_with(self, palette: Palette) -> None:
+        self._palette = palette
+        self._transcript.palette = palette
+        for view in (
+            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._panels, self._desk,
+            self.tokens, self._ask_line,
+        ):  # fmt: skip
+            view.paint_with(palette)
+
+    @property
+    def place(self) -> str:
+        """The title of the keys that work here."""
+        if self._desk.tune is not None:
+            return "TUNE"
+        return "TOKEN MODE" if self.tokens.mode.open else "BIG VIEW" if self._panels.big else "CHAT"
+
+    def tell(self, notice: Notice) -> None:
+        """Shows a notice."""
+        self._told.tell(notice)
+
+    # --- what the chat says ------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Takes in what happened, and shows the newest of it."""
+        chat = self._chat
+        if self._pulse is None:
+            return
+        self._pulse.disarm()
+        changes = chat.pump(0)
+        if any(isinstance(change, PathChanged) for change in changes):
+            self._show_path()
+        else:
+            for change in changes:
+                if isinstance(change, ReplyGrew):
+                    self._transcript.grew(change.number)
+        self.tokens.heard(changes)
+        for change in changes:
+            if isinstance(change, Notice):
+                self.tell(change)
+            elif isinstance(change, RoomWanted):
+                self.action_dialog("full")
+        if chat.returned:
+            self._desk.query_one(Composer).give_back(chat.returned)
+            chat.returned = ""
+        if changes:
+            self._show_state()
+        if self._dirty_widgets:
+            self._on_timer_update()  # at once: the timer that Textual would set for it is one more thing to wait for
+        self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
+
+    def _show_path(self) -> None:
+        empty = self._chat.conversation.leaf is None
+        self._welcome.display = empty and not self._panels.big
+        self._transcript.display = not empty and not self._panels.big
+        if self._transcript.display and not self._transcript.size:
+            # At once: if another asks before that where widgets are, it never hears of its size.
+            self.refresh(layout=True)
+        self._versions.shown()
+        self._transcript.show(self._chat.conversation, running=self._chat.busy)
+        if empty:
+            self._welcome.show_lines(welcome_lines(self._chat, self._room))
+
+    def _show_soon(self) -> None:
+        """Shows the chat's state once, however much of it changes until then: in the frame after what is to be drawn now."""
+        self._stale = self._stale or "new"
+        self._update_timer.resume()
+
+    def _on_timer_update(self) -> None:
+        if self._stale and not self._layout_required:  # else it would be shown in the sizes of before
+            if self._stale == "due" or not self._dirty_widgets:
+                self._show_state()
+            else:
+                self._stale = "due"
+        super()._on_timer_update()
+        if self._stale:
+            self._update_timer.resume()
+
+    def _show_state(self) -> None:
+        self._stale = ""
+        chat = self._chat
+        self._header.show_lines([header_line(chat, self._header.room, self._choosing.downloads)])
+        mode = self.tokens.mode
+        self._big.show()
+        empty, big = chat.conversation.leaf is None, self.focused is self._panels
+        situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
+        self._desk.show_keys(situation, self._ask_line.asked or self.tokens.asked)
+        self._legend.draw()
+        self._queue.show_lines(queue_lines(chat.turns.queue, self._room))
+        self._writing.follow()
+        self._ask_line.heard()
+
+    def _show_slips(self) -> None:
+        self._told.draw()
+        self._queue.show_lines(queue_lines(self._chat.turns.queue, self._room))
+
+    def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
+        return notice_lines(told, self._room, dead=self._chat.phase == "failed")
+
+    @property
+    def _room(self) -> int:
+        """Cells of a line in the chat's column; those that are not shown yet do not know it."""
+        column = self._transcript if self._transcript.display else self._welcome
+        return (column.size.width or self.app.size.width) - 2
+
+    def on_lines_view_laid(self) -> None:
+        self._show_soon()
+        self._show_slips()
+        self.tokens.show()
+        if self._welcome.display:
+            self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
+
+    def _do(self, what: Callable[[], object]) -> None:
+        what()
+        self.tick()
+
+    # --- what a person does --------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Sends a message."""
         self._told.go_on()
-        if self.habits.submitted(event.text):
+        if self._ask_line.submitted(event.text):
             return
         self._writing.send(event.text, event.written)
         self._choosing.remind()
 
     def on_labelled_area_refused(self, event: Composer.Refused) -> None:
-        """Says why."""
         self.tell(event.notice)
 
     def on_text_area_changed(self) -> None:
-        """Counts what is written."""
         self._writing.changed()
 
-    def on_gathered(self, message: FilesRead) -> None:
-        """The files of a message were read."""
+    def on_files_read(self, message: FilesRead) -> None:
         self._writing.gathered(message)
 
     def on_desk_tuned(self) -> None:
-        """Shows the knob that was turned."""
         if self._desk.tune is None and not self.tokens.mode.open:
             self._drawer.release()
-            self._lay_out()
         self.tick()
         self._show_soon()
 
     def on_tokens_acted(self) -> None:
-        """Shows what token mode did."""
         mode = self.tokens.mode
         if mode.open:
             self._desk.home = self.tokens.home
@@ -64,11 +339,10 @@ class ChatScreen(ChatLayout):
             self._drawer.release()
             if self._desk.tune is None:
                 self._desk.take_keyboard()
-        self._lay_out()
         self.tick()
         self._show_soon()
 
-    def on_transcript_cursor_moved(self) -> None:
+    def on_transcript_view_cursor_moved(self) -> None:
         """A click on a token opens token mode; what takes the cursor away closes it."""
         if self._transcript.cursor is not None and not self.tokens.mode.open:
             self.tokens.enter()
@@ -79,7 +353,7 @@ class ChatScreen(ChatLayout):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
-        self.habits.focused(event.widget)
+        self._ask_line.focused(event.widget)
         self._show_soon()
         if event.widget is self._transcript:
             self._desk.take_keyboard()
@@ -87,7 +361,6 @@ class ChatScreen(ChatLayout):
             self.tokens.leave()
 
     def action_tokens(self) -> None:
-        """Opens or closes token mode; what is being written stays."""
         if self.tokens.mode.open:
             self.tokens.leave()
         else:
@@ -95,35 +368,28 @@ class ChatScreen(ChatLayout):
         self.tick()
 
     def action_tune_knob(self, knob: str) -> None:
-        """TUNE, on a knob."""
         self._pointing.tune(knob)
 
     def action_choose(self, number: int) -> None:
-        """A candidate."""
         self._pointing.choose(number)
 
     def on_knobs_view_turned(self, event: KnobsView.Turned) -> None:
-        """The wheel turns it."""
         self._pointing.turned(event)
 
     def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
-        """A drag sets it."""
         self._pointing.slid(event)
 
     def action_forget_notice(self, at: int) -> None:
-        """A notice was read."""
         self._told.drop(at)
 
     def action_tune(self) -> None:
-        """Opens or closes TUNE, and the drawer with it."""
         if self._desk.tune is not None:
             self._desk.close_tune()
         else:
-            self._open_tune()
+            self._pointing.open_tune()
 
     def action_back(self) -> None:
-        """Closes the innermost thing, then stops the reply."""
-        if self.habits.back() or self._desk.back() or self._big.back() or self.tokens.back():
+        if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back():
             return
         if self._told:
             self._told.forget()
@@ -133,28 +399,21 @@ class ChatScreen(ChatLayout):
             self._do(self._chat.stop)
 
     def action_panels(self) -> None:
-        """Shows or hides the panels."""
         self._drawer.toggle()
-        self._lay_out()
 
     def action_turn_page(self, by: int) -> None:
-        """Another page of the panels."""
         self._big.turn(by)
 
-    def action_page(self, page: Page) -> None:
-        """That page of the panels."""
+    def action_page(self, page: str) -> None:
         self._big.go(page)
 
-    def action_big(self, page: Page | None = None) -> None:
-        """The panels in place of the chat, and back."""
+    def action_big(self, page: str | None = None) -> None:
         self._big.toggle(page)
 
     def on_panels_pointed(self, event: Panels.Pointed) -> None:
-        """Puts the cursor on the token."""
         self._big.point(event.ref)
 
     def action_look(self) -> None:
-        """The next look; in token mode, of those that show tokens."""
         if self.tokens.mode.open:
             self.tokens.next_look()
             self.tokens.show()
@@ -167,101 +426,73 @@ class ChatScreen(ChatLayout):
         self._told.forget()
         chat = self._chat
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
-            self.action_models()
+            self.choose_model()
             return
-        failed = chat.phase in ("failed", "no model")
-        self._do(chat.restart if failed else chat.resume if chat.phase == "paused" else chat.continue_reply)
+        again = {"failed": chat.loading.restart, "no model": chat.loading.restart, "paused": chat.replies.resume}
+        self._do(again.get(chat.phase, chat.forks.continue_reply))
 
     def action_regenerate(self, same: bool = False) -> None:
-        """Another reply to the last message; `same`: with the same dice."""
-        self.habits.regenerate(same=same)
+        self._versions.regenerate(same=same)
 
     async def action_edit(self) -> None:
-        """An earlier message, to be written anew."""
-        await self.habits.edit()
+        await self._ask_line.edit()
 
     async def action_prefill(self) -> None:
-        """How the next reply begins."""
-        await self.habits.prefill()
+        await self._ask_line.prefill()
 
     async def action_find(self) -> None:
-        """A text in the chat."""
-        await self.habits.find()
+        await self._ask_line.find()
 
     def action_copy_reply(self) -> None:
-        """The last reply."""
-        self.habits.copy_reply()
+        self.copying.copy_reply()
 
     def action_copy_code(self) -> None:
         """The last block of code, or the one before."""
-        self.habits.copy_code()
+        self.copying.copy_code()
 
     def action_copy_message(self) -> None:
-        """The reply under the cursor."""
-        self.habits.copy_message()
+        self.copying.copy_message()
 
     def action_turn(self, by: int) -> None:
-        """A turn up or down."""
-        self.habits.turn(by)
+        """Goes to the beginning of the turn, or of the one before or after; in token mode of a reply."""
+        if self.tokens.mode.open:
+            self.tokens.action_move("turn_down" if by > 0 else "turn_up")
+        else:
+            self._transcript.jump(by)
 
     def action_version(self, by: int, node: int | None = None) -> None:
-        """Another version of a turn."""
-        self.versions.step(by, node)
+        self._versions.step(by, node)
 
     def action_new(self) -> None:
-        """An empty chat."""
         self._conversations.new()
 
-    def action_models(self, problem: str = "") -> None:
-        """All models; `problem` is why one has to be chosen."""
-        self._choosing.open(self._palette, problem)
+    def action_dialog(self, name: str) -> None:
+        DIALOGS[name](self._features)
+
+    def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
+        self.action_dialog(event.name)
+
+    def choose_model(self, problem: str = "") -> None:
+        """Opens the list of models; `problem` is why one has to be chosen."""
+        self._choosing.open(problem)
 
     def on_heard(self, message: Heard) -> None:
-        """Something became of a model."""
         self._choosing.heard(message.said)
 
     def action_switch_back(self) -> None:
         """The model before this one."""
-        self._do(self._chat.switch_back)
+        self._do(self._chat.loading.switch_back)
 
     def action_unload(self) -> None:
-        """No model, and its memory free."""
-        self._do(self._chat.unload)
+        self._do(self._chat.loading.unload)
 
     def action_reload(self) -> None:
-        """The model anew."""
-        self._do(self._chat.reload)
-
-    def action_setup(self) -> None:
-        """A new chat that begins another way."""
-        self._conversations.set_up()
-
-    def action_persona(self) -> None:
-        """All personas."""
-        self._personating.open(self._palette)
-
-    def action_sessions(self) -> None:
-        """All saved chats."""
-        self._conversations.browse(self._palette)
-
-    def action_save(self) -> None:
-        """Asks where to save the transcript."""
-        self._conversations.save(self._save)
+        self._do(self._chat.loading.reload)
 
     def action_editor(self) -> None:
-        """The message in the editor; the chat goes on meanwhile."""
         self.run_worker(self._writing.edit(), group="editor", exclusive=True)
 
-    def action_history(self) -> None:
-        """All messages that were written."""
-        self._writing.browse_history(self._palette)
-
-    def action_queue(self) -> None:
-        """All messages that wait."""
-        self._writing.browse_queue(self._palette)
-
     def action_unfold(self) -> None:
-        """The text of what was pasted."""
         self._desk.composer.action_unfold()
 
     def action_interrupt(self) -> None:
@@ -269,7 +500,7 @@ class ChatScreen(ChatLayout):
         selected = self._desk.query_one(Composer).selected_text or self.get_selected_text()
         if selected and not self._interrupted:
             self._interrupted = "copied"
-            self.habits.copy(selected, "the selection")
+            self.copying.copy(selected, "the selection")
         elif self._chat.busy and self._interrupted != "stopped":
             self._interrupted = "stopped"
             self._do(self._chat.stop)
@@ -280,9 +511,11 @@ class ChatScreen(ChatLayout):
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
         """Asks, and quits when that was asked a moment ago."""
-        lost = ": what you have written would be lost" if self._desk.query_one(Composer).text.strip() else ""
-        hint = f"it cannot be saved now; {name_of('save')} writes it to a file" if self._chat.unsaved else ""
-        lost = ": this chat would be lost" if self._chat.unsaved else lost
+        lost = "; your unsent text would be lost" if self._desk.query_one(Composer).text.strip() else ""
+        hint = (
+            f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self._chat.unsaved else ""
+        )
+        lost = "; this chat would be lost" if self._chat.unsaved else lost
         if self._told.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
             self._leave()
 
@@ -300,7 +533,6 @@ class ChatScreen(ChatLayout):
             self._told.answer()
 
     def action_scroll(self, where: Scroll) -> None:
-        """Scrolls the chat, wherever the keyboard is."""
         if where == "end":
             self._transcript.follow()
         else:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
-from termchat.tui.tokens.token_bar import Tokens
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding, HitPlace
 
@@ -18,23 +15,20 @@ _WIDE = 70
 
 
 class Searching:
-    """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply.
+    """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply."""
 
-    `acted` is called after the cursor was moved.
-    """
-
-    def __init__(self, transcript: TranscriptView, tokens: Tokens, asking: Asking, acted: Callable[[], None]) -> None:
-        self._transcript, self._tokens, self._asking, self._acted = transcript, tokens, asking, acted
+    def __init__(self, parts: Parts, asking: Asking) -> None:
+        self._transcript, self._tokens, self._asking = parts.transcript, parts.tokens, asking
         self._finding = Finding()
-        self._place, self._cursor = transcript.place, transcript.cursor
+        self._place, self._cursor = parts.transcript.place, parts.transcript.cursor
         self.query = ""
-        self._worker = transcript.set_interval(_GOES_ON, self._go_on, pause=True)
+        self._worker = parts.transcript.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def begin(self, query: str) -> None:
         """Opens the line, with what was looked for last."""
         self._transcript.finding = self._finding
         self._finding.read(self._transcript.parts())
-        hint = f"Enter or ↓ the next, ↑ the one before, Esc back, {name_of('find')} stay there"
+        hint = f"Enter or ↓ next, ↑ previous, Esc cancel, {name_of('find')} stay here"
         self._asking.ask("find", query, hint, typed=self._look_for, walked=self._step)
         self._look_for(query)
 
@@ -53,7 +47,7 @@ class Searching:
             self._transcript.found()
         elif self._cursor is not None and self._tokens.mode.open:
             self._transcript.set_cursor(self._cursor)
-            self._acted()
+            self._tokens.show()
         else:
             self._transcript.return_to(self._place)
 
@@ -86,7 +80,7 @@ class Searching:
             token = self._transcript.token_of(anchor) if self._tokens.mode.open else None
             if token is not None:
                 self._transcript.set_cursor(token)
-                self._acted()
+                self._tokens.show()
             else:
                 self._transcript.bring(anchor)
         self._transcript.found()
@@ -101,6 +95,6 @@ class Searching:
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
-            hint = "  Enter next, ↑ before, Esc back" if self._asking.size.width >= _WIDE else ""
+            hint = "  Enter next, ↑ previous, Esc cancel" if self._asking.size.width >= _WIDE else ""
             more = "…" * finding.is_going_on
             self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")

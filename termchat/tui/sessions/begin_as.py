@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
-
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
+from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.chat_switching import Conversations
-from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
     from termchat.config.personas import Persona, Personas
@@ -18,22 +14,11 @@ if TYPE_CHECKING:
 
 
 class Personating:
-    """Stands between the chat's screen and the personas.
+    """Stands between the chat's screen and the personas."""
 
-    Args:
-        do: does something to the chat and has the screen take in what came of it.
-        tell: shows a notice.
-    """
-
-    def __init__(
-        self,
-        screen: Screen[None],
-        chat: Chat,
-        conversations: Conversations,
-        do: Callable[[Callable[[], object]], None],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._screen, self._chat, self._conversations, self._do, self._tell = screen, chat, conversations, do, tell
+    def __init__(self, parts: Parts, conversations: Conversations) -> None:
+        self._parts, self._chat, self._conversations = parts, parts.chat, conversations
+        self._do, self._tell = parts.do, parts.tell
         self._known: Personas | None = None
 
     @property
@@ -41,7 +26,7 @@ class Personating:
         """All there are, as they were read last."""
         return self._known or self._read()
 
-    def open(self, palette: Palette, asked: str = "") -> None:
+    def open(self, asked: str = "") -> None:
         """Shows all personas; `asked` is the name of one that is to be begun with, and that this chat stands in the way of."""
         from termchat.tui.sessions.persona_dialog import PersonasDialog  # not needed before the first frame
 
@@ -49,9 +34,10 @@ class Personating:
             if chosen is not None:
                 self._begin(chosen.persona, new=chosen.new)
 
-        self._screen.app.push_screen(PersonasDialog(self._read(), palette, begun=self._begun, asked=asked), closed)
+        dialog = PersonasDialog(self._read(), self._parts.palette(), begun=self._begun, asked=asked)
+        self._parts.open(dialog, closed)
 
-    def take(self, name: str, palette: Palette) -> None:
+    def take(self, name: str) -> None:
         """Begins as a persona; asks where a chat would be left.
 
         Raises:
@@ -59,7 +45,7 @@ class Personating:
         """
         persona = self._read().get(name)
         if self._begun:
-            self.open(palette, persona.name)
+            self.open(persona.name)
         else:
             self._begin(persona, new=True)
 

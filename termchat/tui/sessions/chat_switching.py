@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
-from textual.screen import Screen
-
 from termchat.chat.changes import Notice
 from termchat.chat.reopening import Past
-from termchat.chat.service import Chat
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.session_list import SessionList
-from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.token_bar import Tokens
 
 if TYPE_CHECKING:
     from termchat.tui.sessions.sessions_dialog import SessionsDialog
@@ -55,26 +51,17 @@ def write(
 
 
 class Conversations:
-    """Stands between the chat's screen and other chats. How a chat is looked at is kept with it, and found with the next one.
+    """Goes to other chats. How a chat is looked at is kept with it, and found with the next one.
 
     Args:
         sessions: the saved chats; None where none are kept.
-        do: does something to the chat and has the screen take in what came of it.
-        tell: shows a notice.
+        save: makes what writes a transcript of the chat.
     """
 
-    def __init__(
-        self,
-        screen: Screen[None],
-        chat: Chat,
-        tokens: Tokens,
-        sessions: SessionList | None,
-        keymap: Mapping[str, str],
-        do: Callable[[Callable[[], object]], None],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._screen, self._chat, self._tokens, self._sessions = screen, chat, tokens, sessions
-        self._keymap, self._do, self._tell = keymap, do, tell
+    def __init__(self, parts: Parts, sessions: SessionList | None, save: Save) -> None:
+        self._parts, self._sessions, self._save = parts, sessions, save
+        self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
+        self._do, self._tell = parts.do, parts.tell
         self._dialog: SessionsDialog | None = None
 
     def new(self) -> None:
@@ -95,9 +82,9 @@ class Conversations:
             if setup is not None:
                 self.begin(setup.system, raw=setup.raw)
 
-        self._screen.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
+        self._parts.open(SetupDialog(old.system, raw=old.raw), begin)
 
-    def browse(self, palette: Palette) -> None:
+    def browse(self) -> None:
         """All saved chats; the one that is chosen goes on."""
         from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
 
@@ -111,15 +98,16 @@ class Conversations:
         if self._sessions is None:
             self._tell(Notice("chats are not kept here"))
         elif self._dialog is None:  # else asked for twice in the same burst
+            palette = self._parts.palette()
             self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
-            self._screen.app.push_screen(self._dialog, closed)
+            self._parts.open(self._dialog, closed)
 
-    def save(self, save: Save) -> None:
+    def save(self) -> None:
         """Asks where to save the transcript."""
         from termchat.tui.sessions.save import SaveDialog, default_path  # not needed before the first frame
 
         def begin(path: Path) -> None:
-            self.write(save, path, lambda problem: over(path, problem))
+            self.write(path, lambda problem: over(path, problem))
 
         def over(path: Path, problem: str) -> None:
             if not problem:
@@ -130,11 +118,11 @@ class Conversations:
                 dialog.over(problem)
 
         dialog = SaveDialog(default_path(self._chat.conversation.title), begin)
-        self._screen.app.push_screen(dialog)
+        self._parts.open(dialog)
 
-    def write(self, save: Save, path: Path, hear: Callable[[str], object]) -> None:
+    def write(self, path: Path, hear: Callable[[str], object]) -> None:
         """Writes the transcript; `hear` gets why that failed, or ""."""
-        write(save(path), hear, self._screen.call_later)
+        write(self._save(path), hear, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:

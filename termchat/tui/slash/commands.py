@@ -1,13 +1,14 @@
-"""What the commands behind a slash do on the chat's screen."""
+"""All commands behind a slash: one table, each row with the function that does it.
+
+A key with a name in the palette is a command, and so is every knob. What cannot be done raises `CommandRefused`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-from textual.screen import Screen
+from typing import NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.config.personas import PersonaError
@@ -21,66 +22,16 @@ from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
-from termchat.tui.slash.slash import Around, CommandRefused
-from termchat.tui.themes.theme_file import AUTO, Palette
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.features import Features
+from termchat.tui.slash.parsing import CommandRefused
+from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 
+_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
+_SAVE = re.compile(r"save(?:\s+(.*))?")
 
-class Deeds(Protocol):
-    """What commands do, and what they know; each raises `Refused` where it cannot be done."""
-
-    def press(self, key: Key) -> None:
-        """What a key does."""
-
-    def turn(self, knob: Knob, text: str) -> None:
-        """Sets a knob; without a text it tells how it is set."""
-
-    def begin(self, system: str) -> None:
-        """A new chat with a system prompt."""
-
-    def raw(self) -> None:
-        """A new chat without the model's template, or with it again."""
-
-    def model(self, name: str) -> None:
-        """Goes on with another model."""
-
-    def persona(self, name: str) -> None:
-        """Begins as a persona, or keeps the chat's settings as one."""
-
-    def theme(self, name: str) -> None:
-        """Draws in other colours."""
-
-    def look(self, name: str) -> None:
-        """Shows the chat in another look."""
-
-    def prefill(self, text: str) -> None:
-        """Has the next reply begin with a text."""
-
-    def title(self, text: str) -> None:
-        """Gives the chat another title; without a text it tells it."""
-
-    def save(self, path: str) -> None:
-        """Writes a transcript."""
-
-    def help(self, name: str) -> None:
-        """Lists all commands, or tells of one."""
-
-    def offers_of_knob(self, knob: Knob) -> Iterable[Offer]:
-        """Values that a knob may be set to."""
-
-    def models(self) -> Iterable[Offer]:
-        """Models that are here."""
-
-    def personas(self) -> Iterable[Offer]:
-        """Personas."""
-
-    def themes(self) -> Iterable[Offer]:
-        """Themes."""
-
-
-def _none(_deeds: Deeds) -> Iterable[Offer]:
-    return ()
+Run = Callable[[Features, str], None]
+Offers = Callable[[Features], Iterable[Offer]]
 
 
 class Command(NamedTuple):
@@ -89,9 +40,9 @@ class Command(NamedTuple):
 
     name: str
     help: str
-    run: Callable[[Deeds, str], None]
+    run: Run
     argument: str = ""
-    offers: Callable[[Deeds], Iterable[Offer]] = _none
+    offers: Offers = lambda _: ()
     free: bool = False
 
     @property
@@ -100,31 +51,204 @@ class Command(NamedTuple):
         return f"{self.argument}  {self.help}" if self.argument else self.help
 
 
+# --- what they do -------------------------------------------------------------------------------------------------------
+
+
+def _press(features: Features, key: Key) -> None:
+    """What a key does."""
+    app = features.parts.screen.app
+    owner = app if key in APP else features.parts.tokens if key in TOKENS else features.parts.screen
+    app.call_next(app.run_action, key.action, owner)
+
+
+def _turn(features: Features, knob: Knob, text: str) -> None:
+    """Sets a knob; without a text it tells how it is set."""
+    if text:
+        try:
+            value = _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
+            features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
+        except KnobError as error:
+            raise CommandRefused(str(error), knob.help) from error
+    now, origin = knob.show(_value(features, knob)), features.parts.chat.origin[knob.name]
+    features.parts.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
+
+
+def _begin(features: Features, system: str) -> None:
+    """A new chat with a system prompt."""
+    features.conversations.begin(system, raw=False)
+
+
+def _raw(features: Features, _nothing: str) -> None:
+    """A new chat without the model's template, or with it again."""
+    chat = features.parts.chat.conversation
+    features.conversations.begin(chat.system, raw=not chat.raw)
+
+
+def _model(features: Features, name: str) -> None:
+    """Goes on with another model."""
+    if features.parts.chat.busy:
+        raise CommandRefused("a reply is running", "stop it first")
+    features.choosing.take(name)
+
+
+def _persona(features: Features, name: str) -> None:
+    """Begins as a persona, or keeps the chat's settings as one."""
+    personating, saves = features.personating, _SAVE.fullmatch(name)
+    try:
+        if saves is None:
+            personating.take(name)
+        elif saves[1]:
+            personating.keep(saves[1].strip())
+        else:
+            raise CommandRefused(
+                "/persona save needs a name",
+                "/persona save NAME saves this chat's system prompt and knobs as a persona",
+            )
+    except PersonaError as error:
+        raise CommandRefused(str(error)) from error
+
+
+def _theme(features: Features, name: str) -> None:
+    """Draws in other colours."""
+    known = [offer.text for offer in _themes(features)]
+    if name not in known:
+        raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"themes: {', '.join(known)}")
+    features.keep_theme(name)
+
+
+def _look(features: Features, name: str) -> None:
+    """Shows the chat in another look."""
+    look = next((look for look in LOOKS if look == name), None)
+    if look is None:
+        raise CommandRefused(f"unknown look {name!r}", f"looks: {', '.join(LOOKS)}")
+    features.parts.transcript.look = look
+    features.parts.tokens.mode.keep()
+
+
+def _prefill(features: Features, text: str) -> None:
+    """Has the next reply begin with a text."""
+    features.parts.do(lambda: features.parts.chat.begin_with(unescape(text)))
+
+
+def _title(features: Features, text: str) -> None:
+    """Gives the chat another title; without a text it tells it."""
+    title = sanitize(" ".join(text.split()), keep="")
+    if title:
+        features.parts.do(lambda: features.parts.chat.retitle(title))
+    else:
+        features.parts.tell(Notice(features.parts.chat.conversation.title or "this chat has no title yet"))
+
+
+def _save(features: Features, path: str) -> None:
+    """Writes a transcript."""
+    try:
+        where = Path(path).expanduser()
+        of_file(where)
+        if where.exists():
+            raise CommandRefused(f"{where} exists", f"use {name_of('save')} to overwrite it")
+    except TranscriptError as error:
+        raise CommandRefused(error.message, error.hint) from error
+    except CommandRefused:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
+        raise CommandRefused(str(error)) from error
+
+    def over(problem: str) -> None:
+        features.parts.tell(Notice(f"not saved: {problem}", severity="error") if problem else Notice(f"saved {where}"))
+
+    features.conversations.write(where, over)
+
+
+def _help(features: Features, name: str) -> None:
+    """Lists all commands, or tells of one."""
+    command = COMMANDS.get(name.lstrip("/"))
+    if name and command is None:
+        raise CommandRefused(f"unknown command /{name.lstrip('/')}", "/help lists all commands")
+    if command is None:
+        features.parts.open(SlashList(features.parts.palette()))
+    else:
+        features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
+
+
+# --- what completes them ------------------------------------------------------------------------------------------------
+
+
+def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
+    """As it is, as it comes, and off; each once."""
+    told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
+    if knob.off is not None:
+        told |= {knob.show(knob.off): "off"}
+    return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(told.items()))
+
+
+def _models(features: Features) -> Iterable[Offer]:
+    """Models that are here; the first time they are looked for."""
+    models = features.models
+    if not models.rows:
+        models.look()
+    models.take()
+    return (
+        Offer(row.wanted, one_line(row.description or str(row.path), 60))
+        for row in list(models.rows.values())
+        if row.state == "ready"
+    )
+
+
+def _personas(features: Features) -> Iterable[Offer]:
+    """Personas, and to keep one."""
+    known = features.personating.known.entries.values()
+    yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
+    yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
+
+
+def _themes(features: Features) -> Iterable[Offer]:
+    """Themes: ours, not those that come with Textual."""
+    yield Offer(AUTO, "follows the terminal's background")
+    known = features.wardrobe.shelf.all()
+    yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
+
+
+def _value(features: Features, knob: Knob) -> Value:
+    value: Value = getattr(features.parts.chat.tuning, knob.name)
+    return value
+
+
+def _texts(knob: Knob, text: str) -> Value:
+    r"""The texts that are written each in quotes; without any, the one text. `off` is none."""
+    if text == "off":
+        return ()
+    if re.fullmatch(rf"(?:{_QUOTED.pattern})+\s*", text):
+        return knob.check([unescape(found.replace('\\"', '"')) for found in _QUOTED.findall(text)])
+    return knob.parse(text)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
 class _Takes(NamedTuple):
-    """A command that takes something. Where a key has its name, it does without an argument what the key does."""
+    """A command that takes something, and the function that gets it. Without an argument it does what the key of its name does,
+    where there is one."""
 
     name: str
     argument: str
     help: str
-    run: Callable[[Deeds, str], None]
-    offers: Callable[[Deeds], Iterable[Offer]] = _none
+    run: Run
+    offers: Offers = lambda _: ()
     key: str | None = ""
     """The id of that key, where it is another one; None where it is none of its name."""
 
 
 _TAKE: tuple[_Takes, ...] = (
-    _Takes("system", "TEXT", "A new chat with this system prompt", lambda deeds, text: deeds.begin(text), key="setup"),
-    _Takes("model", "NAME", "Go on with another model", lambda deeds, name: deeds.model(name), lambda deeds: deeds.models(),
-        "models"),
-    _Takes("persona", "NAME", "Begin as a persona; save NAME keeps this one", lambda deeds, name: deeds.persona(name),
-        lambda deeds: deeds.personas()),
-    _Takes("theme", "NAME", "Other colours", lambda deeds, name: deeds.theme(name), lambda deeds: deeds.themes()),
-    _Takes("prefill", "TEXT", "What the next reply begins with", lambda deeds, text: deeds.prefill(text)),
-    _Takes("title", "TEXT", "Give the chat another title", lambda deeds, text: deeds.title(text)),
-    _Takes("save", "PATH", "Save a transcript there", lambda deeds, path: deeds.save(path)),
-    _Takes("look", "NAME", "How the chat is shown", lambda deeds, name: deeds.look(name),
+    _Takes("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
+    _Takes("model", "NAME", "Switch to another model", _model, _models, "models"),
+    _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
+    _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
+    _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    _Takes("title", "TEXT", "Change the title of the chat", _title),
+    _Takes("save", "PATH", "Save a transcript to PATH", _save),
+    _Takes("look", "NAME", "Switch the look: reading, probability, entropy, rank or time", _look,
         lambda _: (Offer(look) for look in LOOKS)),
-    _Takes("help", "NAME", "All commands, or one of them", lambda deeds, name: deeds.help(name),
+    _Takes("help", "NAME", "List all commands, or explain one", _help,
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),
 )  # fmt: skip
 
@@ -138,29 +262,25 @@ def keys() -> dict[str, Key]:
 
 
 def _of_key(key: Key) -> Command:
-    return Command(key.id, key.help, lambda deeds, _: deeds.press(key))
+    return Command(key.id, key.help, lambda features, _: _press(features, key))
 
 
 def _of_knob(knob: Knob) -> Command:
     takes = {"texts": "TEXT", "seed": "NUMBER"}.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
-        knob.name,
-        knob.help,
-        lambda deeds, text: deeds.turn(knob, text),
-        takes,
-        lambda deeds: deeds.offers_of_knob(knob),
-        free=True,
-    )
+        knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
+        lambda features: _offers_of_knob(features, knob), free=True,
+    )  # fmt: skip
 
 
 def _taking(takes: _Takes, known: Mapping[str, Key]) -> Command:
     key = None if takes.key is None else known.get(takes.key or takes.name)
 
-    def run(deeds: Deeds, argument: str) -> None:
+    def run(features: Features, argument: str) -> None:
         if argument or key is None:
-            takes.run(deeds, argument)
+            takes.run(features, argument)
         else:
-            deeds.press(key)
+            _press(features, key)
 
     return Command(takes.name, takes.help, run, takes.argument, takes.offers)
 
@@ -169,7 +289,7 @@ def _all() -> dict[str, Command]:
     known = keys()
     made = [
         *map(_of_key, known.values()),
-        Command("raw", "A new chat without the model's template, or with it again", lambda deeds, _: deeds.raw()),
+        Command("raw", "New chat in raw mode (no chat template); again to leave raw mode", _raw),
         *(_taking(takes, known) for takes in _TAKE),
         *map(_of_knob, KNOBS.values()),
     ]
@@ -189,9 +309,8 @@ class SlashList(ReadListing):
     TITLE = "Commands"
 
     def made(self, width: int) -> list[Line]:
-        """A line a command."""
         lines: list[Line] = []
-        for title, argument in (("WITH SOMETHING BEHIND THEM", True), ("ALONE", False)):
+        for title, argument in (("WITH AN ARGUMENT", True), ("WITHOUT", False)):
             lines += [BLANK] * bool(lines) + [Line(((title, TITLE),))]
             for command in COMMANDS.values():
                 if bool(command.argument) == argument:
@@ -202,169 +321,3 @@ class SlashList(ReadListing):
                     room = width - len(name) - len(takes)
                     lines.append(Line(((name, ACCENT), (takes, MUTED), (one_line(command.help, room), TEXT))))
         return lines
-
-
-_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
-_SAVE = re.compile(r"save(?:\s+(.*))?")
-
-
-class ScreenDeeds:
-    """Implements `termchat.tui.slashtable.Deeds`."""
-
-    def __init__(self, screen: Screen[None], around: Around) -> None:
-        self._screen, self._around, self._chat = screen, around, around.chat
-
-    def press(self, key: Key) -> None:
-        """What a key does."""
-        app = self._screen.app
-        owner = app if key in APP else self._around.tokens if key in TOKENS else self._screen
-        app.call_next(app.run_action, key.action, owner)
-
-    def turn(self, knob: Knob, text: str) -> None:
-        """Sets a knob; without a text it tells how it is set."""
-        if text:
-            try:
-                value = _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
-                self._around.do(lambda: self._chat.adjust(knob.name, value))
-            except KnobError as error:
-                raise CommandRefused(str(error), knob.help) from error
-        now, origin = knob.show(self._value(knob)), self._chat.origin[knob.name]
-        self._around.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
-
-    def begin(self, system: str) -> None:
-        """A new chat with a system prompt."""
-        self._around.conversations.begin(system, raw=False)
-
-    def raw(self) -> None:
-        """A new chat without the model's template, or with it again."""
-        chat = self._chat.conversation
-        self._around.conversations.begin(chat.system, raw=not chat.raw)
-
-    def model(self, name: str) -> None:
-        """Goes on with another model."""
-        if self._chat.busy:
-            raise CommandRefused("a reply is running", "stop it first")
-        self._around.choosing.take(name)
-
-    def persona(self, name: str) -> None:
-        """Begins as a persona, or keeps the chat's settings as one."""
-        personating, saves = self._around.personating, _SAVE.fullmatch(name)
-        try:
-            if saves is None:
-                personating.take(name, self._palette)
-            elif saves[1]:
-                personating.keep(saves[1].strip())
-            else:
-                raise CommandRefused(
-                    "under which name?", "/persona save NAME keeps this chat's system prompt and knobs"
-                )
-        except PersonaError as error:
-            raise CommandRefused(str(error)) from error
-
-    def theme(self, name: str) -> None:
-        """Draws in other colours."""
-        known = [offer.text for offer in self.themes()]
-        if name not in known:
-            raise CommandRefused(f"there is no theme {name!r}{guess_of(name, known)}", f"there are {', '.join(known)}")
-        self._around.keep_theme(name)
-
-    def look(self, name: str) -> None:
-        """Shows the chat in another look."""
-        look = next((look for look in LOOKS if look == name), None)
-        if look is None:
-            raise CommandRefused(f"there is no look {name!r}", f"there are {', '.join(LOOKS)}")
-        self._screen.query_one(TranscriptView).look = look
-        self._around.tokens.mode.keep()
-
-    def prefill(self, text: str) -> None:
-        """Has the next reply begin with a text."""
-        self._around.do(lambda: self._chat.begin_with(unescape(text)))
-
-    def title(self, text: str) -> None:
-        """Gives the chat another title; without a text it tells it."""
-        title = sanitize(" ".join(text.split()), keep="")
-        if title:
-            self._around.do(lambda: self._chat.retitle(title))
-        else:
-            self._around.tell(Notice(self._chat.conversation.title or "this chat has no title yet"))
-
-    def save(self, path: str) -> None:
-        """Writes a transcript."""
-        try:
-            where = Path(path).expanduser()
-            of_file(where)
-            if where.exists():
-                raise CommandRefused(f"{where} exists", f"{name_of('save')} asks before it is overwritten")
-        except TranscriptError as error:
-            raise CommandRefused(error.message, error.hint) from error
-        except CommandRefused:
-            raise
-        except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
-            raise CommandRefused(str(error)) from error
-
-        def over(problem: str) -> None:
-            self._around.tell(
-                Notice(f"not saved: {problem}", severity="error") if problem else Notice(f"saved {where}")
-            )
-
-        self._around.conversations.write(self._around.save, where, over)
-
-    def help(self, name: str) -> None:
-        """Lists all commands, or tells of one."""
-        command = COMMANDS.get(name.lstrip("/"))
-        if name and command is None:
-            raise CommandRefused(f"there is no command /{name.lstrip('/')}", "/help lists all")
-        if command is None:
-            self._screen.app.push_screen(SlashList(self._palette))
-        else:
-            self._around.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
-
-    # --- what completes them -----------------------------------------------------------------------------------------
-
-    def offers_of_knob(self, knob: Knob) -> Iterable[Offer]:
-        """As it is, as it comes, and off; each once."""
-        told = {knob.show(knob.default): "as it comes", knob.show(self._value(knob)): "as it is now"}
-        if knob.off is not None:
-            told |= {knob.show(knob.off): "changes nothing"}
-        return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(told.items()))
-
-    def models(self) -> Iterable[Offer]:
-        """Models that are here; the first time they are looked for."""
-        models = self._around.models
-        if not models.rows:
-            models.look()
-        models.take()
-        return (
-            Offer(row.wanted, one_line(row.description or str(row.path), 60))
-            for row in list(models.rows.values())
-            if row.state == "ready"
-        )
-
-    def personas(self) -> Iterable[Offer]:
-        """Personas, and to keep one."""
-        known = self._around.personating.known.entries.values()
-        yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
-        yield Offer("save ", "NAME  Keep this chat's system prompt and knobs as a persona")
-
-    def themes(self) -> Iterable[Offer]:
-        """Themes: ours, not those that come with Textual."""
-        yield Offer(AUTO, "follows the terminal's background")
-        known = self._around.wardrobe.shelf.all()
-        yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
-
-    @property
-    def _palette(self) -> Palette:
-        return self._around.wardrobe.worn().palette
-
-    def _value(self, knob: Knob) -> Value:
-        value: Value = getattr(self._chat.tuning, knob.name)
-        return value
-
-
-def _texts(knob: Knob, text: str) -> Value:
-    r"""The texts that are written each in quotes; without any, the one text. `off` is none."""
-    if text == "off":
-        return ()
-    if re.fullmatch(rf"(?:{_QUOTED.pattern})+\s*", text):
-        return knob.check([unescape(found.replace('\\"', '"')) for found in _QUOTED.findall(text)])
-    return knob.parse(text)

@@ -1,110 +1,60 @@
-"""Commands behind a slash: what is one, how it is completed, and what is said to one that there is not."""
+"""The commands of the composer: what is typed behind a slash is completed, and done when it is sent."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line
 from termchat.tui.composer.completion import Completion, Offer
+from termchat.tui.composer.composer import Composer
+from termchat.tui.slash.parsing import CommandRefused, message_of, parted
 
 if TYPE_CHECKING:
-    from termchat.chat.service import Chat
-    from termchat.tui.models.gather import Models
-    from termchat.tui.models.model_switching import Choosing
-    from termchat.tui.sessions.begin_as import Personating
-    from termchat.tui.sessions.chat_switching import Conversations, Save
-    from termchat.tui.slash.commands import Command, Deeds  # the table is made when the first slash is typed
-    from termchat.tui.themes.library import Wardrobe
-    from termchat.tui.tokens.token_bar import Tokens
+    from termchat.tui.screen.features import Features
+    from termchat.tui.slash.commands import Command  # the table is made when the first slash is typed
 
 _MOST = 80
 """Offers at once: more than anyone reads."""
 _READ = 100
 """Characters of a name or an argument that are looked at for a message: any text may stand behind a slash."""
-_HOW = "/help lists all; // begins a message with a slash"
-
-
-class Around(NamedTuple):
-    """What stands around a chat. `do` does something to it and has the screen take that in, `tell` shows a notice, `keep_theme`
-    shows a theme from now on."""
-
-    chat: Chat
-    models: Models
-    choosing: Choosing
-    conversations: Conversations
-    personating: Personating
-    tokens: Tokens
-    save: Save
-    wardrobe: Wardrobe
-    keep_theme: Callable[[str], None]
-    do: Callable[[Callable[[], object]], None]
-    tell: Callable[[Notice], None]
-
-
-class CommandRefused(ValueError):
-    """A command cannot be done, and its text stays where it was written. `hint` says what to do."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
-
-
-def parted(text: str) -> tuple[str, str] | None:
-    """The name and the argument of a command, None where the text is a message.
-
-    A first word with a second slash in it is a path, and with nothing behind its slash it is no name: both are messages.
-    """
-    word, _, rest = text[1:].partition("\n" if "\n" in text.split(" ", 1)[0] else " ")
-    if not text.startswith("/") or "/" in word or (not word and rest.strip()):
-        return None
-    return word.strip(), rest.strip()
-
-
-def message_of(text: str) -> str:
-    """The message that a text is which is no command: a second slash at its beginning says that the first is meant."""
-    return text[1:] if text.startswith("//") and parted(text[1:]) is not None else text
+_HOW = "/help lists all commands; start a message with // to send a slash"
 
 
 class Slash:
-    """Does what is written behind a slash; a source of completions too.
+    """Does what is written behind a slash; a source of completions too."""
 
-    Args:
-        deeds: makes what commands act on, when the first one is typed.
-        send: takes a message.
-        keep: takes a text back into the field where it was written.
-        tell: shows a notice.
-    """
+    def __init__(self, features: Features) -> None:
+        self._features = features
 
-    def __init__(
-        self,
-        deeds: Callable[[], Deeds],
-        send: Callable[[str], None],
-        keep: Callable[[str], None],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._make, self._send, self._keep, self._tell = deeds, send, keep, tell
-        self._made: Deeds | None = None
+    def attach(self) -> None:
+        """Has the composer take commands, and complete them."""
+        composer = self._features.parts.composer
+        composer.commands = self._take
+        composer.sources = [self, *composer.sources]
+
+    def _take(self, written: str) -> bool:
+        return written.startswith("/") and self.take(self._features.parts.composer.attachments.unfold(written))
 
     def take(self, text: str) -> bool:
         """Does what a text says; False where it is a message and goes out as it stands.
 
         A command that there is not, or that cannot be done, is told so, and stays in the field.
         """
-        command = parted(text)
+        command, composer = parted(text), self._features.parts.composer
         if command is None:
             if message_of(text) != text:
-                self._send(message_of(text))
+                composer.post_message(Composer.Submitted(message_of(text), message_of(text)))
                 return True
             return False
         try:
             self._run(*command)
         except CommandRefused as problem:
-            self._keep(text)
-            self._tell(Notice(problem.message, problem.hint, "warning"))
+            composer.call_next(composer.give_back, text)  # the field is emptied first
+            self._features.parts.tell(Notice(problem.message, problem.hint, "warning"))
         return True
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
@@ -118,13 +68,7 @@ class Slash:
         if command is None or not space:
             return None
         start = len(name) + 1
-        return _fitting(start, line[start:column], command.offers(self._deeds), free=command.free)
-
-    @property
-    def _deeds(self) -> Deeds:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        return _fitting(start, line[start:column], command.offers(self._features), free=command.free)
 
     @property
     def _known(self) -> dict[str, Command]:
@@ -139,16 +83,14 @@ class Slash:
         """See `take`.
 
         Raises:
-            Refused: there is no such command, or it cannot be done.
+            CommandRefused: there is no such command, or it cannot be done.
         """
         command = self._find(name)
         if command is None:
-            raise CommandRefused(
-                f"there is no command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}"
-            )
+            raise CommandRefused(f"unknown command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
         if argument and not command.argument:
-            raise CommandRefused(f"/{command.name} takes nothing, not {one_line(argument[:_READ], 40)!r}", _HOW)
-        command.run(self._deeds, argument)
+            raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
+        command.run(self._features, argument)
 
     def _find(self, name: str) -> Command | None:
         from termchat.tui.slash.commands import ALSO

@@ -109,8 +109,8 @@ class TreeDialog(ListDialog[int]):
     AUTO_FOCUS = ""
     TITLE = "Branches"
     HINTS = (
-        ("list-up", "walk"), ("tree-go", "goes there"), ("tree-rename", "names"), ("tree-delete", "deletes"),
-        ("tree-undelete", "brings back"), ("tree-mark", "marks"), ("tree-compare", "compares with the marked or shown one"),
+        ("list-up", "browse"), ("tree-go", "goes there"), ("tree-rename", "names"), ("tree-delete", "deletes"),
+        ("tree-undelete", "restores"), ("tree-mark", "marks"), ("tree-compare", "compares with the marked or current branch"),
         ("close", "closes"),
     )  # fmt: skip
     KEYS = "BRANCHES"
@@ -123,65 +123,54 @@ class TreeDialog(ListDialog[int]):
         self._marked: int | None = None
 
     def inputs(self) -> Iterable[Widget]:
-        """A name, while one is typed."""
-        yield Field(placeholder="a name for this branch; empty takes it away", classes="-off")
+        yield Field(placeholder="branch name; leave empty to remove it", classes="-off")
 
     def on_mount(self) -> None:
-        """Begins at the end of the chat that is shown."""
         self.picker.paint_with(self._palette)
         self._show(self._chat.conversation.leaf)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a name is typed, keys are letters."""
         return action == "close" or self._input.has_class("-off")
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The branches in view."""
         path = {span.node.number for span in self._chat.conversation.path()}
         shown = self._rows[rows.start : rows.stop]
         return tree_lines(shown, width, path=path, selected=chosen - rows.start, marked=self._marked)
 
     def action_close(self) -> None:
-        """Closes the name, then the tree."""
         if self._input.has_class("-off"):
             super().action_close()
         else:
             self._type(False)
 
     def action_go(self) -> None:
-        """Goes to the end of the branch."""
         if (node := self._node) is not None:
             self.dismiss(leaf_of(self._chat.conversation, node))
 
     def action_parent(self) -> None:
-        """To the turn that this one grew from."""
         if (node := self._node) is not None and node.parent is not None:
             self._choose(node.parent)
 
     def action_rename(self) -> None:
-        """Asks for a name."""
         if (node := self._node) is not None:
             self._input.value = node.name
             self._type(True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Names the branch."""
         event.stop()
         if (node := self._node) is not None:
-            self._chat.rename(node.number, event.value.strip())
+            self._chat.branches.rename(node.number, event.value.strip())
         self._type(False)
         self._show()
 
     def action_drop(self) -> None:
-        """Deletes the branch, and all that grew from it."""
         if (node := self._node) is not None:
-            self._chat.delete(node.number)
-            self.tell(f'"{label_of(node)}" is deleted; z brings it back')
+            self._chat.branches.delete(node.number)
+            self.tell(f'"{label_of(node)}" is deleted; z restores it')
             self._show()
 
     def action_undo(self) -> None:
-        """Brings back what was deleted last."""
-        self.say("" if self._chat.undelete() is not None else "nothing was deleted")
+        self.say("" if self._chat.branches.undelete() is not None else "nothing was deleted")
         self._show()
 
     def action_mark(self) -> None:
@@ -198,7 +187,7 @@ class TreeDialog(ListDialog[int]):
         other = chat.nodes[self._marked] if self._marked is not None else chat.nodes[chat.leaf]
         leaves = leaf_of(chat, other), leaf_of(chat, node)
         if leaves[0] == leaves[1]:
-            self.say("that is the same branch: m marks one, c compares another with it")
+            self.say("this is the same branch; mark one with m, then compare another with c")
             return
         self.say("")
         self.app.push_screen(CompareDialog(self._palette, chat, leaves, (label_of(other), label_of(node))))

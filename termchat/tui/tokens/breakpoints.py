@@ -51,27 +51,22 @@ class BreakpointsDialog(ListDialog[None]):
         self._chat = chat
 
     def inputs(self) -> Iterable[Widget]:
-        """One more."""
         yield Field(placeholder="entropy > 3")
 
     def on_mount(self) -> None:
-        """Shows what there is."""
         super().on_mount()
         self._show()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The rules in view, or what could be typed."""
         rules = [(one.condition, one.enabled) for one in self._chat.breakpoints[rows.start : rows.stop]]
         if rules:
             return rule_lines(rules, width, selected=chosen - rows.start)
         return [Line(((one_line(example, width), MUTED),)) for example in ("for example:", *EXAMPLES)]
 
     def on_input_changed(self) -> None:
-        """Another text, another answer."""
         self.say("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Adds a rule, or turns the chosen one on or off."""
         event.stop()
         rules = self._chat.breakpoints
         if not event.value.strip():
@@ -89,7 +84,6 @@ class BreakpointsDialog(ListDialog[None]):
         self.picker.show(len(rules), next(at for at, rule in enumerate(rules) if rule.condition == condition))
 
     def action_drop(self) -> None:
-        """Deletes the chosen rule."""
         self._set(tuple(rule for at, rule in enumerate(self._chat.breakpoints) if at != self.picker.chosen))
 
     def _set(self, rules: tuple[Breakpoint, ...]) -> None:

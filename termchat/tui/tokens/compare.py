@@ -52,8 +52,8 @@ def summary(comparison: Comparison) -> str:
         sum(not piece.said for piece in part) for part in (left[:common], left[common:], right[common:])
     )
     if common == len(left) == len(right):
-        return f"the same, {same} tokens"
-    return f"the first {same} tokens are the same, then {one} and {other}"
+        return f"identical, {same} tokens"
+    return f"the first {same} tokens are identical; {one} more on the left, {other} on the right"
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
@@ -113,10 +113,8 @@ class CompareDialog(ReadListing):
         self._comparison, self._names = compare(conversation, *leaves), names
 
     def lay_out(self) -> None:
-        """Says where they part."""
         super().lay_out()
         self.retitle(f"{self.TITLE}: {summary(self._comparison)}")
 
     def made(self, width: int) -> list[Line]:
-        """Both columns."""
         return compare_lines(self._comparison, width, self._names)

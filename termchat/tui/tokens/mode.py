@@ -23,8 +23,8 @@ from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {
-    "text": "a text to go on from here with; a space before it counts, \\n is a line break",
-    "why": "why not … ? a text or #id; a space before a text counts",
+    "text": "text to insert here; a leading space counts, \\n is a line break",
+    "why": "why not which token? type text or #id; a leading space counts",
 }
 
 
@@ -140,11 +140,11 @@ class TokenMode:
         if shown is None or place is None:
             return
         if number > len(shown.token.candidates):
-            self._tell(f"there is no candidate {number}", f"{name_of('ask-again')} asks the model for them")
+            self._tell(f"no candidate {number}", f"{name_of('ask-again')} asks the model for candidates")
             return
         chosen = shown.token.candidates[number - 1].id
         if shown.pending:
-            self._chat.force([chosen])
+            self._chat.replies.force([chosen])
         else:
             self._fork(place, ids=[chosen])
 
@@ -159,14 +159,14 @@ class TokenMode:
             self._chat.questions.explain(place.node, place.at, what, now=self.pending)
             self.view = "why"
         elif self.pending:
-            self._chat.force_text(unescape(text))
+            self._chat.replies.force_text(unescape(text))
         else:
             self._fork(place, text=unescape(text))
 
     def cut(self, *, paused: bool = False) -> None:
         """Draws on from before the token, with the same dice; `paused` waits there."""
         if self.pending:
-            self._tell("the reply waits here already")
+            self._tell("the reply is already paused here")
         elif (place := self.place) is not None:
             self._fork(place, paused=paused)
 
@@ -188,7 +188,7 @@ class TokenMode:
         if self.view != "what-if" or replay is None:
             return
         if replay.summary.first is None:
-            self._tell("every token would be drawn again", f"{name_of('tune')} turns the knobs")
+            self._tell("every token would stay the same", f"{name_of('tune')} turns the knobs")
             return
         number, index = replay.places[replay.summary.first]
         self._fork(At(self._chat.conversation.nodes[number], index))
@@ -196,28 +196,26 @@ class TokenMode:
     def pause(self) -> None:
         """Pauses the running reply, or lets it go on."""
         if self._chat.phase == "paused":
-            self._chat.resume()
+            self._chat.replies.resume()
         elif self._chat.busy:
             self._behind = True
-            self._chat.pause()
+            self._chat.replies.pause()
         else:
             spans = self._chat.conversation.reply()
             finished = spans[-1].node.finished if spans else None
             onward = (
                 "" if finished is not None and finished.reason == "end" else f"{name_of('continue')} continues it; "
             )
-            self._tell(
-                "no reply is running", onward + f"{name_of('cut-paused')} cuts here and waits, to step from here"
-            )
+            self._tell("no reply is running", onward + f"{name_of('cut-paused')} restarts from here, paused")
 
     def step(self, unit: Unit) -> None:
         """Lets a paused reply go on for a little."""
         if self._chat.phase == "paused":
             self._behind = True
-            self._chat.step(unit)
+            self._chat.replies.step(unit)
         else:
-            onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} cuts here and waits"
-            self._tell("only a paused reply can be stepped", onward)
+            onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} restarts from here, paused"
+            self._tell("pause the reply before stepping", onward)
 
     # --- what the chat says ------------------------------------------------------------------------------------------
 
@@ -272,7 +270,7 @@ class TokenMode:
     def _fork(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
         self._go_to("record")
         self._forked = True
-        self._chat.fork(place.node, place.at, ids=ids or (), text=text, paused=paused)
+        self._chat.forks.fork(place.node, place.at, ids=ids or (), text=text, then="wait" if paused else "go on")
 
     def _tell(self, message: str, hint: str = "") -> None:
         self._chat.changed(Notice(message, hint))

@@ -77,7 +77,7 @@ class TokenPanel:
 
             return why_lines(questions.explained, width, self._chat.tolerance)
         shown = self.shown(place, view) if view != "why" else None
-        return record_lines(shown, width, rows) if shown is not None else prose("the model reads …", width, MUTED)
+        return record_lines(shown, width, rows) if shown is not None else prose("asking the model …", width, MUTED)
 
     def _turned(self, place: At) -> list[str]:
         """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""

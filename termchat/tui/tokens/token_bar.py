@@ -14,7 +14,6 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.engine.port import Unit
-from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
@@ -43,7 +42,6 @@ class Ribbon(LinesView, can_focus=True):
             self.column = column
 
     def on_click(self, event: events.Click) -> None:
-        """Says which cell."""
         if event.button == 1 and event.y == 0:
             self.post_message(self.Clicked(event.x - MARGIN))
 
@@ -61,6 +59,13 @@ class Tokens(Column):
     class Acted(Message):
         """A key did something, or the mode was opened or closed."""
 
+    class DialogWanted(Message):
+        """A key asks for one of the screen's dialogs."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         super().__init__()
         self.mode = TokenMode(chat, transcript)
@@ -68,21 +73,16 @@ class Tokens(Column):
         self._chat, self._transcript = chat, transcript
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
-        self._palette: Palette | None = None
         self._pieces: PiecesDialog | None = None
 
     def compose(self) -> ComposeResult:
-        """The ribbon and the line."""
         yield self.ribbon
         yield self._input
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Letters that are typed are no keys."""
         return not self._input.has_focus
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
-        self._palette = palette
         self.ribbon.paint_with(palette)
 
     # --- in and out --------------------------------------------------------------------------------------------------
@@ -90,9 +90,9 @@ class Tokens(Column):
     def enter(self) -> bool:
         """Opens token mode; False where there is no token yet."""
         if not self.mode.enter():
-            self._chat.changed(Notice("there is no token to look at yet", "send a message first"))
+            self._chat.changed(Notice("no tokens yet", "send a message first"))
             return False
-        self._follow()
+        self.follow()
         self.screen.set_focus(self.ribbon)  # not focus(): the very next key is for it
         return True
 
@@ -101,7 +101,7 @@ class Tokens(Column):
         if not self.mode.open:
             return False
         self.mode.back()
-        self._follow()
+        self.follow()
         if self.mode.open:
             self.screen.set_focus(self.ribbon)
         return True
@@ -109,7 +109,7 @@ class Tokens(Column):
     def leave(self) -> None:
         """Closes it all."""
         self.mode.leave()
-        self._follow()
+        self.follow()
 
     def next_look(self) -> None:
         """The next of the looks that show tokens; it is kept, should nobody be able to when the app ends."""
@@ -149,8 +149,8 @@ class Tokens(Column):
             line = ribbon_line(self._transcript.cursor_reply, look, self._transcript.cursor, self.ribbon.room)
             self.ribbon.show_lines([line, legend_line(look)])
 
-    def _follow(self) -> None:
-        """Opens and closes what the mode says is open."""
+    def follow(self) -> None:
+        """Opens and closes what the mode says is open, and says that something was done."""
         typing = self.mode.typing is not None
         self.display = self.mode.open
         if typing != self._input.display:
@@ -160,7 +160,6 @@ class Tokens(Column):
         self.post_message(self.Acted())
 
     def on_ribbon_clicked(self, event: Ribbon.Clicked) -> None:
-        """Puts the cursor on the token that stands out there."""
         look = self._transcript.look
         if look != "reading":
             ref = token_at(self._transcript.cursor_reply, look, event.column, self.ribbon.room)
@@ -170,17 +169,14 @@ class Tokens(Column):
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def action_move(self, how: Move) -> None:
-        """Moves the cursor."""
         self._act(lambda: self.mode.move(how))
 
     def action_half_page(self, how: Literal["up", "down"]) -> None:
-        """Moves the cursor by half of the lines in view."""
         for _ in range(max(self._transcript.size.height // 2, 1)):
             self.mode.move(how)
-        self._follow()
+        self.follow()
 
     def action_choose(self, number: int) -> None:
-        """Goes on with a candidate."""
         self._act(lambda: self.mode.choose(number))
 
     def action_cut(self) -> None:
@@ -192,93 +188,47 @@ class Tokens(Column):
         self._act(lambda: self.mode.cut(paused=True))
 
     def action_ask(self, when: str) -> None:
-        """Asks the model again."""
         self._act(lambda: self.mode.ask(now=when == "now"))
 
     def action_show(self, view: View) -> None:
-        """Shows something else in the panels."""
         if self.mode.open or self.enter():
             self._act(lambda: self.mode.show(view))
 
     def action_fork_there(self) -> None:
-        """Forks where what-if parts."""
         self._act(self.mode.fork_there)
 
     def action_pause(self) -> None:
-        """Pauses or goes on."""
         self._act(self.mode.pause)
 
     def action_step(self, unit: Unit) -> None:
-        """Goes on for a little."""
         self._act(lambda: self.mode.step(unit))
 
     def action_type(self, what: Typing) -> None:
-        """Has a line typed."""
         self._input.placeholder = PROMPTS[what]
         self.mode.typing = what
-        self._follow()
+        self.follow()
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Takes the line."""
         event.stop()
         self.screen.set_focus(self.ribbon)
         self._act(lambda: self.mode.submit(event.value))
 
     def _act(self, what: Callable[[], None]) -> None:
         what()
-        self._follow()
+        self.follow()
 
-    # --- dialogs -----------------------------------------------------------------------------------------------------
+    def action_dialog(self, name: str) -> None:
+        self.post_message(self.DialogWanted(name))
 
-    def action_breakpoints(self) -> None:
-        """Breakpoints and stop rules."""
-        from termchat.tui.tokens.breakpoints import BreakpointsDialog  # not needed before the first frame
+    def read(self, dialog: PiecesDialog) -> None:
+        """Opens a dialog that gets the tokens which the model is asked for."""
 
-        self.app.push_screen(BreakpointsDialog(self._chat, self._colours))
-
-    def action_tree(self) -> None:
-        """The branches; the one that was chosen is shown."""
-        from termchat.tui.tokens.branch_tree import TreeDialog  # not needed before the first frame
-
-        def go(leaf: int | None) -> None:
-            if leaf is not None and leaf != self._chat.conversation.leaf:
-                self._act(lambda: self._chat.select(leaf))
-
-        self.app.push_screen(TreeDialog(self._chat, self._colours), go)
-
-    def action_prompt(self) -> None:
-        """What the model read before the reply under the cursor."""
-        from termchat.tui.tokens.tokenizer import PiecesDialog  # not needed before the first frame
-
-        reply = self._transcript.cursor_reply
-        parent = reply[0].node.parent if reply else None
-        if parent is not None:
-            self._read(PiecesDialog(self._colours))
-            self._chat.questions.tokens_of(self._chat.conversation.nodes[parent])
-            self.post_message(self.Acted())
-
-    def action_tokenize(self) -> None:
-        """The tokens of what is being typed, and of anything else."""
-        from termchat.tui.tokens.tokenizer import TokenizerDialog  # not needed before the first frame
-
-        def ask(text: str) -> None:
-            self._chat.questions.tokens(text)
-            self.post_message(self.Acted())
-
-        self._read(TokenizerDialog(self._colours, self.screen.query_one(Composer).message, ask))
-
-    def _read(self, dialog: PiecesDialog) -> None:
         def closed(_result: None) -> None:
             self._pieces = None
 
         self._pieces = dialog
         self.app.push_screen(dialog, closed)
-
-    @property
-    def _colours(self) -> Palette:
-        assert self._palette is not None, "painted before anybody can press a key"
-        return self._palette
 
 
 class Legend(Slip):
@@ -289,10 +239,8 @@ class Legend(Slip):
         self._transcript = transcript
 
     def on_mount(self) -> None:
-        """Follows the look."""
         self.watch(self._transcript, "look", self.draw)
 
     def draw(self) -> None:
-        """Shows itself, or nothing."""
         look = self._transcript.look
         self.show_lines([legend_line(look)] if look != "reading" and not self._transcript.pointing else [])

@@ -66,15 +66,13 @@ class PiecesDialog(ReadListing):
         self.say(problem)
 
     def lay_out(self) -> None:
-        """Counts them, too."""
         super().lay_out()
         if self._tokenized is not None:
             self.retitle(f"{self.TITLE}: {pieces_title(self._tokenized)}")
 
     def made(self, width: int) -> list[Line]:
-        """A line a token."""
         if self._tokenized is None:
-            return [Line((("the model reads …", MUTED),))]
+            return [Line((("tokenizing …", MUTED),))]
         return piece_lines(self._tokenized, width)
 
 
@@ -82,7 +80,7 @@ class TokenizerDialog(PiecesDialog):
     r"""The same for any text, as it is typed; `\n` and the like are read as such. `ask` is called with each text."""
 
     TITLE = "Tokenizer"
-    HINT = "Type any text: \\n is a line break."
+    HINT = "Type text to tokenize; \\n is a line break."
     HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
     KEYS = "LISTS"
 
@@ -91,9 +89,7 @@ class TokenizerDialog(PiecesDialog):
         self._text, self._ask = text, ask
 
     def inputs(self) -> Iterable[Widget]:
-        """The text."""
         yield Field(escape(self._text), select_on_focus=False)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Asks for its tokens."""
         self._ask(unescape(event.value))

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.source import Part
 
-Parts = tuple[Part, ...]
+TurnParts = tuple[Part, ...]
 
 
 class TurnVersions:
-    """Stands between the chat's screen and the versions of its turns. It remembers which leaves were shown, so that each
-    version is shown again as it was left.
+    """Shows the versions of a turn, and makes more. It remembers which leaves were shown, so that each version is shown again
+    as it was left."""
 
-    Args:
-        do: does something to the chat and has the screen take in what came of it.
-        tell: shows a notice.
-    """
-
-    def __init__(
-        self,
-        chat: Chat,
-        transcript: TranscriptView,
-        do: Callable[[Callable[[], object]], None],
-        tell: Callable[[Notice], None],
-    ) -> None:
-        self._chat, self._transcript, self._do, self._tell = chat, transcript, do, tell
+    def __init__(self, parts: Parts) -> None:
+        self._chat, self._transcript, self._do, self._tell = parts.chat, parts.transcript, parts.do, parts.tell
         self._conversation: Conversation | None = None
         self._times = count()
         self._used: dict[int, int] = {}
@@ -53,24 +40,37 @@ class TurnVersions:
         turn = self._turn(turns, node)
         if turn is None:
             self._tell(
-                Notice("no turn of this chat has other versions", f"{name_of('regenerate')} makes another reply")
+                Notice("no turn in this chat has other versions", f"{name_of('regenerate')} makes another reply")
             )
             return
         parts = turns[turn]
         this, ends = Versions(chat).of(parts[0].node, parts[-1].node)
         if len(ends) == 1:
-            self._tell(
-                Notice("there is no other version of this reply", f"{name_of('regenerate')} makes one of the last")
-            )
+            self._tell(Notice("this reply has no other version", f"{name_of('regenerate')} regenerates the last reply"))
         elif not 0 <= this + by < len(ends):
             self._tell(Notice(f"this is the {'first' if by < 0 else 'last'} of {len(ends)} versions"))
         elif self._chat.busy:
-            why = "a reply waits" if self._chat.paused is not None else "a reply is running"
+            why = "a reply is paused" if self._chat.paused is not None else "a reply is running"
             self._tell(Notice(f"cannot show another version: {why}", f"{name_of('back')} stops it"))
         else:
             self._show(turn, leaf_of(chat, ends[this + by], self._used))
 
-    def _turn(self, turns: list[Parts], node: int | None) -> int | None:
+    def regenerate(self, *, same: bool = False) -> None:
+        """Another reply to the last message; says so where the dice are not other ones."""
+        seed = self._chat.tuning.seed
+        spans = self._chat.conversation.reply()
+        start = spans[0].node.start if spans else None
+        before = len(self._chat.conversation.nodes)
+        self._do(lambda: self._chat.forks.regenerate(same=same))
+        if not same and start is not None and start.seed == seed and len(self._chat.conversation.nodes) > before:
+            self._tell(
+                Notice(
+                    f"seed {seed} is fixed, so the reply uses the same dice",
+                    "to get a different reply, change a knob or clear the seed",
+                )
+            )
+
+    def _turn(self, turns: list[TurnParts], node: int | None) -> int | None:
         """The number of the turn that is meant."""
         cursor = self._transcript.cursor
         wanted = node if node is not None else cursor.node if cursor is not None else None
@@ -85,12 +85,12 @@ class TurnVersions:
     def _show(self, turn: int, leaf: int) -> None:
         """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
         row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
-        self._do(lambda: self._chat.select(leaf))
+        self._do(lambda: self._chat.branches.select(leaf))
         self._transcript.hold(turn, row)
         if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
             self._transcript.set_cursor(ref)
 
-    def _into(self, parts: Parts) -> int | None:
+    def _into(self, parts: TurnParts) -> int | None:
         """How many tokens of a turn stand before the cursor; None where it is elsewhere."""
         cursor, before = self._transcript.cursor, 0
         if cursor is None:
@@ -102,7 +102,7 @@ class TurnVersions:
         return None
 
 
-def _token(parts: Parts, into: int) -> TokenRef | None:
+def _token(parts: TurnParts, into: int) -> TokenRef | None:
     """The token of a reply that so many stand before, else its last one; None where it has none."""
     found: TokenRef | None = None
     for part in parts:

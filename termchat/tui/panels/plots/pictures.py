@@ -14,8 +14,8 @@ from termchat.tui.panels.plots.trace import Measure, Trace
 
 Name = Literal["entropy", "probability", "time", "distribution", "temperature", "survivors"]
 
-_WAITING = "appears with the first token"
-_UNRECORDED = "No candidates are on record for this token."
+_WAITING = "waiting for the first token"
+_UNRECORDED = "No candidates were recorded for this token."
 
 
 class Subject(NamedTuple):
@@ -81,9 +81,6 @@ PICTURES: dict[Name, Picture] = {
         _of_step(lambda token, _, width, rows, title: survivors_plot(token, width, rows, title)), 7, grows=False
     ),
 }  # fmt: skip
-
-REPLY: tuple[Name, ...] = ("entropy", "probability", "time")
-NEXT: tuple[Name, ...] = ("distribution", "temperature", "survivors")
 
 
 def arranged(names: Sequence[Name], subject: Subject, width: int, rows: int) -> list[Placed]:

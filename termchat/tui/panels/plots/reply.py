@@ -72,12 +72,12 @@ def _head(
     each = trace.folded(measure).each
     left: list[Run] = [(name, title), (f" {unit}", MUTED)]
     if not trace.count:
-        return Line((*left, (" · appears with the first token", MUTED)))
+        return Line((*left, (" · waiting for the first token", MUTED)))
     index = trace.count - 1 if trace.cursor is None else trace.cursor
     value = form.format(trace.value(measure, index))
     right: list[Run] = [(f"{index} ", MUTED), (value, STRONG if trace.cursor is None else Ink("cursor", bold=True))]
     if each > 1:
-        for words in (f"{folding} of {each} a column", f"{folding} of {each}"):
+        for words in (f"{folding} of {each} tokens per column", f"{folding} of {each}"):
             longer: list[Run] = [*left, (f" · {words}", MUTED)]
             line = spread(longer, right, width)
             if line[-1] == right[-1]:

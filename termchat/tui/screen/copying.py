@@ -1,0 +1,69 @@
+"""Copying the last reply, its code, or the reply under the cursor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from termchat.chat.changes import Notice
+from termchat.tui.screen.parts import Parts
+
+if TYPE_CHECKING:
+    from termchat.tui.terminal.clipboard import Clipboard
+
+
+class Copying:
+    """Copies to the clipboard: the app's own, the terminal's, and the system's."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._clipboard: Clipboard | None = None
+        self._code: tuple[list[str], int] = ([], 0)
+        """The blocks of code that were there when one was copied last, and which one that was, from the end."""
+
+    def copy(self, text: str, what: str = "") -> None:
+        from termchat.tui.terminal.clipboard import Clipboard  # not needed before the first frame
+
+        app = self._parts.screen.app
+        app._clipboard, driver = text, app._driver
+        if self._clipboard is None and driver is not None:
+            self._clipboard = Clipboard(driver.write, self._parts.tell)
+        if self._clipboard is not None:
+            self._clipboard.copy(text, what)
+
+    def copy_reply(self) -> None:
+        """Copies the last reply as the model wrote it."""
+        replies = self._replies()
+        if replies:
+            self.copy(replies[-1], "the last reply")
+        else:
+            self._parts.tell(Notice("no reply to copy yet"))
+
+    def copy_code(self) -> None:
+        """Copies the last block of code; again, the one before it."""
+        from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
+
+        found = [block for reply in self._replies() for block in blocks(reply)]
+        codes = [block.code for block in found]
+        if not found:
+            self._parts.tell(Notice("no code block to copy"))
+            return
+        before, back = self._code
+        back = back % len(codes) + 1 if before == codes else 1
+        self._code = codes, back
+        at = len(codes) - back
+        language = f" ({found[at].language})" if found[at].language else ""
+        self.copy(codes[at], f"code block {at + 1} of {len(codes)}{language}")
+
+    def copy_message(self) -> None:
+        """Copies the reply of the token under the cursor."""
+        spans = self._parts.transcript.cursor_reply
+        if spans:
+            self.copy("".join(span.node.text(span.count) for span in spans), "the reply")
+        else:
+            self.copy_reply()
+
+    def _replies(self) -> list[str]:
+        from termchat.tui.screen.editing import messages_of, text_of
+
+        messages = messages_of(self._parts.chat.conversation)
+        return [text_of(said) for said in messages if said[0].node.role == "assistant"]
