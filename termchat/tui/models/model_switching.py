@@ -56,7 +56,7 @@ class Choosing:
     def open(self, palette: Palette, problem: str = "") -> None:
         """Shows all models; the chat goes on with the one that is chosen."""
         # With all that they take, not needed before the first frame.
-        from termchat.tui.models.models_dialog import FirstRun, ModelsDialog
+        from termchat.tui.models.models_dialog import ModelsDialog
 
         def closed(choice: Choice | None) -> None:
             self._dialog = None
@@ -68,10 +68,9 @@ class Choosing:
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
-        if problem and self._models.config.model is None:
-            self._dialog = FirstRun(self._chat, self._models, palette, self._do)
-        else:
-            self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
+        first = bool(problem) and self._models.config.model is None
+        told = "" if first else problem
+        self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, told, first=first)
         self._screen.app.push_screen(self._dialog, closed)
 
     def remind(self) -> None:
