@@ -90,7 +90,7 @@ class Chat(Screen[None]):
     def on_key(self, event: events.Key) -> None:
         self.transcript.move_cursor(KEYS[event.key])
 
-    def on_transcript_cursor_moved(self, event: TranscriptView.CursorMoved) -> None:
+    def on_transcript_view_cursor_moved(self, event: TranscriptView.CursorMoved) -> None:
         line = ribbon_line(self.transcript.cursor_reply, "entropy", event.ref, self.ribbon.room)
         self.ribbon.show_lines([line])
         self._on_timer_update()

@@ -8,7 +8,8 @@ import pytest
 from textual import events
 
 from termchat.engine.port import Render
-from termchat.tui.composer import editor, sending
+from termchat.external_editor import EditorError, editor_command
+from termchat.tui.composer import sending
 from termchat.tui.composer.completion import Popup
 from termchat.tui.composer.history import History
 from termchat.tui.composer.labelled import Attachments
@@ -397,4 +398,11 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
 def test_a_blank_variable_names_no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", " ")
     monkeypatch.setenv("EDITOR", "vim -n")
-    assert editor.command() == ["vim", "-n"]
+    assert editor_command() == ["vim", "-n"]
+    monkeypatch.setenv("EDITOR", "vim 'n")
+    with pytest.raises(EditorError, match=r"\$EDITOR cannot be read: No closing quotation"):
+        editor_command()
+    monkeypatch.setenv("EDITOR", "")
+    monkeypatch.setenv("PATH", "/none")
+    with pytest.raises(EditorError, match="no editor found"):
+        editor_command()

@@ -45,7 +45,7 @@ class Desk(Host):
     def action_move(self, how: str) -> None:
         self.transcript.move_cursor(how)  # type: ignore[arg-type]
 
-    def on_transcript_cursor_moved(self, event: TranscriptView.CursorMoved) -> None:
+    def on_transcript_view_cursor_moved(self, event: TranscriptView.CursorMoved) -> None:
         self.heard.append(event.ref)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from termchat.conversation.heat import entropy_heat, probability_heat, rank_heat
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import HEATS
 from termchat.tui.panels.ribbon import BLOCKS, legend_line, ribbon_line, token_at
@@ -18,7 +19,7 @@ from termchat.tui.transcript import TOKEN_LOOKS, TokenLook, TokenRef, looks
 from termchat.tui.transcript.cursor.cursor import Cursor, Move
 from termchat.tui.transcript.cursor.jumps import UNCERTAIN
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.looks import CALM, entropy_heat, heats, probability_heat, rank_heat
+from termchat.tui.transcript.looks import CALM, heats
 from tests.tui.transcripts import PAINT, ask, chat_of, finished, reply, settings_record, shown, start, token
 
 
@@ -37,13 +38,13 @@ def measured(node: Node, count: int, seed: int = 1) -> None:
 
 
 def test_scales_go_from_calm_to_hot() -> None:
-    assert [probability_heat(p) for p in (1.0, 0.25, 0.01, 0.0)] == [CALM, 15, 3, 0]
-    assert [entropy_heat(bits) for bits in (0.0, 3.0, 6.0, 17.0)] == [CALM, 16, 0, 0]
-    assert [rank_heat(rank) for rank in (0, 1, 16, 256, 50_000)] == [CALM, 20, 10, 0, 0]
-    assert all(rank_heat(rank) >= rank_heat(rank + 1) for rank in range(300))
+    assert [probability_heat(p, CALM) for p in (1.0, 0.25, 0.01, 0.0)] == [CALM, 15, 3, 0]
+    assert [entropy_heat(bits, CALM) for bits in (0.0, 3.0, 6.0, 17.0)] == [CALM, 16, 0, 0]
+    assert [rank_heat(rank, CALM) for rank in (0, 1, 16, 256, 50_000)] == [CALM, 20, 10, 0, 0]
+    assert all(rank_heat(rank, CALM) >= rank_heat(rank + 1, CALM) for rank in range(300))
     for broken in (math.nan, -1.0, math.inf):
-        assert 0 <= probability_heat(broken) < HEATS
-        assert 0 <= entropy_heat(broken) < HEATS
+        assert 0 <= probability_heat(broken, CALM) < HEATS
+        assert 0 <= entropy_heat(broken, CALM) < HEATS
 
 
 def test_time_is_measured_by_the_median_so_far_and_stays_as_it_was() -> None:

@@ -14,13 +14,14 @@ from rich.style import Style
 from textual.color import Color
 from textual.selection import SELECT_ALL
 
+from termchat.conversation.heat import probability_heat
 from termchat.tui.dialogs.theme import ThemePicker
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
 from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
 from termchat.tui.themes.depth import PLAIN, Colorless
 from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.looks import CALM, probability_heat
+from termchat.tui.transcript.looks import CALM
 from tests.colors import contrast
 from tests.tui.running_app import Desktop, desktop
 
@@ -184,7 +185,7 @@ def test_without_colours_heat_is_bold_and_underlined_and_the_cursor_reversed() -
     paint = Paint(PLAIN)
 
     def attributes(probability: float) -> tuple[bool | None, bool | None]:
-        style = paint.style(Ink(heat=probability_heat(probability)))
+        style = paint.style(Ink(heat=probability_heat(probability, CALM)))
         return style.bold, style.underline
 
     assert attributes(0.01) == (True, True)

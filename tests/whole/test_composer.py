@@ -79,7 +79,7 @@ def test_an_editor_that_fails_or_leaves_nothing_loses_nothing(open_terminal: Ope
     terminal.keys("my words", F8)
     terminal.wait("EDITING HERE")
     edited(tmp_path, "other words", code=3)
-    terminal.wait("ended with 3")
+    terminal.wait("exited with code 3")
     terminal.wait("my words")
     (tmp_path / "go").unlink()
     terminal.keys(F8)

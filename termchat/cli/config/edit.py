@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 
 import click
 
@@ -17,8 +14,7 @@ from termchat.cli.config.init import write
 from termchat.cli.flags import config
 from termchat.cli.help import Page
 from termchat.cli.output import complain
-
-_USUAL = ("sensible-editor", "nano", "vim", "vi", "notepad")
+from termchat.external_editor import EditorError, editor_command
 
 
 @click.command("edit", cls=Page, short_help="Open config.toml in your editor, and check it after.")
@@ -27,9 +23,10 @@ def command() -> None:
 
     If there is no config.toml, one that explains every setting is written first. The editor is $VISUAL, else $EDITOR.
     """
-    editor = _editor(os.environ)
-    if not editor:
-        complain("there is no editor", "Set $EDITOR, as in: export EDITOR=nano")
+    try:
+        editor = editor_command()
+    except EditorError as error:
+        complain(error.message, error.hint)
         sys.exit(1)
     file = paths.config_file()
     if not file.exists():
@@ -47,13 +44,3 @@ def command() -> None:
     found = problems(config({}))
     told(found)
     sys.exit(1 if found else 0)
-
-
-def _editor(environ: Mapping[str, str]) -> list[str]:
-    """The command that edits a file; empty if there is none."""
-    named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip()
-    named = named or next(filter(shutil.which, _USUAL), "")
-    try:
-        return shlex.split(named)
-    except ValueError:  # a quote that is not closed
-        return [named]

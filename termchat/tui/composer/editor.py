@@ -1,11 +1,9 @@
-"""The message in a person's own editor, while the chat goes on unseen."""
+"""The message in a person's own editor, while the chat runs on out of sight."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shlex
-import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -13,49 +11,21 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
+from termchat.external_editor import EditorError, editor_command
 from termchat.tui.composer.labelled import LARGEST
 
 Suspend = Callable[[], AbstractContextManager[None]]
-"""Gives the terminal to another program, for as long as the context lasts; raises SuspendNotSupported."""
-
-_USUAL = ("vi", "nano")
-"""Editors that are there where nobody has named one."""
-
-
-class EditorProblem(Exception):
-    """The text could not be edited; the message says why, `hint` what to do."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
-
-
-def command() -> list[str]:
-    """The editor that $VISUAL or $EDITOR names, with what stands behind its name, else one that is usual.
-
-    Raises:
-        EditorProblem: there is none.
-    """
-    named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
-    if named:
-        try:
-            return shlex.split(named)
-        except ValueError as error:
-            raise EditorProblem(f"$VISUAL or $EDITOR cannot be read: {error}") from error
-    found = next((editor for editor in _USUAL if shutil.which(editor)), None)
-    if found is None:
-        raise EditorProblem("there is no editor", "name one in $VISUAL or $EDITOR")
-    return [found]
+"""Leaves the terminal to another program while the context lasts; raises SuspendNotSupported."""
 
 
 async def edit(text: str, suspend: Suspend) -> str:
-    """The text as the editor left it; the event loop goes on meanwhile.
+    """Has the text edited, and returns what the editor saved; the event loop runs meanwhile.
 
     Raises:
-        EditorProblem: there is no editor, or it failed, or what it left cannot be read. What was written then is in the file
-            that the hint names.
+        EditorError: there is no editor, it failed, or its text cannot be read. The hint then names the file with the text, if
+            anything was written.
     """
-    words = command()
+    words = editor_command()
     descriptor, name = tempfile.mkstemp(prefix="termchat-", suffix=".md")  # for its owner alone
     file, keep = Path(name), False
     try:
@@ -65,11 +35,11 @@ async def edit(text: str, suspend: Suspend) -> str:
         code = await _run([*words, name], suspend)
         keep = file.exists() and file.stat().st_mtime_ns != before
         if code != 0:
-            raise EditorProblem(f"{words[0]} ended with {code}", _kept(file) if keep else "")
+            raise EditorError(f"{words[0]} exited with code {code}", _kept(file) if keep else "")
         edited = _read(file)
         keep = False
     except OSError as error:
-        raise EditorProblem(f"{words[0]}: {error.strerror or error}", _kept(file) if keep else "") from error
+        raise EditorError(f"{words[0]}: {error.strerror or error}", _kept(file) if keep else "") from error
     finally:
         if not keep:
             with suppress(OSError):
@@ -78,7 +48,7 @@ async def edit(text: str, suspend: Suspend) -> str:
 
 
 def _kept(file: Path) -> str:
-    return f"what was written there is in {file}"
+    return f"your text is in {file}"
 
 
 def _read(file: Path) -> str:
@@ -87,9 +57,9 @@ def _read(file: Path) -> str:
     try:
         edited = data.decode("utf-8", "surrogatepass").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        raise EditorProblem("what the editor left is not UTF-8 text", _kept(file)) from error
+        raise EditorError("the edited text is not UTF-8", _kept(file)) from error
     if len(edited) > LARGEST:
-        raise EditorProblem(f"what the editor left has more than {LARGEST:,} characters", _kept(file))
+        raise EditorError(f"the edited text has more than {LARGEST:,} characters", _kept(file))
     return edited
 
 
@@ -99,14 +69,14 @@ async def _run(words: list[str], suspend: Suspend) -> int:
         with suspend():
             ended = await _ended(words)
     except SuspendNotSupported as error:
-        raise EditorProblem("this terminal cannot be given to an editor") from error
+        raise EditorError("an editor cannot run in this terminal") from error
     if isinstance(ended, OSError):
-        raise EditorProblem(f"{words[0]} cannot be run: {ended.strerror}", "see $VISUAL and $EDITOR")
+        raise EditorError(f"{words[0]} cannot be run: {ended.strerror}", "see $VISUAL and $EDITOR")
     return ended
 
 
 async def _ended(words: list[str]) -> int | OSError:
-    """The exit code, or why the editor did not begin. Raised, that would have Textual not take the terminal back."""
+    """The exit code, or why the editor did not start: if raised here, Textual would not take the terminal back."""
     try:
         process = await asyncio.create_subprocess_exec(*words)
     except OSError as error:

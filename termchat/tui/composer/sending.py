@@ -212,12 +212,13 @@ class Writing:
 
     async def edit(self) -> None:
         """Gives the message to an editor."""
-        from termchat.tui.composer import editor  # not needed before the first frame
+        from termchat.external_editor import EditorError  # not needed before the first frame
+        from termchat.tui.composer import editor
 
         composer, before = self._composer, self._composer.message
         try:
             edited = await editor.edit(before, self._screen.app.suspend)
-        except editor.EditorProblem as problem:
+        except EditorError as problem:
             self._tell(Notice(problem.message, problem.hint, "warning"))
             return
         if edited != before:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from textual import events
 from textual.color import Color
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
-from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Paint, Run
+from termchat.tui.draw.clicking import Clickable
+from termchat.tui.draw.ink import BLANK, Ink, Line, Paint
 from termchat.tui.terminal.compositor import Settled, touch
 from termchat.tui.themes.theme_file import Palette
 
@@ -31,11 +31,10 @@ class Column(Vertical, Settled):
     DEFAULT_CSS = "Column, Column > Row { visibility: hidden; } Column > * { visibility: visible; }"
 
 
-class LinesView(Settled):
+class LinesView(Settled, Clickable):
     """Lines from the top; its size is the style sheet's, never the content's. `GROUND` fills what has no ground of its own.
 
-    It may have neither border nor padding. It says when it has another size: what it should show may be other lines then.
-    A click on what `does` something (see `Ink`) has the screen do it; that is underlined while the mouse is over it.
+    It may have neither border nor padding. `Laid` says that its size is another, and so may be the lines it should show.
     """
 
     ALLOW_SELECT = False
@@ -54,8 +53,6 @@ class LinesView(Settled):
         self._lines: Sequence[Line] = ()
         self._strips: dict[int, Strip] = {}
         self._paint: Paint | None = None
-        self._pointed: tuple[int, str] = (-1, "")
-        """The line that the mouse is on, and what a click there does."""
 
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""
@@ -94,45 +91,19 @@ class LinesView(Settled):
             return Strip.blank(width)
         strip = self._strips.get(y)
         if strip is None or strip.cell_length != width:
-            line = _at(self._lines, y)
-            if y == self._pointed[0]:
-                line = line._replace(runs=tuple(_underlined(line.runs, self._pointed[1])))
+            line = self.underlined(y, _at(self._lines, y))
             strip = self._paint.strip(line if line.ground else line._replace(ground=self.GROUND), width)
             for line_filter in self.get_line_filters():
                 strip = strip.apply_filter(line_filter, _ANY)
             self._strips[y] = strip
         return strip
 
-    def ink_at(self, x: int, y: int) -> Ink | None:
-        """The ink on a cell of the widget; None where no run is."""
-        return _at(self._lines, y).ink_at(x - MARGIN)
+    def line_at(self, number: int) -> Line:
+        return _at(self._lines, number)
 
-    async def _on_click(self, event: events.Click) -> None:
-        """Has the screen do what is clicked."""
-        ink = self.ink_at(event.x, event.y)
-        if event.button == 1 and ink is not None and ink.does:
-            event.stop()
-            await self.app.run_action(ink.does, self.screen)
-
-    def _on_mouse_move(self, event: events.MouseMove) -> None:
-        """Shows what can be clicked."""
-        ink = self.ink_at(event.x, event.y)
-        self._point(event.y if ink is not None and ink.does else -1, ink.does if ink is not None else "")
-
-    def on_leave(self) -> None:
-        """The mouse is elsewhere."""
-        self._point(-1, "")
-
-    def _point(self, y: int, does: str) -> None:
-        if self._pointed == (y, does):
-            return
-        changed = {self._pointed[0], y} - {-1}
-        self._pointed = (y, does)
-        for at in changed:
-            self._strips.pop(at, None)
-        regions = [Region(0, at, self.size.width, 1) for at in changed if at < self.size.height]
-        if regions:
-            touch(self, *regions)
+    def redraw(self, number: int) -> None:
+        self._strips.pop(number, None)
+        super().redraw(number)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Lines as they are: there is no border or padding, so that Textual's way of drawing those is not needed."""
@@ -166,17 +137,6 @@ class Slip(LinesView):
 
 def _at(lines: Sequence[Line], y: int) -> Line:
     return lines[y] if y < len(lines) else BLANK
-
-
-def _underlined(runs: Iterable[Run], does: str) -> Iterator[Run]:
-    """The runs; the words of those that do that are underlined, not the space around them."""
-    for text, ink in runs:
-        word = text.strip() if ink.does == does else ""
-        if not word:
-            yield text, ink
-            continue
-        before, after = text.split(word)
-        yield from ((before, ink), (word, ink._replace(underline=True)), (after, ink))
 
 
 class Sheet(LinesView):

@@ -92,11 +92,11 @@ class Picker(LinesView):
             self._clicked = row
             self.post_message(self.Pointed("pointed", event.chain == 2))
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self.post_message(self.Pointed("up"))
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self.post_message(self.Pointed("down"))
 

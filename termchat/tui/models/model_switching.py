@@ -42,7 +42,7 @@ class Choosing:
     def open(self, problem: str = "") -> None:
         """Shows all models; the chat goes on with the one that is chosen."""
         # With all that they take, not needed before the first frame.
-        from termchat.tui.models.models_dialog import FirstRun, ModelsDialog
+        from termchat.tui.models.models_dialog import ModelsDialog
 
         def closed(choice: Choice | None) -> None:
             self._dialog = None
@@ -55,10 +55,9 @@ class Choosing:
         if self._dialog is not None:  # asked for twice in the same burst
             return
         palette = self._parts.palette()
-        if problem and not self._models.config.model:
-            self._dialog = FirstRun(self._chat, self._models, palette, self._do)
-        else:
-            self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, problem)
+        first = bool(problem) and not self._models.config.model
+        told = "" if first else problem
+        self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, told, first=first)
         self._parts.open(self._dialog, closed)
 
     def remind(self) -> None:

@@ -33,6 +33,7 @@ from termchat.tui.models.model_lines import State, heading, model_line, model_li
 from termchat.tui.models.model_list import ModelList
 from termchat.tui.models.skipped import SkippedDialog
 from termchat.tui.models.welcome import first_run_lines
+from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.theme_file import Palette
 
 _WIDEST = 180
@@ -52,34 +53,61 @@ _HINT_LINES = 2
 """What there is room for below the list where rows are few."""
 
 
-class ModelsShown(DetailedListing[Choice]):
-    """The list of models, without what is done with it. `problem` is what a person should read first."""
+class ModelsDialog(DetailedListing[Choice]):
+    """All models. The result is the one to chat with; downloads continue after it is closed.
+
+    Args:
+        do: does something to the chat, and has the screen take in what came of it.
+        problem: what a person should read first.
+        first: it is the first dialog that a person without a model sees: a welcome is above the list.
+    """
 
     DEFAULT_CSS = """
-    ModelsShown > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
-    ModelsShown Picker { margin-top: 0; }
-    ModelsShown #list { height: 1fr; }
-    ModelsShown #body { height: 1fr; layout: vertical; }
-    ModelsShown #heading { margin-top: 1; }
-    ModelsShown #details { height: 8; margin-top: 1; }
-    ModelsShown.-beside #body { layout: horizontal; }
-    ModelsShown.-beside #list { width: 1fr; }
-    ModelsShown.-beside #details { width: 36%; height: 1fr; margin: 1 0 0 1; }
-    ModelsShown.-low #details { display: none; }
-    ModelsShown.-low #heading, ModelsShown.-low Input, ModelsShown.-low Input:focus { margin-top: 0; }
-    ModelsShown.-low .hint { max-height: 2; }
+    ModelsDialog > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
+    ModelsDialog Picker { margin-top: 0; }
+    ModelsDialog #list { height: 1fr; }
+    ModelsDialog #body { height: 1fr; layout: vertical; }
+    ModelsDialog #heading { margin-top: 1; }
+    ModelsDialog #details { height: 8; margin-top: 1; }
+    ModelsDialog.-beside #body { layout: horizontal; }
+    ModelsDialog.-beside #list { width: 1fr; }
+    ModelsDialog.-beside #details { width: 36%; height: 1fr; margin: 1 0 0 1; }
+    ModelsDialog.-low #details { display: none; }
+    ModelsDialog.-low #heading, ModelsDialog.-low Input, ModelsDialog.-low Input:focus { margin-top: 0; }
+    ModelsDialog.-low .hint { max-height: 2; }
+    ModelsDialog.-first #welcome { height: 8; margin-top: 1; }
+    ModelsDialog.-first #details { display: none; }
+    ModelsDialog.-first.-beside #details { display: block; }
+    ModelsDialog.-first.-beside #welcome { height: 7; }
+    ModelsDialog.-first.-low #welcome { display: none; }
+    ModelsDialog.-first Input, ModelsDialog.-first Input:focus { margin-top: 0; }
+    ModelsDialog.-first #heading { margin-top: 0; }
     """
+    BINDINGS = [*ARROWS, *(key.binding for key in MODELS if key.action)]  # noqa: RUF012
     TITLE = "Models"
     KEYS = "MODELS"
     BESIDE = 118
 
-    def __init__(self, chat: Chat, models: Models, palette: Palette, problem: str) -> None:
+    def __init__(
+        self,
+        chat: Chat,
+        models: Models,
+        palette: Palette,
+        do: Callable[[Callable[[], object]], None],
+        problem: str = "",
+        *,
+        first: bool = False,
+    ) -> None:
         super().__init__(palette)
-        self.chat, self.models, self._problem = chat, models, problem
+        self.chat, self.models, self._do, self._problem = chat, models, do, problem
+        self.set_class(first, "-first")
         self.list = ModelList(chat, models)
         if problem:
             self.list.highlight(models.config.model)
         self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
+        self._welcome = Sheet(self._welcomed, id="welcome") if first else None
+        self._engine_of = ""
+        """The model whose settings are shown as soon as its file is read."""
         self._phase = chat.phase
         self._looks: Timer | None = None
 
@@ -100,7 +128,8 @@ class ModelsShown(DetailedListing[Choice]):
             yield Label(self._hint(), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
-        """The filter."""
+        if self._welcome is not None:
+            yield self._welcome
         filter_ = Field(placeholder="filter, or owner/repo to download from Hugging Face")
         filter_.cursor_blink = False
         yield filter_
@@ -110,6 +139,8 @@ class ModelsShown(DetailedListing[Choice]):
         super().on_mount()
         self._heading.paint_with(self._palette)
         self._details.paint_with(self._palette)
+        if self._welcome is not None:
+            self._welcome.paint_with(self._palette)
         self._looks = self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self.models.look)
 
@@ -155,6 +186,9 @@ class ModelsShown(DetailedListing[Choice]):
         """Takes in all that is known by now."""
         self.list.gather()
         self.changed()
+        self._open_engine()
+        if self._welcome is not None:
+            self._welcome.show()
 
     def _show(self) -> None:
         """Draws everything as it is now."""
@@ -176,6 +210,11 @@ class ModelsShown(DetailedListing[Choice]):
         listed, row, view = self.list, self.list.row, self._details
         return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
 
+    def _welcomed(self) -> Sequence[Line]:
+        assert self._welcome is not None
+        rows, models = list(self.models.rows.values()), self.models
+        return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)
+
     def _hint(self) -> Content:
         """Keys, as many as there is room for; the way out always."""
         state = self.list.state(self.list.row) if self.list.row is not None else None
@@ -188,6 +227,8 @@ class ModelsShown(DetailedListing[Choice]):
         return hint(*does, end, before=said)
 
     def _title(self) -> str:
+        if self._welcome is not None:
+            return "Welcome to termchat"
         return one_line(f"{self.TITLE}   {self.list.title(self._inside - len(self.TITLE) - 3)}", self._inside)
 
     @property
@@ -203,36 +244,12 @@ class ModelsShown(DetailedListing[Choice]):
         self.models.read(row for row in wanted if row is not None)
         self.wake()
 
-
-class ModelsDialog(ModelsShown):
-    """All models. The result is the one to go on with; downloads go on when it is closed.
-
-    Args:
-        do: does something to the chat and has the screen take in what came of it.
-        problem: what a person should read first.
-    """
-
-    BINDINGS = [*ARROWS, *(key.binding for key in MODELS if key.action)]  # noqa: RUF012
-
-    def __init__(
-        self,
-        chat: Chat,
-        models: Models,
-        palette: Palette,
-        do: Callable[[Callable[[], object]], None],
-        problem: str = "",
-    ) -> None:
-        super().__init__(chat, models, palette, problem)
-        self._do = do
-        self._engine_of = ""
-
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filters."""
         self.say("")
         self.list.filter(event.value)
         self.changed()
-        if self._dirty_widgets:
-            self._on_timer_update()  # at once: whoever types waits for it
+        draw_now(self)  # whoever types waits for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Goes on with the highlighted model, or downloads it."""
@@ -282,11 +299,6 @@ class ModelsDialog(ModelsShown):
             return
         self.say("" if row.path is not None else "how it is run can be set once it is here")
         self._engine_of = row.wanted if row.path is not None else ""
-        self._open_engine()
-
-    def gather(self) -> None:
-        """Takes in what was found, and opens what waited for it."""
-        super().gather()
         self._open_engine()
 
     def _open_engine(self) -> None:
@@ -376,45 +388,3 @@ class ModelsDialog(ModelsShown):
         if self.chat.busy:
             self.say("a reply is running: stop it first (Esc closes this, once more stops the reply)")
         return not self.chat.busy
-
-
-class FirstRun(ModelsDialog):
-    """The models, with a welcome above them."""
-
-    DEFAULT_CSS = """
-    FirstRun #welcome { height: 8; margin-top: 1; }
-    FirstRun #details { display: none; }
-    FirstRun.-beside #details { display: block; }
-    FirstRun.-beside #welcome { height: 7; }
-    FirstRun.-low #welcome { display: none; }
-    FirstRun Input, FirstRun Input:focus { margin-top: 0; }
-    FirstRun #heading { margin-top: 0; }
-    """
-
-    def __init__(
-        self, chat: Chat, models: Models, palette: Palette, do: Callable[[Callable[[], object]], None]
-    ) -> None:
-        super().__init__(chat, models, palette, do)
-        self._welcome = Sheet(self._welcomed, id="welcome")
-
-    def inputs(self) -> Iterable[Widget]:
-        """The welcome, then the filter."""
-        yield self._welcome
-        yield from super().inputs()
-
-    def on_mount(self) -> None:
-        """Colours for the welcome, too."""
-        super().on_mount()
-        self._welcome.paint_with(self._palette)
-
-    def gather(self) -> None:
-        """Takes in all that is known by now."""
-        super().gather()
-        self._welcome.show()
-
-    def _title(self) -> str:
-        return "Welcome to termchat"
-
-    def _welcomed(self) -> Sequence[Line]:
-        rows, models = list(self.models.rows.values()), self.models
-        return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)

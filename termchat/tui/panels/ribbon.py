@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+from termchat.conversation.heat import MEASURES
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.tui.draw.ink import HEATS, Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, TEXT
 from termchat.tui.transcript.cursor.token_order import TokenRef
-from termchat.tui.transcript.looks import MEASURES, TokenLook, heats
+from termchat.tui.transcript.looks import TokenLook, heats
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 HERE = Ink("cursor", ground="panel", bold=True)

@@ -46,10 +46,10 @@ class KnobsView(LinesView):
         self._told: int | None = None
         self._teller: Timer | None = None
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._wheel(event, 1)
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._wheel(event, -1)
 
     def _wheel(self, event: events.MouseEvent, steps: int) -> None:
@@ -67,7 +67,7 @@ class KnobsView(LinesView):
             self._told = None
             self._slide(event.x)
 
-    def _on_mouse_move(self, event: events.MouseMove) -> None:
+    def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._bar is not None:
             event.stop()
             self._slide(event.x)

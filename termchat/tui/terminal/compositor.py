@@ -19,11 +19,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.control import Control
 from rich.segment import Segment
-from rich.style import Style
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
-from textual.color import Color
 from textual.geometry import Region, Size
-from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -59,36 +56,6 @@ class Settled(Widget):
 
     def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
         return super()._size_updated(size, virtual_size, container_size, layout=False)
-
-
-class QuickBar(ScrollBar, Settled):
-    """A vertical scroll bar one cell wide that draws itself at once, not row by row through Textual's styles."""
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of the bar."""
-        bar = self.render()
-        assert isinstance(bar, ScrollBarRender)
-        style = bar.style
-        assert isinstance(style, Style)
-        cells = bar.render_bar(
-            size=self.size.height,
-            virtual_size=bar.virtual_size,
-            window_size=bar.window_size,
-            position=bar.position,
-            back_color=style.bgcolor,  # type: ignore[arg-type]  # Rich's colours are what it uses
-            bar_color=style.color,  # type: ignore[arg-type]
-        )
-        made: dict[Segment, Strip] = {}
-        return [
-            made.get(cell) or made.setdefault(cell, self._filtered(cell))
-            for cell in cells.segments[crop.y : crop.bottom]
-        ]
-
-    def _filtered(self, cell: Segment) -> Strip:
-        strip = Strip([cell], 1)
-        for line_filter in self.get_line_filters():
-            strip = strip.apply_filter(line_filter, Color(0, 0, 0))
-        return strip
 
 
 class LinesUpdate(CompositorUpdate):

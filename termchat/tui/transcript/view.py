@@ -1,4 +1,4 @@
-"""Going to other places of the chat than a scroll bar leads to: to a character, to a turn, and back."""
+"""The view of a document: draws the lines in sight, and keeps its place while the rest is laid out around them."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from rich.style import Style
 from textual.color import Color
 from textual.geometry import Region, Size
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from termchat.tui.draw.ink import MARGIN, Ink, Paint
-from termchat.tui.terminal.compositor import QuickBar, touch
+from termchat.tui.draw.clicking import Clickable
+from termchat.tui.draw.ink import MARGIN, Ink, Line, Paint
+from termchat.tui.terminal.compositor import touch
+from termchat.tui.terminal.screens import frame_is_due
+from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Cursor
-from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.document import Anchor, Document
 from termchat.tui.transcript.hits import CURRENT, HIT, found_on
-from termchat.tui.transcript.source import Part
 
 if TYPE_CHECKING:
     from termchat.tui.transcript.hits import Finding
 
-
 HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
-"""On a cell with another token's text, before which a token stands that has none itself."""
+"""On a cell of another token's text, where the cursor's own token has no text and comes before it."""
 SLICE = 0.004
-"""Seconds of layout at a time for what nobody looks at yet."""
+"""Seconds of layout at a time for lines out of sight."""
 _TRIES = 5
-"""Laying out what comes into view may move it again; after so many times enough of it is laid out."""
+"""Laying out what comes into view may move it again; after so many rounds enough of it is laid out."""
 
 
-class DocumentView(ScrollView, can_focus=True):
-    """Draws what is visible of a document, and keeps its place while the document is laid out."""
+class DocumentView(QuickScrollView, Clickable, can_focus=True):
+    """Draws the visible part of a document, and keeps its place while the document is laid out.
+
+    `following`: the view stays at the end while the document grows. Scrolling leaves a token cursor where it is.
+    """
 
     following: reactive[bool] = reactive(True, init=False, repaint=False)
 
@@ -56,23 +57,23 @@ class DocumentView(ScrollView, can_focus=True):
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document, lambda: self.forks)
         self._unseen = 0
-        """Lines below the view, if some of them came since the reader left the end."""
+        """Lines below the view, once some of them came after the reader had left the end."""
         self._moving = self._working = False
         self._bar_place = (0, 0, 0)
         self._worker: Timer | None = None
         self.is_complete = False
         """Whether everything is laid out."""
         self.forks: Collection[tuple[int, int]] = ()
-        """Tokens, as numbers of nodes and indexes, in whose place another branch goes on."""
+        """Tokens, as (number of the node, index in it), at which another branch leaves the path."""
         self.finding: Finding | None = None
-        """What is looked for, while somebody does."""
+        """The search whose hits are marked; None while there is none."""
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines as they are kept: there is no border or padding that Textual would have to draw around them.
+        """The lines without the border and padding that Textual would draw, as there are none.
 
-        They have no offsets for the selection: Textual takes those from `render_line`, and they cost more than the rest.
+        They have no offsets for the selection: Textual takes those from `render_line`, and they cost more than all else.
         """
         selection, top, filters = self.text_selection, self._top, self.get_line_filters()
         begin, end = crop.column_span
@@ -85,12 +86,13 @@ class DocumentView(ScrollView, can_focus=True):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view, its characters numbered for the selection."""
+        """A row of the view, its characters numbered for the selection."""
         return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
 
     def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
         line = top + y
-        strip = self._document.strip(line, self._paint) or Strip.blank(self.size.width, self._paint.style(Ink()))
+        strip = self._hovered_strip(line) or self._document.strip(line, self._paint)
+        strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
         strip = self._pointed(strip, line)
         if self.finding is not None:
             strip = self._marked(strip, line, self.finding)
@@ -100,8 +102,13 @@ class DocumentView(ScrollView, can_focus=True):
             strip = self._hinted(strip)
         return strip
 
+    def _hovered_strip(self, number: int) -> Strip | None:
+        if number != self._hovered[0] or (line := self._document.line(number)) is None:
+            return None
+        return self._paint.strip(self.underlined(number, line), self.size.width)
+
     def _pointed(self, strip: Strip, line: int) -> Strip:
-        """The line with the cursor, if it is there."""
+        """The strip with the cursor, if that is on its line."""
         if not self._cursor.spots or (found := self._document.find(line)) is None:
             return strip
         for spot in self._cursor.on(*found):
@@ -111,7 +118,7 @@ class DocumentView(ScrollView, can_focus=True):
         return strip
 
     def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:
-        """The line with what was found on it."""
+        """The strip with the hits of a search on its line."""
         cells = strip.index_to_cell_position
         for begin, end, current in found_on(self._document, line, finding):
             style = self._paint.style(CURRENT if current else HIT)
@@ -132,26 +139,30 @@ class DocumentView(ScrollView, can_focus=True):
 
     @property
     def _hint(self) -> str:
-        """What stands at the lower edge while there is something new below it."""
+        """The mark at the lower edge that says how many lines are below; shown once some of them are new."""
         below = max(self._document.height - self._top - self._rows, 0)
         return f" ↓ {below} line{'s' if below != 1 else ''} "
 
     def is_on_hint(self, x: int, y: int) -> bool:
-        """Whether a cell of the view is that of the word on what is new below."""
+        """Whether a cell of the view belongs to the mark that says how many lines are below."""
         begin = self.size.width - len(self._hint) - MARGIN
         return bool(self._unseen) and y == self._rows - 1 and begin <= x < self.size.width - MARGIN
 
+    # --- clicks ------------------------------------------------------------------------------------------------------
+
     @property
-    def vertical_scrollbar(self) -> ScrollBar:
-        """The scroll bar, made when it is first needed."""
-        if self._vertical_scrollbar is None:
-            self._vertical_scrollbar = bar = QuickBar(vertical=True, name="vertical")
-            bar.display = False
-            self.app._start_widget(self, bar)
-        return self._vertical_scrollbar
+    def first_line(self) -> int:
+        return self._top
+
+    def line_at(self, number: int) -> Line | None:
+        return self._document.line(number)
+
+    def ink_at(self, x: int, y: int) -> Ink | None:
+        return None if self.is_on_hint(x, y) else super().ink_at(x, y)
+
+    # --- scrolling ---------------------------------------------------------------------------------------------------
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Lays out what comes into view, and sees whether the reader has left the end or come back to it."""
         y = round(new_value)
         if round(old_value) != y:
             if not self._working:
@@ -166,7 +177,6 @@ class DocumentView(ScrollView, can_focus=True):
         self.following = self._cursor.ref is None and self._is_at_end
 
     def watch_following(self, following: bool) -> None:
-        """Back at the end, nothing is unseen."""
         if following:
             self._note_unseen(0)
 
@@ -185,7 +195,7 @@ class DocumentView(ScrollView, can_focus=True):
         return self._top >= self._document.height - self._rows
 
     def _place(self, reach: Callable[[], int]) -> None:
-        """Lays out what is visible: the end while following, else what `reach` lays out and says is the first line."""
+        """Lays out the visible lines: the end while following, else those of `reach`, which returns the first of them."""
         if self._document.width <= 0:
             return
         y = self._document.reach_end(self._rows) if self.following else reach()
@@ -195,7 +205,7 @@ class DocumentView(ScrollView, can_focus=True):
         self._work_later()
 
     def _move_to(self, y: int) -> None:
-        """Line `y` is the first one shown, without animation."""
+        """Makes line `y` the first one in view, without animation."""
         self._moving = True
         try:
             self._resize_document()
@@ -207,9 +217,9 @@ class DocumentView(ScrollView, can_focus=True):
         self._document.tidy(y, self._rows)
 
     def _show_cursor(self, anchor: Anchor | None) -> None:
-        """Brings the cursor into view: by as few lines as it takes if it is near, else into the middle.
+        """Scrolls the cursor into view: by as few lines as possible where it is near, else to the middle.
 
-        `anchor` is the first character in view, where that may be on another line now.
+        `anchor` is the first character in view, given where that may be on another line by now.
         """
         rows = self._rows
         top = self._top if anchor is None else self._document.reach(anchor, rows)
@@ -225,21 +235,21 @@ class DocumentView(ScrollView, can_focus=True):
         self._move_to(top)
 
     def _touch(self, rows: Iterable[int]) -> None:
-        """Has lines of the document drawn again, as far as they are in view."""
+        """Draws lines of the document again, as far as they are in view."""
         visible = {y - self._top for y in rows if 0 <= y - self._top < self._rows}
         if visible:
             touch(self, *(Region(0, y, self.size.width, 1) for y in visible))
 
     def _resize_document(self) -> None:
-        """Tells the scroll bar how long the transcript is. Nothing else on the screen depends on it: no layout."""
+        """Takes over the document's height. Only the scroll bar depends on it, so that no layout is needed."""
         size = Size(self.size.width, self._document.height)
         if size != self.virtual_size:
             self.set_reactive(Widget.virtual_size, size)
             self._move_bar()
 
     def _move_bar(self) -> None:
-        """Tells the scroll bar, which costs as much to paint as all the lines, only what one would see: half a row."""
-        lines = max(self._document.height, self._rows)  # where all is in view there is nothing to tell
+        """Moves the scroll bar where that shows, by half a row or more: to paint it costs as much as to paint all the lines."""
+        lines = max(self._document.height, self._rows)  # where all is in view the bar is full
         place = (2 * self._rows * self._top // lines, 2 * self._rows**2 // lines, self._rows)
         if place != self._bar_place:
             self._bar_place = place
@@ -252,16 +262,16 @@ class DocumentView(ScrollView, can_focus=True):
             self.refresh_line(self._top + self._rows - 1)
 
     def _work_later(self) -> None:
-        """Lays out the rest in small pieces."""
+        """Lays out the rest in small pieces, beside the frames."""
         self.is_complete = False
         if self._worker is None:
             self._worker = self.set_interval(1 / 30, self.work)
         self._worker.resume()
 
     def work(self) -> None:
-        """Lays out a little of what nobody has looked at yet; a timer calls it until there is nothing left."""
-        if self.screen._dirty_widgets or self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # the frame that is due comes first
+        """Lays out some of the lines out of sight; a timer calls this until none is left."""
+        if frame_is_due(self.screen) or self.app.animator.is_being_animated(self, "scroll_y"):
+            return
         deadline = perf_counter() + SLICE
         height = self._document.height
         top = self._document.settle(self._top, self._rows)
@@ -269,24 +279,95 @@ class DocumentView(ScrollView, can_focus=True):
         y, done = self._document.work_on(top, lambda: perf_counter() > deadline)
         if self.following:
             y = self._document.reach_end(self._rows)
-        self._working = True  # other numbers for the same lines
+        self._working = True  # the lines in view stay as they are, under other numbers
         try:
             self._move_to(y)
         finally:
             self._working = False
         if self._document.find(self._top) != seen or self.text_selection is not None:
             touch(self, self.size.region)
-        elif self._unseen and self._document.height != height:  # as many lines fewer or more are below
+        elif self._unseen and self._document.height != height:  # the mark's number is another
             touch(self, Region(0, self._rows - 1, self.size.width, 1))
         self.is_complete = done
         if done and self._worker is not None:
             self._worker.pause()
 
+    # --- other places ------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Goes to the end, and stays there while the document grows."""
+        self.following = True
+        self._place(lambda: self._top)
+
+    @property
+    def place(self) -> tuple[Anchor, bool]:
+        """The first character in view, and whether the view follows the end: for `return_to`."""
+        return self._document.anchor(self._top), self.following
+
+    def return_to(self, place: tuple[Anchor, bool]) -> None:
+        anchor, following = place
+        if following:
+            self.follow()
+        else:
+            self._go(lambda: self._document.reach(anchor, self._rows))
+
+    def bring(self, anchor: Anchor) -> None:
+        """Brings the line of a character into view: to the middle, if it was out of sight."""
+        top, before, height = self._top, self._document.anchor(self._top), self._document.height
+        y = self._document.reach(anchor, 1)
+        if self._document.height != height:  # laying out on the way has moved lines
+            top = self._document.reach(before, self._rows)
+            y = self._document.reach(anchor, 1)
+        if top <= y < top + self._rows:
+            self._go(lambda: top)
+        else:
+            self._go(lambda: self._document.settle(max(y - self._rows // 2, 0), self._rows))
+
+    def row_of(self, turn: int) -> int:
+        """The row of the view with the head of a turn; 0 where that is out of sight."""
+        row = self._head(turn) - self._top
+        return row if 0 <= row < self._rows else 0
+
+    def hold(self, turn: int, row: int) -> None:
+        """Brings the head of a turn to a row of the view, or as near as the number of lines allows."""
+
+        def reach() -> int:
+            self._document.reach(Anchor(turn, -1), self._rows)
+            return self._document.settle(max(self._head(turn) - row, 0), self._rows)
+
+        self._go(reach)
+
+    def _head(self, turn: int) -> int:
+        return self._document.heights.top(turn) + (turn > 0)  # an empty line separates it from the turn before
+
+    def jump(self, turns: int) -> None:
+        """Brings the start of a turn to the top: of this one, or of one so many turns away; after the last comes the end."""
+        document = self._document
+        if not document.turns:
+            return
+        index = document.heights.at(self._top)
+        if turns > 0 or self._top == document.reach(Anchor(index, -1), self._rows):
+            index += turns
+        if index >= len(document.turns):
+            self.follow()
+        else:
+            self._go(lambda: document.reach(Anchor(max(index, 0), -1), self._rows))
+
+    def found(self) -> None:
+        """Draws the hits of a search again, which have changed."""
+        touch(self, self.size.region)
+
+    def _go(self, reach: Callable[[], int]) -> None:
+        self.following = False
+        self._place(reach)
+        self.following = self._cursor.ref is None and self._is_at_end
+        touch(self, self.size.region)
+
 
 def restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
-    """The strip with a style on top of what its cells have, from one to another.
+    """The strip with a style on top of those of its cells, from one cell to another.
 
-    Not by `Strip.crop`, which parts a character from what continues it.
+    Not by `Strip.crop`, which separates a character from the marks that combine with it.
     """
     segments, used = [], 0
     for text, old, _ in strip:
@@ -299,95 +380,7 @@ def restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
 
 
 def _cut(text: str, cell: int) -> tuple[str, str]:
-    """The text up to a cell, and from there on."""
+    """The text before a cell, and the text from there on."""
     if cell <= 0:
         return "", text
     return (text, "") if cell >= cell_len(text) else split_text(text, cell)
-
-
-class MovingView(DocumentView):
-    """A view that can be told where to go. Where there is a token cursor it is left where it is."""
-
-    def follow(self) -> None:
-        """Goes to the end, and stays there while the transcript grows."""
-        self.following = True
-        self._place(lambda: self._top)
-
-    @property
-    def place(self) -> tuple[Anchor, bool]:
-        """The character that begins the first line in view, and whether the end is followed: for `return_to`."""
-        return self._document.anchor(self._top), self.following
-
-    def return_to(self, place: tuple[Anchor, bool]) -> None:
-        """Shows again what was shown."""
-        anchor, following = place
-        if following:
-            self.follow()
-        else:
-            self._go(lambda: self._document.reach(anchor, self._rows))
-
-    def bring(self, anchor: Anchor) -> None:
-        """Brings the line of a character into view, with as much before it as behind it if it was not there."""
-        top, before, height = self._top, self._document.anchor(self._top), self._document.height
-        y = self._document.reach(anchor, 1)
-        if self._document.height != height:  # by what was laid out on the way
-            top = self._document.reach(before, self._rows)
-            y = self._document.reach(anchor, 1)
-        if top <= y < top + self._rows:
-            self._go(lambda: top)
-        else:
-            self._go(lambda: self._document.settle(max(y - self._rows // 2, 0), self._rows))
-
-    def row_of(self, turn: int) -> int:
-        """The row of the view that the head of a turn is on; the first one where it is not in view."""
-        row = self._head(turn) - self._top
-        return row if 0 <= row < self._rows else 0
-
-    def hold(self, turn: int, row: int) -> None:
-        """Brings the head of a turn to a row of the view, as far as there are lines enough."""
-
-        def reach() -> int:
-            self._document.reach(Anchor(turn, -1), self._rows)
-            return self._document.settle(max(self._head(turn) - row, 0), self._rows)
-
-        self._go(reach)
-
-    def _head(self, turn: int) -> int:
-        return self._document.heights.top(turn) + (turn > 0)  # an empty line parts it from the turn before
-
-    def jump(self, turns: int) -> None:
-        """Brings the begin of a turn to the top: of the one there, or so many further on; behind the last one is the end."""
-        document = self._document
-        if not document.turns:
-            return
-        index = document.heights.at(self._top)
-        if turns > 0 or self._top == document.reach(Anchor(index, -1), self._rows):
-            index += turns
-        if index >= len(document.turns):
-            self.follow()
-        else:
-            self._go(lambda: document.reach(Anchor(max(index, 0), -1), self._rows))
-
-    def token_of(self, anchor: Anchor) -> TokenRef | None:
-        """The token that a character of a reply belongs to; None where it is no reply's, or the path does not reach it."""
-        parts = self._document.turns[anchor.turn].parts
-        if parts[0].node.role == "user":
-            return None
-        tokens = TurnTokens(parts)
-        number = tokens.at(anchor.offset)
-        ref = tokens.ref(number) if number >= 0 else None
-        return ref if ref is not None and ref in self._document.track else None
-
-    def parts(self) -> list[tuple[Part, ...]]:
-        """What each turn is made of."""
-        return [turn.parts for turn in self._document.turns]
-
-    def found(self) -> None:
-        """Something else is found, or looked at: draws that."""
-        touch(self, self.size.region)
-
-    def _go(self, reach: Callable[[], int]) -> None:
-        self.following = False
-        self._place(reach)
-        self.following = self._cursor.ref is None and self._is_at_end
-        touch(self, self.size.region)

@@ -4,84 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich.cells import cell_len
-from rich.style import Style
 from textual import events
 from textual.color import Color
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.selection import Selection
-from textual.strip import Strip
 
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.draw.ink import MARGIN, Paint
 from termchat.tui.terminal.compositor import touch
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Move
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.looks import Look, TokenLook
 from termchat.tui.transcript.selection import copied
-from termchat.tui.transcript.view import MovingView, restyled
-
-_UNDER_MOUSE = Style(underline=True)
-
-
-class ClickingView(MovingView):
-    """A view whose runs may do something (see `Ink`): a click has the screen do it; under the mouse they are underlined."""
-
-    _over: tuple[int, str] = (-1, "")
-    """The line of the document that the mouse is on, and what a click does there."""
-
-    async def _on_click(self, event: events.Click) -> None:
-        """Has the screen do what is clicked."""
-        does = self._does(event.x, event.y)
-        if does and event.button == 1 and self.text_selection is None:
-            event.stop()
-            event.prevent_default()  # a second click, soon after, selects nothing
-            await self.app.run_action(does, self.screen)
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Shows what can be clicked."""
-        does = self._does(event.x, event.y)
-        self._go_over(self._top + event.y if does else -1, does)
-
-    def on_leave(self) -> None:
-        """The mouse is elsewhere."""
-        self._go_over(-1, "")
-
-    def _does(self, x: int, y: int) -> str:
-        """What a click on a cell of the view does, "" for nothing."""
-        line = self._document.line(self._top + y) if not self.is_on_hint(x, y) else None
-        ink = line.ink_at(x - MARGIN) if line is not None else None
-        return ink.does if ink is not None else ""
-
-    def _go_over(self, line: int, does: str) -> None:
-        before, self._over = self._over[0], (line, does)
-        changed = [y for y in {before - self._top, line - self._top} if 0 <= y < self._rows]
-        if changed:
-            touch(self, *(Region(0, y, self.size.width, 1) for y in changed))
-
-    def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
-        strip = super()._view_line(y, top, selection)
-        at, does = self._over
-        line = self._document.line(at) if at == top + y else None
-        end = MARGIN
-        for text, ink in line.runs if line is not None else ():
-            begin, end = end, end + cell_len(text)
-            if ink.does == does:
-                word = text.strip()
-                begin += cell_len(text[: text.index(word)])
-                strip = restyled(strip, begin, begin + cell_len(word), _UNDER_MOUSE)
-        return strip
+from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.view import DocumentView
 
 
-class TranscriptView(ClickingView):
+class TranscriptView(DocumentView):
     """Shows the path of a conversation, and follows its end while the reader is at the end.
 
-    `look` is how replies are shown: "reading" (their Markdown) or, token by token, coloured by a measure. A change of look,
-    palette or size keeps the line at the top where it is. With a cursor nothing moves but by it and by the reader.
+    `look` is how replies are shown: "reading" (their Markdown) or token by token, coloured by a measure. A change of look,
+    palette or size keeps the line at the top where it is. While there is a cursor, only the cursor and the reader scroll.
     """
 
     ALLOW_SELECT = True
@@ -97,7 +44,7 @@ class TranscriptView(ClickingView):
     look: reactive[Look] = reactive[Look]("reading", init=False, repaint=False)
 
     class CursorMoved(Message):
-        """The cursor is on another token, or there is none any more."""
+        """The cursor is on another token, or there is none any more (`ref` is None)."""
 
         def __init__(self, ref: TokenRef | None) -> None:
             super().__init__()
@@ -111,13 +58,12 @@ class TranscriptView(ClickingView):
         self._token_look: TokenLook = "probability"
         self._reading_before = False
         self.pointing = False
-        """Whether there is a cursor, or is about to be."""
+        """Whether there is a cursor, or one is being opened."""
 
-    # --- what the app does -------------------------------------------------------------------------------------------
+    # --- the chat ----------------------------------------------------------------------------------------------------
 
     @property
     def palette(self) -> Palette:
-        """The colours. Setting another repaints everything."""
         return self._paint.palette
 
     @palette.setter
@@ -128,13 +74,13 @@ class TranscriptView(ClickingView):
 
     @property
     def line_count(self) -> int:
-        """Lines of the whole transcript; partly an estimate while not everything is laid out."""
+        """Lines of the whole transcript; partly an estimate until everything is laid out."""
         return self._document.height
 
     def show(self, conversation: Conversation, *, running: bool = True) -> None:
-        """Reads the path of the conversation. `running`: a last reply without an end is still being written.
+        """Shows the path of the conversation. `running`: a last reply without an end is still being written.
 
-        Another conversation is shown from its end; otherwise a reader who has scrolled up stays where they are.
+        Another conversation is shown at its end; in the same one, a reader who has scrolled up stays where they are.
         """
         if conversation is not self._conversation:
             self._conversation = conversation
@@ -148,13 +94,13 @@ class TranscriptView(ClickingView):
         self.refresh()
 
     def grew(self, number: int) -> None:
-        """Node `number` of the path has more tokens, another settings record, or its end."""
+        """Takes in what is new in node `number` of the path: tokens, a settings record, or its end."""
         height = self._document.height
         changed = self._document.update(number, self._paint)
         if changed is None:
             return
         top = self._top
-        if self.scroll_target_y < self.scroll_y:  # the reader has just begun to scroll up
+        if self.scroll_target_y < self.scroll_y:  # the reader has just started to scroll up
             self.following = False
         if self.following:
             self._move_to(max(self._document.height - self._rows, 0))
@@ -169,13 +115,27 @@ class TranscriptView(ClickingView):
                 touch(self, Region(0, first - top, self.size.width, bottom - first))
 
     def line_text(self, y: int) -> str:
-        """The text on line `y` of the transcript, "" where nothing is laid out."""
+        """The text on line `y` of the transcript; "" where nothing is laid out."""
         line = self._document.line(y)
         return line.text if line is not None else ""
 
+    def token_of(self, anchor: Anchor) -> TokenRef | None:
+        """The token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
+        parts = self._document.turns[anchor.turn].parts
+        if parts[0].node.role == "user":
+            return None
+        tokens = TurnTokens(parts)
+        number = tokens.at(anchor.offset)
+        ref = tokens.ref(number) if number >= 0 else None
+        return ref if ref is not None and ref in self._document.track else None
+
+    def parts(self) -> list[tuple[Part, ...]]:
+        """The parts of each turn, in order."""
+        return [turn.parts for turn in self._document.turns]
+
     @property
     def looks(self) -> tuple[Look, TokenLook]:
-        """The look that there is without a cursor, and the one that there is with one."""
+        """The look without a cursor, and the one with a cursor."""
         return ("reading" if self._reading_before else self.look), self._token_look
 
     @looks.setter
@@ -187,27 +147,27 @@ class TranscriptView(ClickingView):
 
     @property
     def cursor(self) -> TokenRef | None:
-        """The token that the cursor is on; None while there is no cursor."""
+        """The token under the cursor; None while there is no cursor."""
         return self._cursor.ref
 
     @property
     def cursor_reply(self) -> list[Span]:
-        """The parts of the reply that the cursor is in, each with as many tokens as can be reached."""
+        """The parts of the reply with the cursor, each with as many tokens as the path reaches."""
         if self._cursor.ref is None:
             return []
         return [Span(stretch.node, stretch.reached) for stretch in self._document.track.turn_of(self._cursor.ref)]
 
     def open_cursor(self) -> None:
-        """Puts the cursor on the newest token in view, in a token look; the view does not follow the end any more.
+        """Puts the cursor on the newest token in view, in a token look; the view no longer follows the end.
 
-        Nothing happens where there is no token, or where there is a cursor already.
+        Does nothing where there is no token, or where there is a cursor already.
         """
         if self._cursor.ref is None and self._document.track.last() is not None:
             self._begin_pointing()
             self._move_cursor_to(self._cursor.newest(self._top, self._top + self._rows))
 
     def close_cursor(self) -> None:
-        """Takes the cursor away, and goes back to the reading look if that was left for it."""
+        """Removes the cursor, and returns to the reading look if the cursor has replaced that."""
         if self._cursor.ref is None:
             return
         touch(self, self.size.region)
@@ -219,19 +179,18 @@ class TranscriptView(ClickingView):
         self.following = self._is_at_end
 
     def set_cursor(self, ref: TokenRef) -> None:
-        """Puts the cursor on that token; where the path does not reach it, on the last one of its node or of the chat."""
+        """Puts the cursor on a token; where the path does not reach it, on the last one of its node or of the chat."""
         nearest = self._document.track.nearest(ref)
         if nearest is not None:
             self._begin_pointing()
             self._move_cursor_to(nearest)
 
     def move_cursor(self, how: Move) -> None:
-        """Moves the cursor; where there is nothing that way it stays. Raises KeyError for a way there is not."""
+        """Moves the cursor; it stays where there is nothing that way."""
         if self._cursor.ref is not None:
             self._move(lambda: self._cursor.move(how))
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a token puts the cursor there; one on what is said to be new below goes there."""
         if self.is_on_hint(event.x, event.y):
             event.stop()
             self.follow()
@@ -255,11 +214,11 @@ class TranscriptView(ClickingView):
         self._move(lambda: self._cursor.put(ref))
 
     def _move(self, move: Callable[[], None]) -> None:
-        """Moves the cursor, shows it, and says so."""
+        """Moves the cursor, scrolls it into view, and posts `CursorMoved`."""
         before, rows = self._cursor.ref, self._cursor.rows()
         height, anchor = self._document.height, self._document.anchor(self._top)
         move()
-        moved = self._document.height != height  # by what was laid out on the way
+        moved = self._document.height != height  # laying out on the way has moved lines
         self._show_cursor(anchor if moved else None)
         if moved:
             touch(self, self.size.region)
@@ -268,7 +227,7 @@ class TranscriptView(ClickingView):
             self.post_message(self.CursorMoved(self._cursor.ref))
 
     def _keep_cursor(self) -> None:
-        """After something was laid out anew: finds the cursor's token again, or the nearest where the path has left it."""
+        """Finds the cursor's token again after a new layout, or the nearest one if the path no longer reaches it."""
         ref = self._cursor.ref
         if ref is None:
             return
@@ -283,15 +242,13 @@ class TranscriptView(ClickingView):
             self._show_cursor(None)
             self.post_message(self.CursorMoved(nearest))
 
-    # --- what a reader does ------------------------------------------------------------------------------------------
+    # --- the reader --------------------------------------------------------------------------------------------------
 
     def action_scroll_end(self) -> None:
-        """The End key: back to the newest line."""
         self.follow()
 
     def watch_look(self, look: Look) -> None:
-        """Makes everything anew in the other look. The reading look has no cursor."""
-        if look == "reading":
+        if look == "reading":  # it has no cursor
             self._reading_before = False
             self.close_cursor()
         else:
@@ -303,7 +260,6 @@ class TranscriptView(ClickingView):
         self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lays out anew for another width; another height only shows more or less."""
         event.stop()
         top = self._document.anchor(self._top)
         if self._document.width != self.size.width:
@@ -315,12 +271,10 @@ class TranscriptView(ClickingView):
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that the selection stands for."""
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else self._document.height - 1
         lines = range(first, min(last, self._document.height - 1) + 1)
         return copied(self._document, lines, lambda y: selection.get_span(y) or (0, -1)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Repaints what is selected, or was."""
         self.refresh()

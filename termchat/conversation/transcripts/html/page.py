@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import median
 
 from termchat.conversation import setting_changes
-from termchat.conversation.heat import HEATS, MEASURES
+from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
-from termchat.conversation.transcripts.html.token_spans import data, spans, text
+from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, data, spans, text
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Node, Place, Span
 
@@ -91,13 +91,14 @@ def _switch() -> Iterator[str]:
     """What the heat shows: the style sheet alone obeys it."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
-    for measure in MEASURES:
-        checked = " checked" if measure is MEASURES[0] else ""
-        yield f'<label><input type="radio" name="heat" id="heat-{measure.name}"{checked}>{measure.name}</label>'
+    for name in SHOWN:
+        checked = " checked" if name == SHOWN[0] else ""
+        yield f'<label><input type="radio" name="heat" id="heat-{name}"{checked}>{name}</label>'
     yield "</fieldset>"
     scale = "".join(f'<i class="h{heat}"></i>' for heat in range(HEATS))
-    for measure in MEASURES:
-        yield f'<span class="scale {measure.name}">{measure.hot}<span>{scale}</span>{measure.calm}</span>'
+    for name in SHOWN:
+        measure = MEASURES[name]
+        yield f'<span class="scale {name}">{name} {measure.hot}<span>{scale}</span>{measure.calm}</span>'
     yield "</form>"
 
 
