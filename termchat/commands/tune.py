@@ -12,7 +12,7 @@ import msgspec
 from termchat import paths
 from termchat.chat.opening import find_model
 from termchat.commands.bench import EXACT, Result, TuneReport, keep, measure
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import EngineError
 from termchat.models.errors import ModelError
 from termchat.settings import Config
@@ -29,7 +29,7 @@ def tune(config: Config, *, seconds: float, dry_run: bool, as_json: bool) -> int
     def progress(line: str) -> None:
         print(sanitize(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    engine = LocalEngine(paths.log_file())
+    engine = make_engine(paths.log_file())
     try:
         spec = find_model(config)[1]
         report = measure(engine, spec, seconds, progress)

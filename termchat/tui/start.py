@@ -20,7 +20,7 @@ from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.settings import Config
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
@@ -56,7 +56,7 @@ def build(
     keymap, mistaken = _keymap(config)
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
-        LocalEngine(paths.log_file()),
+        make_engine(paths.log_file()),
         config.tuning,
         origin=config.knob_origin(),
         conversation=conversation,

@@ -18,7 +18,7 @@ from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.settings import Config
 from termchat.tui.app import TermchatApp
@@ -118,7 +118,7 @@ def build(config: Config, engine: Engine, folder: Path, spec: ModelSpec = SPEC, 
 def start(config: Config) -> int:
     """Plays the demo in this terminal; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
-        engine = DemoEngine(tape.load(), lambda: LocalEngine(paths.log_file()))
+        engine = DemoEngine(tape.load(), lambda: make_engine(paths.log_file()))
         app = build(config, engine, Path(folder), abilities=abilities_of(os.environ, config.glyphs))
         app.run()
     return app.return_code or 0

@@ -322,7 +322,7 @@ class ChatLayout(SelectingScreen, Settled):
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
-        self._desk.show_keys(situation, self.habits.asked or self.tokens.asked)
+        self._desk.show_keys(situation, self.habits.asked or self.tokens.asked, chat.engine.offers)
         self._legend.draw()
         self._queue.show_lines(queue_lines(chat.queue, self._room))
         self._writing.follow()
