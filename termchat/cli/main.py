@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO
+from typing import Any, ClassVar, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
@@ -21,10 +21,6 @@ from termchat.cli.flags import config, flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain
 from termchat.text import guess_of, sanitize
-
-if TYPE_CHECKING:
-    from termchat.engine.local import LocalEngine
-
 
 class Lazily(PageGroup):
     """A group whose commands are the `command` of `modules` of `package`, by the name of the command."""
@@ -184,23 +180,15 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         from termchat.tui.demo.player import start as play
 
         _leave(play(config(given)))
-    engine = _engine()  # before the settings and the screen are imported, which takes as long as it takes to start
+    from termchat import paths
+    from termchat.engine.make import make_engine
+
+    # Before the settings and the screen are imported, which takes as long as the process takes to start.
+    engine = make_engine(paths.log_file(), start=True)
     chosen = config(given)
     from termchat.tui.start import start
 
     _leave(start(chosen, engine, resume=resume, raw=raw))
-
-
-def _engine() -> LocalEngine:
-    """The engine, its process started."""
-    from termchat import paths
-    from termchat.engine.local import LocalEngine
-    from termchat.engine.port import EngineError
-
-    engine = LocalEngine(paths.log_file())
-    with suppress(EngineError):  # it is tried again, and told of, when there is a model to load
-        engine.start()
-    return engine
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -26,7 +26,7 @@ from termchat.config.settings import Settings
 from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing
 from termchat.models.errors import ModelError
@@ -127,7 +127,7 @@ def examine(config: Settings, engine: Engine | None = None) -> DoctorReport:
     """All of it, cleaned for others to see; takes a second or two."""
     report = DoctorReport()
     _versions(report.section("Versions"))
-    _engine(report, LocalEngine() if engine is None else engine)
+    _engine(report, make_engine() if engine is None else engine)
     _paths(report.section("Files"))
     _settings(report, config)
     _terminal(report, os.environ)

@@ -23,7 +23,7 @@ from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, Start, Token
 from termchat.decoding.records import Settings as SettingsRecord
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import (
     Cancel,
     Engine,
@@ -66,7 +66,7 @@ def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
     0: all of it is identical. 1: something is different, or it could not be done. Flags in `config` go before what is on
     record; of its other settings only those count that records do not tell.
     """
-    engine = LocalEngine(paths.log_file())
+    engine = make_engine(paths.log_file())
     try:
         transcript = read(path)
         difference, tokens = _Replay(config, transcript, engine, lambda line: tell(sanitize(line))).run()

@@ -18,7 +18,7 @@ from termchat.config.settings import Settings
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token, to_json
 from termchat.decoding.samplers import well_formed
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
@@ -125,7 +125,7 @@ def _answer(
     if isinstance(spec, Failed):
         return _fail(printer, spec)
     chat = Chat(
-        LocalEngine(paths.log_file()),
+        make_engine(paths.log_file()),
         config.tuning,
         origin=config.knob_origin(),
         conversation=Conversation(config.system, raw=raw),

@@ -13,7 +13,7 @@ from termchat import paths
 from termchat.chat.opening import find_model
 from termchat.commands.bench import EXACT, Result, TuneReport, keep, measure
 from termchat.config.settings import Settings
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import EngineError
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
@@ -29,7 +29,7 @@ def tune(config: Settings, *, seconds: float, dry_run: bool, as_json: bool) -> i
     def progress(line: str) -> None:
         print(sanitize(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    engine = LocalEngine(paths.log_file())
+    engine = make_engine(paths.log_file())
     try:
         spec = find_model(config)[1]
         report = measure(engine, spec, seconds, progress)

@@ -17,25 +17,6 @@ from termchat.decoding.escapes import escape as escape
 from termchat.decoding.escapes import unescape as unescape
 from termchat.decoding.escapes import well_formed as well_formed
 
-STAGES = (
-    "logit_bias",
-    "grammar",
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "typical_p",
-    "top_p",
-    "min_p",
-    "xtc",
-    "temperature",
-    "mirostat",
-    "adaptive_p",
-    "dice",
-)
-"""Every stage a chain may have, in the order it is applied."""
-
-
 Value = float | int | None | tuple[str, ...]
 """What a knob can hold: a number, a list of texts, or None (a fresh seed)."""
 
@@ -48,7 +29,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     """One knob: what it is called, what it takes and how it moves.
 
     `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
-    panel's bar; `off` is the value at which the knob changes nothing; `step` and `coarse` are the moves of one key press.
+    panel's bar; `step` and `coarse` are the moves of one key press. `off` is the value at which the knob changes nothing; with
+    `always` that value is shown like any other.
     """
 
     kind: Literal["float", "int", "texts", "seed"]
@@ -66,6 +48,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     bar: float = 0
     off: Value = None
     logarithmic: bool = False
+    always: bool = False
 
     def check(self, value: object) -> Value:
         """The value in the knob's own type.
@@ -152,9 +135,13 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return " ".join(f'"{escape(text)}"' for text in value) if value else "off"  # type: ignore[union-attr]
         if value is None:
             return "fresh"
-        if self.off is not None and value == self.off and self.name != "temperature":
+        if self.is_off(value):
             return "off"
         return str(value)
+
+    def is_off(self, value: Value) -> bool:
+        """Whether it is shown as off at this value."""
+        return value == self.off and not self.always
 
     def _texts(self, value: object) -> tuple[str, ...]:
         texts = [value] if isinstance(value, str) else value
@@ -233,7 +220,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         float,
         Knob(
             kind="float", key="t", label="temp", stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
-            bar=2, off=1.0, help="divides the logits: below 1 sharper, above 1 flatter, 0 greedy",
+            bar=2, off=1.0, always=True, help="divides the logits: below 1 sharper, above 1 flatter, 0 greedy",
         ),
     ] = 0.8  # fmt: skip
 

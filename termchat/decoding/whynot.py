@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.records import Explanation, Penalised, Remedy, StageEffect
 from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.stages import DICE, STAGES, chain_of
 
 _NEARLY_HALF = 0.48
 """From so far off, in units of the last place, the C library may round to the other side."""
@@ -54,7 +55,6 @@ def expf(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 Logits = NDArray[np.float32]
 
-_PENALTIES = ("repeat_penalty", "frequency_penalty", "presence_penalty", "repeat_last_n")
 _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)
 """How far into its interval a temperature is moved, as a share of it, until float32 agrees that it will do."""
 
@@ -86,9 +86,9 @@ def explain(
     """
     asked = _Asked(logits, past, seed, step)
     rows = asked.rows(settings)
-    winner = asked.winner(rows["temperature"])
+    winner = asked.winner(_last(rows))
     stages = _stages(rows, token, winner)
-    penalised = _penalised(logits, rows["penalties"], token, past, settings)
+    penalised = _penalised(asked.before("penalties", rows), rows["penalties"], token, past, settings)
     own = logits.astype(np.float64)
     highest = float(own.max())
     mass = math.log(float(np.exp(own - highest).sum()))
@@ -122,11 +122,16 @@ class _Asked:
 
     def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
         """What is left after each stage, in the order of the chain."""
-        row = _penalties(self._all, settings, Counter(_window(self._past, settings)))
-        rows = {"penalties": row}
-        for name, apply in _CUTS.items():
-            row = rows[name] = apply(row, settings)
+        row, rows = self._all, {}
+        for stage in chain_of(settings):
+            row = rows[stage.name] = _APPLY[stage.name](row, settings, self._past)
         return rows
+
+    def before(self, stage: str, rows: dict[str, Surviving]) -> Surviving:
+        """What comes into a stage."""
+        names = list(rows)
+        place = names.index(stage)
+        return rows[names[place - 1]] if place else self._all
 
     def noise(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
         """The dice's numbers for these tokens, shape (n,)."""
@@ -139,15 +144,18 @@ class _Asked:
         return int(row.ids[(scores + self.noise(row.ids)).argmax()])
 
 
+def _last(rows: dict[str, Surviving]) -> Surviving:
+    return next(reversed(rows.values()))
+
+
 def _window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
     """The tokens that the penalties look at; none where they are off."""
-    s = settings
-    on = s.repeat_penalty != 1 or s.frequency_penalty != 0 or s.presence_penalty != 0
-    return past[len(past) - min(s.repeat_last_n, len(past)) :] if on else ()
+    return past[len(past) - min(STAGES["penalties"].window(settings), len(past)) :]
 
 
-def _penalties(row: Surviving, settings: SamplerSettings, counts: Counter[int]) -> Surviving:
+def _penalties(row: Surviving, settings: SamplerSettings, past: Sequence[int]) -> Surviving:
     """A seen token's logit is divided by the repeat penalty, a negative one multiplied; then the others are subtracted."""
+    counts = Counter(_window(past, settings))
     if not counts:
         return row
     seen = np.fromiter(counts, np.int32)
@@ -160,11 +168,11 @@ def _penalties(row: Surviving, settings: SamplerSettings, counts: Counter[int]) 
     return Surviving(row.ids, logits)
 
 
-def _top_k(row: Surviving, settings: SamplerSettings) -> Surviving:
+def _top_k(row: Surviving, settings: SamplerSettings, _: Sequence[int]) -> Surviving:
     return _sorted(row, settings.top_k) if settings.top_k > 0 else row
 
 
-def _top_p(row: Surviving, settings: SamplerSettings) -> Surviving:
+def _top_p(row: Surviving, settings: SamplerSettings, _: Sequence[int]) -> Surviving:
     """The token that reaches p is the last to stay."""
     p = np.float32(settings.top_p)
     if p >= 1:
@@ -174,14 +182,14 @@ def _top_p(row: Surviving, settings: SamplerSettings) -> Surviving:
     return Surviving(row.ids[:count], row.logits[:count])
 
 
-def _min_p(row: Surviving, settings: SamplerSettings) -> Surviving:
+def _min_p(row: Surviving, settings: SamplerSettings, _: Sequence[int]) -> Surviving:
     if settings.min_p <= 0:
         return row
     kept = row.logits >= _floor(row, np.float32(settings.min_p))
     return Surviving(row.ids[kept], row.logits[kept])
 
 
-def _temperature(row: Surviving, settings: SamplerSettings) -> Surviving:
+def _temperature(row: Surviving, settings: SamplerSettings, _: Sequence[int] = ()) -> Surviving:
     """0 is greedy: the highest stays, as it was."""
     if settings.temperature > 0:
         return Surviving(row.ids, row.logits / np.float32(settings.temperature))
@@ -189,13 +197,14 @@ def _temperature(row: Surviving, settings: SamplerSettings) -> Surviving:
     return Surviving(row.ids[highest : highest + 1], row.logits[highest : highest + 1])
 
 
-_CUTS: dict[str, Callable[[Surviving, SamplerSettings], Surviving]] = {
+_APPLY: dict[str, Callable[[Surviving, SamplerSettings, Sequence[int]], Surviving]] = {
+    "penalties": _penalties,
     "top_k": _top_k,
     "top_p": _top_p,
     "min_p": _min_p,
     "temperature": _temperature,
 }
-"""The stages that can take tokens away, in the order of the chain."""
+"""Stage to its arithmetic: what it leaves of a row, after these ids."""
 
 
 def _sorted(row: Surviving, count: int) -> Surviving:
@@ -233,17 +242,17 @@ def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEf
         effects.append(StageEffect(name, logit, probability, len(row.ids), alive and place is None))
         alive = place is not None
     won = token == winner
-    effects.append(StageEffect("dice", effects[-1].logit if won else None, 1.0 if won else None, 1, alive and not won))
+    effects.append(StageEffect(DICE, effects[-1].logit if won else None, 1.0 if won else None, 1, alive and not won))
     return effects
 
 
 def _penalised(
-    logits: Logits, after: Surviving, token: int, past: Sequence[int], settings: SamplerSettings
+    before: Surviving, after: Surviving, token: int, past: Sequence[int], settings: SamplerSettings
 ) -> Penalised | None:
     window = _window(past, settings)
     start = len(past) - len(window)
     positions = [start + i for i, seen in enumerate(window) if seen == token]
-    return Penalised(float(logits[token]) - float(after.logits[token]), positions) if positions else None
+    return Penalised(float(_logit(before, token)) - float(_logit(after, token)), positions) if positions else None
 
 
 # --- what it would have taken ----------------------------------------------------------------------------------------
@@ -254,18 +263,20 @@ def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: P
     found: list[Remedy] = []
     turned = settings
     rows = asked.rows(turned)
-    before = rows["penalties"]
-    for stage, (knob, sign, threshold) in _THRESHOLDS.items():
-        if rows[stage].place(token) is None:
-            value = threshold(before, token)
-            turned = _turned(turned, knob, value)
-            rows = asked.rows(turned)
-            found.append(Remedy(knob, sign, value, wins=asked.winner(rows["temperature"]) == token))
-        before = rows[stage]
+    for stage in list(rows):
+        if rows[stage].place(token) is not None:
+            continue
+        if stage not in _THRESHOLDS:  # no knob keeps it
+            return found
+        knob, sign, threshold = _THRESHOLDS[stage]
+        value = threshold(asked.before(stage, rows), token)
+        turned = _turned(turned, knob, value)
+        rows = asked.rows(turned)
+        found.append(Remedy(knob, sign, value, wins=asked.winner(_last(rows)) == token))
     if found and found[-1].wins and found[-1].knob == "temperature":
         found.pop()  # it wins at the lowest temperature; up to which one is said below
     if not (found and found[-1].wins):
-        found.append(_winning_temperature(asked, rows["min_p"], token, turned.temperature))
+        found.append(_winning_temperature(asked, asked.before("temperature", rows), token, turned.temperature))
     if penalised is not None and penalised.loss > 0:
         found += _without_penalty(asked, token, settings)
     return found
@@ -357,13 +368,14 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 
 def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> list[Remedy]:
     """The first penalty without which, all else as it is, the token is kept where it was cut, or wins; if there is one."""
-    kept = asked.rows(settings)["temperature"].place(token) is not None
-    for name in _PENALTIES:
+    kept = _last(asked.rows(settings)).place(token) is not None
+    penalties = STAGES["penalties"]
+    for name in (*penalties.switches, penalties.remembers):
         off = KNOBS[name].off
         assert isinstance(off, (int, float))
         if getattr(settings, name) == off:
             continue
-        row = asked.rows(_turned(settings, name, off))["temperature"]
+        row = _last(asked.rows(_turned(settings, name, off)))
         wins = asked.winner(row) == token
         if wins or (not kept and row.place(token) is not None):
             return [Remedy(name, "=", float(off), wins)]

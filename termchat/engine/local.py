@@ -14,7 +14,7 @@ from typing import IO
 
 from termchat.decoding.records import Failed
 from termchat.engine import wire
-from termchat.engine.port import LAST, Command, EngineError, Event, Generate, Steer
+from termchat.engine.port import ALL_FEATURES, LAST, Command, EngineError, Event, Generate, Steer
 
 _LOOK = 100
 """Milliseconds between two looks at whether it was closed."""
@@ -84,6 +84,8 @@ class LocalEngine:
     """A worker process, started by `start` or else by the first command. Its native prints and tracebacks go to `log`, where
     that can be written; at its start a log of more than 1 MiB makes room, and the one before is kept beside it.
     """
+
+    offers = ALL_FEATURES
 
     def __init__(self, log: Path | None = None) -> None:
         self._log = log

@@ -427,8 +427,34 @@ class EngineError(Exception):
         self.kind, self.message, self.hint = kind, message, hint
 
 
+Feature = Literal[
+    "render", "tokenize", "adjust", "pause", "step", "force", "seeds", "inspect", "explain", "score"
+]  # fmt: skip
+"""What one engine can do and another cannot. Every engine loads, generates and cancels."""
+
+FEATURES: dict[Feature, str] = {
+    "render": "apply the model's chat template",
+    "tokenize": "show the tokens of a text",
+    "adjust": "change knobs while a reply runs",
+    "pause": "pause a reply",
+    "step": "go on step by step",
+    "force": "take a token of your choice",
+    "seeds": "draw again with the same dice",
+    "inspect": "look at a past position again",
+    "explain": "say why a token was not drawn",
+    "score": "draw a whole reply again with other knobs",
+}
+"""Each feature as a verb: "this engine cannot …"."""
+
+ALL_FEATURES = frozenset(FEATURES)
+
+
 class Engine(Protocol):
     """What the chat service stands on. Not thread-safe: one owner calls it."""
+
+    @property
+    def offers(self) -> frozenset[Feature]:
+        """What it can do. Commands for anything else are answered by `Failed` of kind "capability", or have no effect."""
 
     def send(self, command: Command) -> int:
         """Takes a command and returns its number. Where there is no engine process, or no longer, it starts one first.

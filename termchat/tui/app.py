@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from textual import events
+from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
+from textual.dom import DOMNode
 from textual.filter import DimFilter, LineFilter
 from textual.keys import _character_to_key
 from textual.message_pump import MessagePump
@@ -27,6 +29,7 @@ from termchat.text import sanitize
 from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, remap
+from termchat.tui.keys.offered import refusal, refusal_of
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
@@ -291,9 +294,24 @@ class TermchatApp(App[None]):
         if screen is self._chat_screen:
             for key in (*CHAT, *MODEL, *TOKENS, *APP):
                 if key.palette:
-                    yield SystemCommand(key.palette, key.help, lambda key=key: self._act(key))
+                    help = refusal(key.id, self.chat.engine.offers) or key.help
+                    yield SystemCommand(key.palette, help, lambda key=key: self._act(key))
         for name in (AUTO, *self.wardrobe.shelf.all()):
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """By key, click, palette or command: what the engine does not offer is refused with the reason."""
+        if self.screen is self._chat_screen and isinstance(action, str):
+            why = refusal_of(action, (*TOKENS, *MODEL), self.chat.engine.offers)
+            if why:
+                self._chat_screen.tell(Notice(why))
+                return True
+        return await super().run_action(action, default_namespace, namespaces)
 
     async def _act(self, key: Key) -> None:
         owner = self if key in APP else self._chat_screen.tokens if key in TOKENS else self._chat_screen

@@ -21,7 +21,8 @@ from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
+from termchat.engine.port import Engine
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.history import History
@@ -34,7 +35,7 @@ if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
     from termchat.config.settings import Settings
 
 
-def start(config: Settings, engine: LocalEngine, *, resume: str | None = None, raw: bool = False) -> int:
+def start(config: Settings, engine: Engine, *, resume: str | None = None, raw: bool = False) -> int:
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
     app.run()
@@ -47,7 +48,7 @@ def start(config: Settings, engine: LocalEngine, *, resume: str | None = None, r
 
 def build(
     config: Settings,
-    engine: LocalEngine | None = None,
+    engine: Engine | None = None,
     *,
     resume: str | None = None,
     raw: bool = False,
@@ -64,7 +65,7 @@ def build(
     keymap, mistaken = _keymap(config)
     recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
-        engine or LocalEngine(paths.log_file()),
+        engine or make_engine(paths.log_file()),
         config.tuning,
         origin=config.knob_origin(),
         conversation=conversation,

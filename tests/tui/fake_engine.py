@@ -26,6 +26,7 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.engine.port import (
+    ALL_FEATURES,
     Adjust,
     Cancel,
     Command,
@@ -33,6 +34,7 @@ from termchat.engine.port import (
     Event,
     Explain,
     Explained,
+    Feature,
     Force,
     Generate,
     Inspect,
@@ -108,11 +110,12 @@ class FakeEngine:
     """Implements `termchat.engine.port.Engine`. With `loads` False a load stays where `progress` puts it.
 
     `words` is its vocabulary, `waiting` whether the running reply is paused. `hears` False leaves questions unanswered, until
-    `answer_questions`.
+    `answer_questions`. It `offers` everything, or less.
     """
 
-    def __init__(self, *, loads: bool = True) -> None:
+    def __init__(self, *, loads: bool = True, offers: frozenset[Feature] = ALL_FEATURES) -> None:
         self.loads = loads
+        self.offers = offers
         self.hears = True
         self.prompt = [1, 2, 3]
         self.commands: list[Command] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import DICE, N_VOCAB, SamplerStage, chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Drawn, Labels, Stages
+from termchat.engine.llama.observe import Drawn, Labels, NativeChain
 from termchat.engine.llama.softmax import Exponentials
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step
@@ -31,22 +32,6 @@ np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for;
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 _PRESELECT_LIMIT = 4  # preselect while it takes less than 1/4 of the vocabulary
 _GROUP = 64
-
-_BUILDERS: tuple[tuple[str, Callable[[SamplerSettings, int], Any]], ...] = (
-    (
-        "penalties",
-        lambda s, n_vocab: LIB.llama_sampler_init_penalties(
-            n_vocab, s.repeat_last_n, s.repeat_penalty, s.frequency_penalty, s.presence_penalty
-        ),
-    ),
-    ("top_k", lambda s, _: LIB.llama_sampler_init_top_k(s.top_k)),
-    ("top_p", lambda s, _: LIB.llama_sampler_init_top_p(s.top_p, 1)),
-    ("min_p", lambda s, _: LIB.llama_sampler_init_min_p(s.min_p, 1)),
-    ("temperature", lambda s, _: LIB.llama_sampler_init_temp(s.temperature)),
-)
-"""The stages in order: name, and how llama.cpp makes one."""
-
-STAGES = tuple(name for name, _ in _BUILDERS)
 
 
 class Survivors(NamedTuple):
@@ -88,50 +73,63 @@ def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
     return np.flatnonzero(logits >= bound).astype(np.int32)
 
 
+def _sampler(stage: SamplerStage, settings: SamplerSettings, n_vocab: int) -> Any:
+    """llama.cpp's sampler of a stage, with these settings."""
+    named = {N_VOCAB: n_vocab} | {name: getattr(settings, name) for name in stage.knobs}
+    arguments = (named[argument] if isinstance(argument, str) else argument for argument in stage.arguments)
+    return getattr(LIB, f"llama_sampler_init_{stage.sampler}")(*arguments)
+
+
 class Chain:
     """llama.cpp's samplers for one set of settings, with the memory of the last tokens."""
 
     def __init__(self, settings: SamplerSettings, n_vocab: int, past: Sequence[int]) -> None:
         self.settings = settings
         self.n_vocab = n_vocab
-        self._stages = [(name, build(settings, n_vocab)) for name, build in _BUILDERS]
-        self._penalties = self._stages[0][1]
-        self.native = Stages(
-            names=STAGES,
-            samplers=(ctypes.c_void_p * len(self._stages))(
-                *(ctypes.cast(s, ctypes.c_void_p).value for _, s in self._stages)
+        stages = chain_of(settings)
+        self._stages = [(stage, _sampler(stage, settings, n_vocab), stage.masks(settings)) for stage in stages]
+        # What was not preselected is hidden, not cut, until this stage takes it away.
+        hiding = next(i for i, stage in enumerate(stages) if stage.keeps)
+        self._kept = getattr(settings, stages[hiding].keeps)
+        if any(stage.whole and stage.active(settings) for stage in stages[:hiding]):
+            self._kept = 0
+        self.native = NativeChain(
+            names=tuple(stage.name for stage in stages),
+            samplers=(ctypes.c_void_p * len(stages))(
+                *(ctypes.cast(sampler, ctypes.c_void_p).value for _, sampler, _ in self._stages)
             ),
-            masking=STAGES.index("temperature") if settings.temperature <= 0 else -1,
-            hiding=STAGES.index("top_k"),
+            masking=sum(masks << number for number, (_, _, masks) in enumerate(self._stages)),
+            hiding=hiding,
         )
         self._array = LIB.llama_token_data_array()
         self._reference = ctypes.byref(self._array)
         self._data = np.empty(0, _CANDIDATE)
         self._ids, self._logits = self._data["id"], self._data["logit"]
         self._pointer: Any = None
-        penalised = settings.repeat_penalty != 1 or settings.frequency_penalty != 0 or settings.presence_penalty != 0
-        self._last_n = settings.repeat_last_n if penalised else 0
+        self._remembering = [sampler for stage, sampler, _ in self._stages if stage.window(settings)]
+        self._last_n = max(stage.window(settings) for stage in stages)
         self.recent: list[int] = []  # what the penalties look at
         for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 
     def close(self) -> None:
         """Frees the samplers."""
-        for _, sampler in self._stages:
+        for _, sampler, _ in self._stages:
             LIB.llama_sampler_free(sampler)
         self._stages = []
 
     def accept(self, token: int) -> None:
         """The token joins what the penalties look at."""
         if self._last_n:
-            LIB.llama_sampler_accept(self._penalties, token)
+            for sampler in self._remembering:
+                LIB.llama_sampler_accept(sampler, token)
             self.recent.append(token)
             del self.recent[: -self._last_n]
 
     def needs(self) -> int | None:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
-        count = self.settings.top_k + len(set(self.recent))
-        return count if self.settings.top_k and count * _PRESELECT_LIMIT <= self.n_vocab else None
+        count: int = self._kept + len(set(self.recent))
+        return count if self._kept and count * _PRESELECT_LIMIT <= self.n_vocab else None
 
     def apply(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None, watched: Sequence[int]) -> Survivors:
         """Runs the stages over logits of shape (n_vocab,), which stay as they are.
@@ -144,22 +142,21 @@ class Chain:
         array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
         stages: list[Stage] = []
         removed: dict[int, str] = {}
-        # What is not near is hidden, not cut, until top_k takes it away.
         alive = size = len(data)
         seen = near is None
-        for name, sampler in self._stages:
+        for stage, sampler, masks in self._stages:
             LIB.llama_sampler_apply(sampler, self._reference)
             now = size = array.size
-            if name == "temperature" and self.settings.temperature <= 0:
+            if masks:
                 now = int(np.isfinite(data["logit"][:size]).sum())
-            if now < alive or (name == "top_k" and not seen):
-                self._note_cut(data[:size], now, watched, name, removed)
+            if now < alive or (stage.keeps and not seen):
+                self._note_cut(data[:size], now, watched, stage.name, removed)
                 alive, seen = now, True
-            stages.append(Stage(name, alive if seen else self.n_vocab))
+            stages.append(Stage(stage.name, alive if seen else self.n_vocab))
         rest = data[:size]
         if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
-        stages.append(Stage("dice", 1))
+        stages.append(Stage(DICE, 1))
         return Survivors(rest["id"], rest["logit"], stages, removed)
 
     def _filled(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None) -> NDArray[Any]:

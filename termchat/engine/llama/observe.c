@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ABI 3
+#define ABI 4
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -154,7 +154,7 @@ typedef struct {
     /* What stays. */
     int32_t n_vocab, n_ends, n_stages;
     int32_t candidates; /* so many of the highest are watched */
-    int32_t masking;    /* the stage that masks with -inf instead of cutting; -1: none */
+    uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
     int32_t hiding;     /* the stage until which what is not near is only hidden */
     const int32_t *recent;
     const int32_t *ends;   /* the end tokens */
@@ -230,7 +230,7 @@ static void apply_stages(step *s, tokens *left) {
     for (int number = 0; number < s->n_stages; number++) {
         s->apply(s->samplers[number], left);
         size_t now = left->size;
-        if (number == s->masking) {
+        if (s->masking >> number & 1) {
             now = 0;
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }

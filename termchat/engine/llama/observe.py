@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from termchat.decoding.records import Candidate, PackedCandidates, Stage
+from termchat.decoding.stages import DICE
 from termchat.engine.llama.softmax import Row
 
 
@@ -61,7 +62,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 3
+ABI = 4
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -69,9 +70,9 @@ LIBRARY = Path(__file__).with_name("libobserve.so")
 _Ids, _Numbers = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_double)
 
 
-class Stages(NamedTuple):
-    """A chain as native code sees it: the names and addresses of its samplers, which of them masks instead of cutting (-1:
-    none), and which is the one until which what was left out of the array is only hidden."""
+class NativeChain(NamedTuple):
+    """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
+    bit), and which is the one until which what was left out of the array is only hidden."""
 
     names: tuple[str, ...]
     samplers: Any
@@ -93,7 +94,7 @@ class _Step(ctypes.Structure):
         ("n_ends", ctypes.c_int32),
         ("n_stages", ctypes.c_int32),
         ("candidates", ctypes.c_int32),
-        ("masking", ctypes.c_int32),
+        ("masking", ctypes.c_uint32),
         ("hiding", ctypes.c_int32),
         ("recent", ctypes.c_void_p),
         ("ends", _Ids),
@@ -131,7 +132,7 @@ _ASKED = struct.Struct("PQQiii")
 _MOST_STAGES = 16
 _ROOM = 4096
 """Bytes for the candidates of a step, to begin with."""
-_DICE = Stage("dice", 1)
+_DICE = Stage(DICE, 1)
 
 
 class NativeStep:
@@ -155,7 +156,7 @@ class NativeStep:
         numbers = ctypes.c_double * room
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
         self._survivors = (ctypes.c_int32 * _MOST_STAGES)()
-        self._stages: Stages | None = None
+        self._chain: NativeChain | None = None
         self._row: Row | None = None
         self._address = 0
         self._stage_names: list[Any] = []
@@ -179,7 +180,14 @@ class NativeStep:
         self._references = ctypes.byref(self._step), ctypes.byref(self._packing)
 
     def draw(
-        self, logits: Row, stages: Stages, needs: int, recent: Sequence[int], seed: int, number: int, forced: int | None
+        self,
+        logits: Row,
+        chain: NativeChain,
+        needs: int,
+        recent: Sequence[int],
+        seed: int,
+        number: int,
+        forced: int | None,
     ) -> Drawn | None:
         """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
         or much is left to draw from.
@@ -187,8 +195,8 @@ class NativeStep:
         `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at.
         """
         step = self._step
-        if stages is not self._stages:
-            self._use(stages)
+        if chain is not self._chain:
+            self._use(chain)
         if recent:
             ids = np.array(recent, np.int32)
             step.recent = ids.ctypes.data
@@ -198,7 +206,7 @@ class NativeStep:
         if not self._function(self._references[0]):
             return None
         chosen = step.chosen
-        survivors = map(Stage, stages.names, self._survivors)
+        survivors = map(Stage, chain.names, self._survivors)
         return Drawn(
             self._ids[chosen],
             self._logits[chosen],
@@ -224,16 +232,16 @@ class NativeStep:
         self._out = ctypes.create_string_buffer(size)
         self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
-    def _use(self, stages: Stages) -> None:
+    def _use(self, chain: NativeChain) -> None:
         """Steps are drawn through another chain from now on."""
         step = self._step
-        step.samplers, step.n_stages = ctypes.addressof(stages.samplers), len(stages.names)
-        step.masking, step.hiding = stages.masking, stages.hiding
-        self._stage_names = [packed_text(name) for name in stages.names]
-        addresses = (ctypes.c_void_p * len(stages.names))(*map(ctypes.addressof, self._stage_names))
+        step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
+        step.masking, step.hiding = chain.masking, chain.hiding
+        self._stage_names = [packed_text(name) for name in chain.names]
+        addresses = (ctypes.c_void_p * len(chain.names))(*map(ctypes.addressof, self._stage_names))
         self._stage_names.append(addresses)  # it lives as long as what it points to
         self._packing.stages = ctypes.addressof(addresses)
-        self._stages = stages
+        self._chain = chain
 
 
 @cache

@@ -9,11 +9,13 @@ from time import monotonic
 
 from termchat.decoding.records import Failed, Finished, Settings, Token
 from termchat.engine.port import (
+    ALL_FEATURES,
     Adjust,
     Cancel,
     Command,
     Engine,
     Event,
+    Feature,
     Force,
     Generate,
     Inspect,
@@ -99,6 +101,11 @@ class DemoEngine:
         if self._real is not None:
             return self._real.fileno()
         return self._pipe[0] if self._pipe is not None else -1
+
+    @property
+    def offers(self) -> frozenset[Feature]:
+        """All, since a recording tells of everything; what is not in it is refused one by one."""
+        return ALL_FEATURES if self._real is None else self._real.offers
 
     @property
     def alive(self) -> bool:

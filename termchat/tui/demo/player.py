@@ -19,7 +19,7 @@ from termchat.chat.service import Chat
 from termchat.config.settings import Settings
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
-from termchat.engine.local import LocalEngine
+from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
@@ -118,7 +118,7 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
 def start(config: Settings) -> int:
     """Plays the demo in this terminal; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
-        engine = DemoEngine(tape.load(), lambda: LocalEngine(paths.log_file()))
+        engine = DemoEngine(tape.load(), lambda: make_engine(paths.log_file()))
         app = build(config, engine, Path(folder), abilities=abilities_of(os.environ, config.glyphs))
         app.run()
     return app.return_code or 0

@@ -49,11 +49,13 @@ class Key(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few."""
+    """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few.
+    `refused`: the engine does not offer that."""
 
     name: str
     does: str
     key: str = ""
+    refused: bool = False
 
 
 _NAMED = {

@@ -5,8 +5,12 @@ Those of TUNE and of the dialogs are in `dialogkeys`, which is not needed before
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from termchat.chat.changes import Phase
+from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.tui.keys.key import Key, Label, Situation, displayed, families, pressed
+from termchat.tui.keys.offered import refusal
 
 TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
 
@@ -259,13 +263,15 @@ def name_of(id: str) -> str:
     return displayed([key._replace(display="")])
 
 
-def working(situation: Situation) -> tuple[list[Label], list[Label]]:
-    """What works now: what is shown as far as there is room, in order of use, and what always is."""
+def working(situation: Situation, offers: Collection[Feature] = ALL_FEATURES) -> tuple[list[Label], list[Label]]:
+    """What works now: what is shown as far as there is room, in order of use, and what always is. What needs more than the
+    engine `offers` is marked."""
     tokens = situation in TOKEN_SITUATIONS
     always = _ALWAYS_IN_TOKENS if tokens else tuple(key.id for key in APP)
     shown: tuple[list[Label], list[Label]] = [], []
     for family in families((*(TOKENS if tokens else BIG if situation == "big" else COMPOSER), *CHAT, *APP)):
         key = family[0]
         if situation in key.labels and (name := displayed(family)):
-            shown[key.id in always].append(Label(name, key.labels[situation], pressed(family)))
+            refused = bool(refusal(key.id, offers))
+            shown[key.id in always].append(Label(name, key.labels[situation], pressed(family), refused))
     return shown

@@ -6,12 +6,13 @@ from functools import lru_cache
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
+from termchat.decoding.stages import STAGES
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
 _LABEL, _VALUE, _LEFT = 9, 8, 7
-_LAST_OF_STAGE = {knob.stage: name for name, knob in KNOBS.items()}
-"""Stage to the last of its knobs, on whose line the survivors stand."""
+_STAGE_OF_LAST = {stage.knobs[-1]: stage.name for stage in STAGES.values() if stage.knobs}
+"""The last knob of each stage, on whose line the survivors are, to the stage."""
 
 
 def chain_lines(
@@ -21,8 +22,8 @@ def chain_lines(
     survivors = {stage.name: stage.survivors for stage in token.stages} if token else {}
     before = max(survivors.values(), default=0)
     lines = [Line(spread([("CHAIN", TITLE)], [("left", MUTED)], width))]
-    for name, knob in KNOBS.items():
-        left = survivors.get(knob.stage) if knob.stage and _LAST_OF_STAGE[knob.stage] == name else None
+    for name in KNOBS:
+        left = survivors.get(_STAGE_OF_LAST.get(name, ""))
         cut = left is not None and left < before
         before = before if left is None else left
         chosen = name == selected
@@ -35,7 +36,7 @@ def chain_lines(
 @lru_cache(maxsize=256)
 def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool) -> tuple[Run, ...]:
     knob = KNOBS[name]
-    off = value == knob.off and name != "temperature"
+    off = knob.is_off(value)
     head: list[Run] = [
         (knob.key + " ", Ink("accent", bold=chosen)),
         (column(knob.label, _LABEL), MUTED if off and not chosen else TEXT),

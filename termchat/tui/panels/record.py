@@ -7,6 +7,7 @@ from typing import NamedTuple
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import (
@@ -127,14 +128,9 @@ def _stages(token: Token) -> list[list[Run]]:
 def _settings(samplers: SamplerSettings) -> list[list[Run]]:
     """The knobs that did something, as the chain panel writes them."""
     items: list[list[Run]] = [[("DRAWN WITH", TITLE)]]
-    for name, knob in KNOBS.items():
-        value = getattr(samplers, name, None)
-        if value is not None and (value != knob.off or name == "temperature") and not _idle(name, samplers):
-            items.append([(knob.label + " ", MUTED), (knob.show(value), TEXT)])
+    for stage in STAGES.values():
+        for knob in map(KNOBS.__getitem__, stage.knobs):
+            value = getattr(samplers, knob.name)
+            if knob.always or (stage.active(samplers) and not knob.is_off(value)):
+                items.append([(knob.label + " ", MUTED), (knob.show(value), TEXT)])
     return items
-
-
-def _idle(name: str, samplers: SamplerSettings) -> bool:
-    """How far back the penalties look says nothing while all of them are off."""
-    penalties = ("repeat_penalty", "frequency_penalty", "presence_penalty")
-    return name == "repeat_last_n" and all(getattr(samplers, knob) == KNOBS[knob].off for knob in penalties)

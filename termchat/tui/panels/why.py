@@ -6,13 +6,13 @@ import math
 
 from termchat.chat.questions import WhyNot
 from termchat.decoding.records import Explanation, Remedy
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.stages import STAGES
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
-_KEPT = {"top_p": "in the nucleus", "typical_p": "typical enough"}
-"""What it is called when a knob's stage keeps a token."""
 _BOUNDS = {">=": "from {}", "<=": "from {} down", "=": "with {}"}
 _MOST_CAUSES = 6
 _STAMP = Ink("stamp")
@@ -47,7 +47,7 @@ def remedy(way: Remedy) -> str:
     dice = " with these dice" if way.wins else ""
     if way.value is None:
         return f"no {way.knob} {'makes it win' if way.wins else 'keeps it'}{dice}"
-    what = "wins" if way.wins else _KEPT.get(way.knob, "kept")
+    what = "wins" if way.wins else STAGES[KNOBS[way.knob].stage or ""].kept
     until = f" to {_number(way.until)}" if way.until is not None else ""
     sign = "=" if way.value == 0 else way.sign if way.until is None else ">="
     bound = _BOUNDS[sign].format(f"{way.knob} {_number(way.value)}{until}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.events import DescendantFocus
@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS
+from termchat.engine.port import Feature
 from termchat.text import one_line
 from termchat.tui.composer.completion import Popup
 from termchat.tui.composer.composer import Composer, Edge
@@ -99,9 +100,9 @@ class Desk(Column):
         self.post_message(self.Tuned())
         return True
 
-    def show_keys(self, situation: Situation, asked: Sequence[Label] = ()) -> None:
+    def show_keys(self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature]) -> None:
         """Shows what works now; `asked` are the keys of a line that is typed above."""
-        self._keys.show_keys(situation, asked)
+        self._keys.show_keys(situation, asked, offers)
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from textual import events
 from textual.message import Message
 
 from termchat.decoding.samplers import KNOBS
+from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import LinesView
@@ -23,9 +24,9 @@ _TELLING = 24
 _BADGE = Ink("background", ground="accent", bold=True)
 
 
-def key_line(situation: Situation, width: int) -> Line:
+def key_line(situation: Situation, width: int, offers: Collection[Feature] = ALL_FEATURES) -> Line:
     """Keys and what they do, as many as there is room for; a click presses them."""
-    others, important = tables.working(situation)
+    others, important = tables.working(situation, offers)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
@@ -69,9 +70,10 @@ def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
 
 def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
     runs: list[Run] = []
-    for name, words, key in labels:
+    for name, words, key, refused in labels:
         does = f"app.press({key!r})" if key else ""
-        pair = [(name, ACCENT._replace(does=does)), (f" {words}", MUTED._replace(does=does)), ("  ", MUTED)]
+        ink, muted = (MUTED if refused else ACCENT)._replace(does=does), MUTED._replace(does=does)
+        pair = [(name, ink), (f" {words}", muted), ("  ", MUTED)]
         if length([*runs, *pair]) > width + 2:
             break
         runs += pair
@@ -92,16 +94,18 @@ class KeyLine(LinesView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.tuning: Tune | None = None
-        self._shown: tuple[Situation, Sequence[Label], int] | None = None
+        self._shown: tuple[Situation, Sequence[Label], Collection[Feature], int] | None = None
 
-    def show_keys(self, situation: Situation, asked: Sequence[Label] = ()) -> None:
+    def show_keys(
+        self, situation: Situation, asked: Sequence[Label] = (), offers: Collection[Feature] = ALL_FEATURES
+    ) -> None:
         """What works in this situation, or in TUNE; before both, the keys of a line that is typed."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])
-        elif self._shown != (situation, asked, self.room):
-            self._shown = (situation, asked, self.room)
-            self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room)])
+        elif self._shown != (wanted := (situation, asked, offers, self.room)):
+            self._shown = wanted
+            self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room, offers)])
 
     def on_key(self, event: events.Key) -> None:
         if self.tuning is None:

@@ -274,7 +274,7 @@ class ChatScreen(SelectingScreen, Settled):
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
-        self._desk.show_keys(situation, self._ask_line.asked or self.tokens.asked)
+        self._desk.show_keys(situation, self._ask_line.asked or self.tokens.asked, chat.engine.offers)
         self._legend.draw()
         self._queue.show_lines(queue_lines(chat.turns.queue, self._room))
         self._writing.follow()

@@ -1,4 +1,7 @@
-"""Compiles the one piece of native code that termchat has; where that cannot be done it runs without, and slower."""
+"""A hatchling build hook that compiles `observe.c`; where that cannot be done termchat runs without it, slower.
+
+Not a part of the program: pyproject.toml names it, and wheels leave it out.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("termchat/engine/llama/observe.c")
+SOURCE = Path("termchat/engine/llama/observe.c")  # from the checkout's root
 LIBRARY = SOURCE.with_name("libobserve.so")
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-Wno-psabi")
 
 
-class CustomBuildHook(BuildHookInterface):
+class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is there only while it builds
     """Puts the library beside its source; a wheel that holds it is one for this platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

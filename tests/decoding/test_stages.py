@@ -1,0 +1,108 @@
+"""The table of stages: what goes by it, and that one entry is enough."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import termchat
+from termchat.decoding import stages, whynot
+from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
+from termchat.decoding.stages import DICE, STAGES, SamplerStage, chain_of
+from termchat.engine.llama.chain import Chain, Observer
+from termchat.engine.llama.native import LIB
+from termchat.engine.llama.observe import Drawn, Labels
+
+OFF = SamplerSettings(top_k=0, top_p=1.0, min_p=0.0, temperature=1.0)
+TYPES = {"float": "number", "int": "integer", "texts": "array", "seed": ["integer", "null"]}
+
+
+def test_knobs_are_those_of_stages_in_their_order() -> None:
+    assert [name for stage in STAGES.values() for name in stage.knobs] == list(SamplerSettings.__struct_fields__)
+    assert {knob.stage for knob in KNOBS.values()} <= {*STAGES, None}
+    assert [stage.name for stage in STAGES.values() if stage.draws] == [DICE] == [list(STAGES)[-1]]
+
+
+def test_every_stage_can_be_built_and_computed_again() -> None:
+    for stage in chain_of(SamplerSettings()):
+        assert hasattr(LIB, f"llama_sampler_init_{stage.sampler}")
+        assert {name for name in stage.arguments if isinstance(name, str)} <= {*stage.knobs, stages.N_VOCAB}
+        assert stage.name in whynot._APPLY
+
+
+@pytest.mark.parametrize(
+    ("changes", "active"),
+    [
+        ({}, []),
+        ({"repeat_penalty": 1.1}, ["penalties"]),
+        ({"presence_penalty": -0.1}, ["penalties"]),
+        ({"repeat_penalty": 1.1, "repeat_last_n": 0}, []),
+        ({"top_k": 3, "min_p": 0.1}, ["top_k", "min_p"]),
+        ({"temperature": 0.0}, ["temperature"]),
+    ],
+)
+def test_a_stage_is_active_when_it_can_change_anything(changes: dict[str, Any], active: list[str]) -> None:
+    settings = Tuning(**{name: getattr(OFF, name) for name in OFF.__struct_fields__} | changes).samplers()
+    assert [stage.name for stage in STAGES.values() if stage.active(settings)] == [*active, DICE]
+    assert STAGES["penalties"].window(settings) == (64 if "penalties" in active else 0)
+    assert [stage.name for stage in STAGES.values() if stage.masks(settings)] == active * ("temperature" in active)
+
+
+def test_the_schema_of_transcripts_has_every_knob() -> None:
+    file = Path(termchat.__file__).parent / "conversation/transcripts/transcript.schema.json"
+    schema = json.loads(file.read_text("utf-8"))["$defs"]
+    for kinds, part in (
+        (KNOBS, schema["session"]["properties"]["tuning"]),
+        (SamplerSettings.__struct_fields__, schema["settings"]["properties"]["samplers"]),
+    ):
+        assert list(part["properties"]) == part["required"] == list(kinds)
+        assert {name: part["properties"][name]["type"] for name in kinds} == {
+            name: TYPES[KNOBS[name].kind] for name in kinds
+        }
+
+
+# --- one entry more --------------------------------------------------------------------------------------------------
+
+SIGMA = SamplerStage(
+    name="top_n_sigma", sampler="top_n_sigma", arguments=(1.5,), whole=True, masks=lambda _: True, optional=True
+)
+
+
+@pytest.fixture
+def sigma(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage between the penalties and top_k that needs the whole vocabulary and masks, with a constant for a knob."""
+    active = SamplerStage.active
+    monkeypatch.setattr(SamplerStage, "active", lambda self, s: s.top_k == 40 if self is SIGMA else active(self, s))
+    table = list(STAGES.items())
+    table.insert(1, (SIGMA.name, SIGMA))
+    monkeypatch.setattr(stages, "STAGES", dict(table))
+
+    def apply(row: whynot.Surviving, *_: object) -> whynot.Surviving:
+        kept = row.logits >= row.logits.max() - np.float32(1.5) * row.logits.std()
+        return whynot.Surviving(row.ids[kept], row.logits[kept])
+
+    monkeypatch.setitem(whynot._APPLY, SIGMA.name, apply)
+
+
+@pytest.mark.usefixtures("sigma")
+def test_a_stage_more_is_in_the_chain_the_record_and_why_not() -> None:
+    logits = np.random.default_rng(1).normal(0, 3, 50_000).astype(np.float32)
+    chain = Chain(SamplerSettings(), len(logits), [])
+    assert chain.needs() is None
+    observer = Observer(len(logits), [2], Labels(len(logits), str), 20)
+    drawn: Drawn = observer.draw(logits, chain, seed=3, step=0)
+    chain.close()
+    names = ["penalties", "top_n_sigma", "top_k", "top_p", "min_p", "temperature", "dice"]
+    assert [stage.name for stage in drawn.stages] == names
+    left = int((logits >= logits.max() - 1.5 * logits.std()).sum())
+    assert [stage.survivors for stage in drawn.stages][:3] == [50_000, left, min(left, 40)]
+    found = whynot.explain(logits, int(logits.argmin()), [], SamplerSettings(), 3, 0, str)
+    assert [(stage.name, stage.survivors) for stage in found.stages] == [
+        (stage.name, stage.survivors) for stage in drawn.stages
+    ]
+    assert SIGMA not in chain_of(SamplerSettings(top_k=5))
+    assert (found.removed_by, found.winner, found.remedies) == ("top_n_sigma", drawn.id, [])
