@@ -22,6 +22,7 @@ from termchat.cli.help import PageGroup
 from termchat.cli.output import complain
 from termchat.text import guess_of, sanitize
 
+
 class Lazily(PageGroup):
     """A group whose commands are the `command` of `modules` of `package`, by the name of the command."""
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from termchat.conversation.store.index import apart, shown, together
 
 from termchat.conversation.store import deleting, index
 from termchat.conversation.store import search as chat_search
-from termchat.conversation.store.index import apart, shown, together
 from termchat.conversation.store.store import Store, StoreError
 from tests.conversation.stored import found, pieces, saved, say
 from tests.made_records import reply, stream, user

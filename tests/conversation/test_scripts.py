@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from termchat.conversation.store.index import apart, together
 
 from termchat.conversation.store import index
 from termchat.conversation.store import reading as saved_chats
-from termchat.conversation.store.index import apart, together
 from termchat.conversation.store.store import Store
 from tests.conversation.older_stores import to_version
 from tests.conversation.stored import child, found, output, saved

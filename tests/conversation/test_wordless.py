@@ -8,9 +8,9 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from termchat.conversation.store.index import CHARACTERS, EMOJI, SIGNS, VOWELS, apart, sought, together
 
 from termchat.conversation.store import index
-from termchat.conversation.store.index import CHARACTERS, EMOJI, SIGNS, VOWELS, apart, sought, together
 
 TEXTS = st.text(st.sampled_from("狐かカ\u3099 a。\ufe00é1"), max_size=60)
 PIECES = st.sampled_from(

@@ -52,7 +52,9 @@ _OF_CHATS = f"""SELECT {_COLUMNS}, number FROM json_each(:chats)
 
 _OF_CHAT = "BETWEEN (?1 << 32) + {first} AND (?1 << 32) + 4294967295"
 _FOLDED = f"SELECT folded FROM found WHERE rowid {_OF_CHAT.format(first=0)}"
-_TEXTS = f"""SELECT text, folded FROM texts JOIN found ON found.rowid = id WHERE id {_OF_CHAT.format(first=1)} LIMIT ?2"""
+_TEXTS = (
+    f"""SELECT text, folded FROM texts JOIN found ON found.rowid = id WHERE id {_OF_CHAT.format(first=1)} LIMIT ?2"""
+)
 _NOWHERE = '"\x01\x01\x01"'
 """A phrase that no text has."""
 _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"

@@ -61,7 +61,12 @@ class Store:
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         self._writer = Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy)
         reader = StoreReader(path, self._writer, patience, self._live)
-        self.sessions, self.preview, self.find, self.latest = reader.sessions, reader.preview, reader.find, reader.latest
+        self.sessions, self.preview, self.find, self.latest = (
+            reader.sessions,
+            reader.preview,
+            reader.find,
+            reader.latest,
+        )
         self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
 
