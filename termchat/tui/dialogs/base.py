@@ -77,10 +77,10 @@ class ListDialog(Dialog[Result]):
     """A dialog as large as the screen allows; `draw` makes its rows. The list or its input has the keyboard."""
 
     DEFAULT_CSS = """
-    Listing > Vertical { width: 110; height: 100%; max-height: 44; padding: 0 1; }
-    Listing Picker { margin-top: 1; }
-    Listing .hint { margin-top: 0; }
-    Listing Input.-off { display: none; }
+    ListDialog > Vertical { width: 110; height: 100%; max-height: 44; padding: 0 1; }
+    ListDialog Picker { margin-top: 1; }
+    ListDialog .hint { margin-top: 0; }
+    ListDialog Input.-off { display: none; }
     """
     TITLE = ""
     HINT = ""

@@ -101,7 +101,7 @@ class ChatLayout(SelectingScreen, Settled):
     DEFAULT_CSS = """
     ChatLayout { background: $background; }
     ChatLayout #main { height: 1fr; }
-    ChatLayout Transcript, ChatLayout #welcome { height: 1fr; }
+    ChatLayout TranscriptView, ChatLayout #welcome { height: 1fr; }
     ChatLayout #small { display: none; height: 1fr; }
     ChatLayout Panels { display: none; }
     ChatLayout.-panels Panels { display: block; }

@@ -40,7 +40,7 @@ class ChatScreen(ChatLayout):
         """Counts what is written."""
         self._writing.changed()
 
-    def on_gathered(self, message: FilesRead) -> None:
+    def on_files_read(self, message: FilesRead) -> None:
         """The files of a message were read."""
         self._writing.gathered(message)
 
@@ -68,7 +68,7 @@ class ChatScreen(ChatLayout):
         self.tick()
         self._show_soon()
 
-    def on_transcript_cursor_moved(self) -> None:
+    def on_transcript_view_cursor_moved(self) -> None:
         """A click on a token opens token mode; what takes the cursor away closes it."""
         if self._transcript.cursor is not None and not self.tokens.mode.open:
             self.tokens.enter()

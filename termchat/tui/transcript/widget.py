@@ -86,7 +86,7 @@ class TranscriptView(ClickingView):
 
     ALLOW_SELECT = True
     DEFAULT_CSS = """
-    Transcript {
+    TranscriptView {
         background: $background;
         color: $foreground;
         overflow-x: hidden;
