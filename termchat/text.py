@@ -142,6 +142,5 @@ def duration(seconds: float) -> str:
 
 
 def home(path: Path | str) -> str:
-    """A path with the home folder as ~."""
     text, own = str(path), str(Path.home())
     return "~" + text[len(own) :] if text.startswith(own + "/") else text

@@ -71,7 +71,6 @@ def hardware() -> str:
 
 
 def processor() -> str:
-    """The processor's name."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -156,7 +155,6 @@ class RunSettings(NamedTuple):
 
     @property
     def config(self) -> Config:
-        """What comes of them."""
         return self.asked.with_picked(*self.picked).with_tuned(self.measured)
 
     def set(self, name: str, value: OptionValue) -> RunSettings:

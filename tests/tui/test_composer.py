@@ -132,7 +132,7 @@ async def test_the_history_can_be_searched() -> None:
     async with desktop(history=history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")) as desk:
         desk.app.screen_stack[0].action_history()  # type: ignore[attr-defined]
         await desk.settle()
-        assert "Earlier messages" in desk.text
+        assert "Message history" in desk.text
         assert "a hen" in desk.text
         await desk.type("red")
         assert "a hen" not in desk.text
@@ -339,7 +339,7 @@ async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.Mon
         assert len(asked) < len("how long is this")
         desk.engine.prompt = [1] * 2049
         await desk.type("?")
-        await desk.shows("2,049 tokens, 1 more than there is room for")
+        await desk.shows("2,049 tokens, 1 over the free context")
         await desk.type("", "ctrl+u")
         assert "tokens" not in desk.text.splitlines()[-4]
 
@@ -381,14 +381,14 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         assert "and 1 more" in desk.text
         await desk.pilot.click("#queue", offset=(4, 1))
         await desk.settle()
-        assert "Messages that wait" in desk.text
+        assert "Queued messages" in desk.text
         await desk.type("", "down", "K")
         assert list(desk.chat.queue) == ["two", "one", "three", "four"]
         await desk.type("", "down", "delete")
         assert list(desk.chat.queue) == ["two", "three", "four"]
         desk.engine.end("end")
         await desk.settle()
-        await desk.until(lambda: "two" not in desk.text.split("Messages that wait")[1])
+        await desk.until(lambda: "two" not in desk.text.split("Queued messages")[1])
         await desk.type("", "down", "down", "enter")
         assert desk.composer.text == "four"
         assert list(desk.chat.queue) == ["three"]

@@ -42,7 +42,7 @@ def ollama_models(folder: Path) -> Iterator[Tagged]:
         parts = manifest.relative_to(manifests).parts
         yield Tagged(_name(*parts), _model(manifest, folder / "blobs"))
     for blob in sorted((folder / "blobs").glob("*-partial")):
-        yield Tagged(blob.name, RefusedFile(blob, "is a download that is not finished"))
+        yield Tagged(blob.name, RefusedFile(blob, "is an unfinished download"))
 
 
 def _name(host: str, namespace: str, model: str, tag: str) -> str:
@@ -61,9 +61,9 @@ def _model(manifest: Path, blobs: Path) -> CandidateFile | RefusedFile:
     except OSError as error:
         return RefusedFile(manifest, f"cannot be read: {error.strerror}")
     except (msgspec.DecodeError, LookupError, TypeError):
-        return RefusedFile(manifest, "is a manifest that names no GGUF file")
+        return RefusedFile(manifest, "is a manifest without a GGUF file")
     if digest is None:
-        return RefusedFile(manifest, "is a manifest with a digest that is none")
+        return RefusedFile(manifest, "is a manifest with an invalid digest")
     return candidate((blobs / f"sha256-{digest[1]}",))
 
 
@@ -187,7 +187,7 @@ def _judged(found: CandidateFile | RefusedFile, name: str, place: str, known: _K
 
 def _check_parts(found: CandidateFile, brief: Brief) -> None:
     if brief.split_count not in (0, 1, len(found.files)):
-        raise ModelError(f"is a part of a model in {brief.split_count}, whose other files are not beside it")
+        raise ModelError(f"is one of {brief.split_count} parts of a model; the other parts are not in its folder")
 
 
 def name_of(path: Path) -> str:

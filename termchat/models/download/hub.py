@@ -98,7 +98,7 @@ class Hub(msgspec.Struct, frozen=True):
             ) from None
         token = _token(environ)
         if token and not _TOKEN.fullmatch(token):
-            raise ModelError("the Hugging Face token holds characters that no token has", "Set HF_TOKEN again.")
+            raise ModelError("the Hugging Face token contains invalid characters", "Set HF_TOKEN again.")
         return cls(endpoint, token)
 
     def headers(self, url: str) -> dict[str, str]:
@@ -158,7 +158,7 @@ def read_listing(repo: str, answer: bytes) -> HubFiles:
     try:
         model = msgspec.json.decode(answer, type=_Model)
     except msgspec.DecodeError as error:
-        raise ModelError(f"what the hub says of {repo} cannot be understood: {error}", "Check HF_ENDPOINT.") from error
+        raise ModelError(f"unexpected answer from the hub about {repo}: {error}", "Check HF_ENDPOINT.") from error
     return HubFiles(model.sha, {s.rfilename: File(s.size, s.lfs.sha256 if s.lfs else "") for s in model.siblings})
 
 
@@ -174,7 +174,7 @@ def choose(repo: str, listing: HubFiles, quantization: str = "") -> str:
         if path.lower().endswith(SUFFIX) and not any(word in path.lower() for word in _COMPANIONS)
     )
     if not models:
-        raise ModelError(f"{repo} has no GGUF file", "Look for a repository of that model whose name ends in -GGUF.")
+        raise ModelError(f"{repo} has no GGUF file", "Look for a repository of this model whose name ends in -GGUF.")
     word = re.compile(rf"(?:^|[-._/]){re.escape(quantization or PREFERRED)}(?=[-./])", re.IGNORECASE)
     found = [path for path in models if word.search(path)]
     if found or not quantization:
@@ -230,7 +230,7 @@ def understand(text: str, hub_: Hub) -> Repository | str:
         ModelError: it is written like neither.
     """
     if text.startswith((".", "/", "~")) or "\\" in text:
-        raise ModelError(f"{text!r} is a path on this machine: there is nothing to pull", _FORMS)
+        raise ModelError(f"{text!r} is a path on this machine; there is nothing to download", _FORMS)
     address = f"https://{text}" if _SHORT.match(text) else text
     if "://" in address:
         scheme, host, port = origin(address)
@@ -240,7 +240,7 @@ def understand(text: str, hub_: Hub) -> Repository | str:
     owner, _, rest = bare.partition("/")
     name, _, file = rest.partition("/")
     if not is_repo(f"{owner}/{name}") or (file and (quantization or not file.lower().endswith(SUFFIX))):
-        raise ModelError(f"{text!r} names no model that can be pulled", _FORMS)
+        raise ModelError(f"no downloadable model named {text!r}", _FORMS)
     return Repository(f"{owner}/{name}", MAIN, file, quantization)
 
 
@@ -253,7 +253,7 @@ def _page(address: str) -> Repository:
     name, _, quantization = name.partition(":")
     rest = [part for part in rest if part]
     if not is_repo(f"{owner}/{name}") or (rest and (rest[0] not in ("blob", "resolve", "tree") or len(rest) < 2)):
-        raise ModelError(f"{shown(address)} is no page of a model or of its file", _FORMS)
+        raise ModelError(f"{shown(address)} is not the page of a model or a model file", _FORMS)
     file = "/".join(rest[2:]) if rest and rest[0] != "tree" else ""
     return Repository(f"{owner}/{name}", rest[1] if rest else MAIN, file, quantization)
 

@@ -50,7 +50,7 @@ def pull(
 
     def poll() -> None:
         if cancelled():
-            raise PullCancelled(f"{source} is not downloaded: stopped", "Pull it again to resume.")
+            raise PullCancelled(f"the download of {source} was stopped", "Pull it again to resume.")
 
     entry = (catalogue.load() if known is None else known).entries.get(source)
     if entry is not None and not entry.downloaded:

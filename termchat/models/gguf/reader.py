@@ -114,7 +114,7 @@ class Reader:
         at = self.position
         length = self.number("Q", what)
         if length > longest:
-            raise HeaderError(f"{self.name}: {what} claims {length} bytes (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(f"{self.name}: {what} claims {length} bytes (byte {at}); the file is damaged", AGAIN)
         return self.take(length, what).decode("utf-8", "replace")
 
     def value(self, key: str, *, keep: bool) -> Value | None:
@@ -139,7 +139,9 @@ class Reader:
         at = self.position
         kind = self.number("I", what)
         if kind not in _LAYOUTS and kind not in (_TEXT, _ARRAY):
-            raise HeaderError(f"{self.name}: {what} is of the unknown type {kind} (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(
+                f"{self.name}: {what} has the unknown type {kind} (byte {at}); the file is damaged", AGAIN
+            )
         return kind
 
     def _array(self, what: str, *, keep: bool) -> Array | tuple[int | float, ...]:
@@ -147,7 +149,9 @@ class Reader:
         at = self.position
         count = self.number("Q", what)
         if kind == _ARRAY or (kind == _TEXT and count > self._strings):
-            raise HeaderError(f"{self.name}: {what} is an absurd array (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(
+                f"{self.name}: {what} has an impossible array size (byte {at}); the file is damaged", AGAIN
+            )
         if kind == _TEXT:
             self._strings -= count
             self._skip_texts(count, what)
@@ -191,7 +195,7 @@ class Reader:
     def _ended(self, what: str) -> NoReturn:
         where = "before" if self.position == self.size else f"in the middle (byte {self.position}) of"
         raise HeaderError(
-            f"{self.name} ends at byte {self.size}, {where} {what}", f"The download was not finished. {AGAIN}"
+            f"{self.name} ends at byte {self.size}, {where} {what}", f"The download is incomplete. {AGAIN}"
         )
 
 
@@ -221,7 +225,7 @@ MAX_TENSORS = 1 << 16
 MAX_METADATA = 1 << 16
 
 _LOOKS_LIKE = (
-    (b"version https://git-lfs", "a Git LFS pointer: the real file was not fetched"),
+    (b"version https://git-lfs", "a Git LFS pointer; the real file was not fetched"),
     (b"<!doctype", "a web page"),
     (b"<html", "a web page"),
     (b"<?xml", "XML"),
@@ -231,7 +235,7 @@ _LOOKS_LIKE = (
     (b"tjgg", "GGML, the format before GGUF"),
     (b"fmgg", "GGML, the format before GGUF"),
     (b"lmgg", "GGML, the format before GGUF"),
-    (b"\0\0\0\0", "zeros: perhaps a download that is not finished"),
+    (b"\0\0\0\0", "zeros, perhaps from an unfinished download"),
     (b"{", "JSON"),
 )
 
@@ -285,7 +289,9 @@ def _version(reader: Reader) -> int:
     if version & 0xFFFF == 0 and version:
         raise HeaderError(f"{reader.name} is big-endian (byte {at}), which llama.cpp cannot read here", ANOTHER_FILE)
     if version not in (2, 3):
-        raise HeaderError(f"{reader.name} is GGUF version {version} (byte {at}); 2 and 3 can be read", ANOTHER_FILE)
+        raise HeaderError(
+            f"{reader.name} is GGUF version {version} (byte {at}); only versions 2 and 3 can be read", ANOTHER_FILE
+        )
     return version
 
 

@@ -71,7 +71,6 @@ class Popup(Slip):
 
     @property
     def offer(self) -> Offer | None:
-        """The chosen one."""
         return self.completion.offers[self.chosen] if self.completion is not None else None
 
     def move(self, rows: int) -> None:
@@ -81,18 +80,15 @@ class Popup(Slip):
             self._draw()
 
     def on_resize(self) -> None:
-        """As wide as there is room."""
         super().on_resize()
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses what was clicked."""
         event.stop()
         if self.completion is not None and self._top + event.y < len(self.completion.offers):
             self.post_message(self.Clicked(self._top + event.y))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The next one."""
         event.stop()
         self.move(1)
 

@@ -91,9 +91,9 @@ def _read_file(shown: str, path: Path) -> tuple[str, int]:
     try:
         kind = path.stat()
         if stat.S_ISDIR(kind.st_mode):
-            raise Unreadable(f"@{shown} is a folder: name a file in it")
+            raise Unreadable(f"@{shown} is a folder; name a file inside it")
         if not stat.S_ISREG(kind.st_mode):
-            raise Unreadable(f"@{shown} is no ordinary file")
+            raise Unreadable(f"@{shown} is not a regular file")
         with path.open("rb") as opened:
             data = opened.read(LARGEST + 1)
     except OSError as error:
@@ -105,7 +105,7 @@ def _read_file(shown: str, path: Path) -> tuple[str, int]:
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n"), len(data)
     except UnicodeDecodeError as error:
-        raise Unreadable(f"@{shown} is not UTF-8 text: byte {error.start}") from error
+        raise Unreadable(f"@{shown} is not UTF-8 text (byte {error.start})") from error
 
 
 def _block(shown: str, text: str) -> str:
@@ -168,7 +168,7 @@ class Paths:
         name = typed.rpartition("/")[2]
         above = typed[: len(typed) - len(name)]
         if typed == "~":
-            return Completion(start, (Offer("@~/", "home"),))
+            return Completion(start, (Offer("@~/", "home folder"),))
         folder = self._folder(os.path.expanduser(above) or ".")
         return Completion(start, tuple(_offers(folder, above, name))) if folder is not None else None
 

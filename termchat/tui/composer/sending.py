@@ -79,7 +79,6 @@ class Writing:
         composer.hand_over = self._hand_over
 
     def begin(self) -> None:
-        """The first frame is there."""
         from termchat.chat.sizing import Sizing  # not needed before the first frame
         from termchat.tui.composer.mentions import Paths
 
@@ -207,7 +206,6 @@ class Writing:
         return True
 
     def browse_queue(self, palette: Palette) -> None:
-        """All messages that wait."""
         from termchat.tui.composer.history_dialog import QueueDialog  # not needed before the first frame
 
         def closed(number: int | None) -> None:
@@ -229,7 +227,6 @@ class Writing:
         self._screen.app.push_screen(HistoryDialog(palette, texts, self._composer.message), closed)
 
     async def edit(self) -> None:
-        """Gives the message to an editor."""
         from termchat.tui.composer import editor  # not needed before the first frame
 
         composer, before = self._composer, self._composer.message
@@ -241,13 +238,12 @@ class Writing:
         if edited != before:
             composer.put(edited)
             if not edited.strip():
-                self._tell(Notice("the editor left nothing", "undo brings the message back"))
+                self._tell(Notice("the editor returned an empty message", "undo restores your text"))
 
 
 def _said(counted: Size) -> str:
-    """A size as the edge says it."""
     tokens = f"{'about ' if counted.about else ''}{counted.tokens:,} token{'s' * (counted.tokens != 1)}"
     if not counted.fits:
-        return f"{tokens}, {counted.tokens - counted.free:,} more than there is room for"
+        return f"{tokens}, {counted.tokens - counted.free:,} over the free context"
     share = 100 * counted.tokens / max(counted.free, 1)
-    return f"{tokens}, {f'{share:.0f}' if share >= 1 else 'under 1'} % of what is free"
+    return f"{tokens}, {f'{share:.0f}' if share >= 1 else 'under 1'}% of the free context"

@@ -58,7 +58,6 @@ class Dialog(ModalScreen[Result | None]):
         self._compositor = PlacingCompositor()
 
     def on_resize(self) -> None:
-        """Closes ranks where there is little room."""
         self.set_class(self.app.size.height < _TIGHT, "-tight")
 
     def action_close(self) -> None:
@@ -96,7 +95,6 @@ class ListDialog(Dialog[Result]):
         self.picker = Picker(self.draw)
 
     def compose(self) -> ComposeResult:
-        """Title, input, list, problem, hint."""
         with Vertical():
             yield Label(self.TITLE, classes="title", markup=False)
             yield from self.inputs()
@@ -105,23 +103,18 @@ class ListDialog(Dialog[Result]):
             yield Label(dialogs.hint(*self.HINTS, before=self.HINT), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
-        """What stands between title and list."""
         return ()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The lines of a range of rows."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Colours."""
         self.picker.paint_with(self._palette)
 
     def action_move(self, how: str) -> None:
-        """Goes to another row."""
         self.picker.move(how)
 
     def on_picker_pointed(self, event: Picker.Pointed) -> None:
-        """Does what the mouse wants."""
         self.point(event)
 
     def point(self, event: Picker.Pointed) -> None:
@@ -144,7 +137,6 @@ class ListDialog(Dialog[Result]):
         label.update(sanitize(text, keep=""))
 
     def retitle(self, title: str) -> None:
-        """Another title."""
         self.query_one(".title", Label).update(sanitize(title, keep=""))
 
 
@@ -155,14 +147,13 @@ class ReadListing(ListDialog[None]):
     HINTS: tuple[tuple[str, str], ...] = (
         ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
     )  # fmt: skip
-    KEYS = "TEXT TO READ"
+    KEYS = "READING"
 
     def __init__(self, palette: Palette) -> None:
         super().__init__(palette)
         self.lines: list[Line] = []
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The lines in view."""
         return self.lines[rows.start : rows.stop]
 
     def point(self, event: Picker.Pointed) -> None:
@@ -171,11 +162,9 @@ class ReadListing(ListDialog[None]):
             self.picker.scroll_by(event.how)
 
     def action_move(self, how: str) -> None:
-        """Scrolls."""
         self.picker.scroll_by(how)
 
     def on_lines_view_laid(self) -> None:
-        """Lines for another width."""
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -202,7 +191,6 @@ class DetailedListing(ListDialog[Result]):
     _at_rest: Timer | None = None
 
     def on_resize(self) -> None:
-        """Arranges everything for the size."""
         self._arrange()
 
     def _arrange(self) -> None:

@@ -42,7 +42,6 @@ class Key(NamedTuple):
 
     @property
     def binding(self) -> Binding:
-        """As Textual takes it."""
         label = self.palette or self.help
         keys = self.keys or NO_KEY
         return Binding(keys, self.action, label, show=False, priority=self.priority, tooltip=self.help, id=self.id)
@@ -85,7 +84,6 @@ def remap(keymap: Mapping[str, str]) -> None:
 
 
 def keys_of(key: Key) -> tuple[str, ...]:
-    """The keys that do it."""
     return tuple(name.strip() for name in _remapped.get(key.id, key.keys).split(",") if name.strip())
 
 

@@ -78,7 +78,6 @@ class Conversations:
         self._dialog: SessionsDialog | None = None
 
     def new(self) -> None:
-        """An empty chat."""
         self._go(self._chat.new)
 
     def begin(self, system: str, *, raw: bool) -> None:
@@ -109,13 +108,12 @@ class Conversations:
                 self._go(lambda: self._chat.reopen(chosen))
 
         if self._sessions is None:
-            self._tell(Notice("chats are not kept here"))
+            self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
             self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
             self._screen.app.push_screen(self._dialog, closed)
 
     def save(self, save: Save) -> None:
-        """Asks where to save the transcript."""
         from termchat.tui.sessions.save import SaveDialog, default_path  # not needed before the first frame
 
         def begin(path: Path) -> None:

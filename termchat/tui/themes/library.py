@@ -102,7 +102,6 @@ class Wardrobe:
         self.dark = _guessed(os.environ if environ is None else environ)
 
     def worn(self) -> LoadedTheme:
-        """The theme that is to be shown."""
         return self.of(self.wanted)
 
     def of(self, wanted: str) -> LoadedTheme:
@@ -120,9 +119,9 @@ class Wardrobe:
         if there:
             return problems
         known = [AUTO, *self.shelf.all()]
-        said = f"there is no theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
+        said = f"unknown theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
         said = f"{place}: {said}" if place else said
-        return [*problems, Notice(said, f"there are {', '.join(known)}", "warning")]
+        return [*problems, Notice(said, f"known themes: {', '.join(known)}", "warning")]
 
 
 def _guessed(environ: Mapping[str, str]) -> bool:
