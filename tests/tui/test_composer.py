@@ -186,7 +186,7 @@ async def test_what_is_too_long_to_be_shown_stays_a_label_and_says_so() -> None:
     async with desktop() as desk:
         await paste(desk, LONG)
         await desk.type("", "tab")
-        assert "too many to be shown" in desk.text
+        assert "too many to show here" in desk.text
         assert desk.composer.message == LONG
 
 
@@ -305,7 +305,7 @@ async def test_a_file_that_is_named_goes_out_with_the_message_and_is_shown_as_it
         ("@picture.bin", "is not text"),
         ("@src", "is a folder"),
         ("@latin.txt", "not UTF-8"),
-        ("@large.txt", "too large: 3.00 MB, at most 2.00 MB"),
+        ("@large.txt", "too large: 3.00 MB, at most 1.00 MB"),
     ],
 )
 async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder: Path, text: str, why: str) -> None:
@@ -323,6 +323,24 @@ async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder
         await desk.settle()
         assert sent(desk)
         assert "nothing was sent" not in desk.text
+
+
+async def test_a_message_too_long_with_its_files_goes_back_to_the_composer(folder: Path) -> None:
+    for name in ("one.txt", "two.txt"):
+        (folder / name).write_text("word " * 120_000)
+    async with desktop() as desk:
+        desk.composer.put("compare @one.txt @two.txt")
+        await desk.type("", "enter")
+        await desk.shows("message too long: 1,200,")
+        assert desk.composer.text == "compare @one.txt @two.txt"
+        assert not sent(desk)
+
+
+async def test_a_paste_too_long_to_send_is_refused() -> None:
+    async with desktop() as desk:
+        desk.composer.post_message(events.Paste("x" * 1_000_001))
+        await desk.shows("paste too long: 1,000,001 characters")
+        assert not desk.composer.text
 
 
 # --- how long it is --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from termchat.text import size
 from termchat.tui.composer.completion import Completion, Offer
 from termchat.tui.draw.background import Aside
 
-LARGEST = 2_000_000
+LARGEST = 1_000_000
 """Bytes of the largest file that is put into a message."""
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"]\S*))')
 _STOPS = ".,;:!?)]}'"

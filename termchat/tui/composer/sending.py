@@ -16,6 +16,7 @@ from termchat.chat.service import Chat
 from termchat.text import size
 from termchat.tui.composer.composer import Composer, Edge
 from termchat.tui.composer.history import History
+from termchat.tui.composer.labelled import LARGEST
 from termchat.tui.draw.background import Aside
 from termchat.tui.slash.slash import parted
 from termchat.tui.themes.theme_file import Palette
@@ -109,6 +110,10 @@ class Writing:
                 self._read(text, written, sends=True)
 
     def _send(self, text: str) -> None:
+        if len(text) > LARGEST:
+            problem = f"message too long: {len(text):,} characters"
+            self._refuse(self._sending[0].text, problem, f"at most {LARGEST:,}; shorten it or send it in parts")
+            return
         _, written, to = self._sending.pop(0)
         self._composer.attachments.remember(text, written)
         to(text)
@@ -143,10 +148,14 @@ class Writing:
         elif read.included is not None:
             self._send(read.included.text)
         else:
-            del self._sending[0]
-            self._composer.give_back(read.message)
-            self._tell(Notice(read.problem, "nothing was sent", "warning"))
+            self._refuse(read.message, read.problem, "nothing was sent")
         self._send_next()
+
+    def _refuse(self, message: str, problem: str, hint: str) -> None:
+        """Gives the next message to be sent back to whoever wrote it."""
+        del self._sending[0]
+        self._composer.give_back(message)
+        self._tell(Notice(problem, hint, "warning"))
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
