@@ -34,6 +34,9 @@ _NAME = 100
 """Characters of a name that are compared with those that there are: no name is longer."""
 
 
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
 @lru_cache(maxsize=8)
 def _foreign(keep: str) -> re.Pattern[str]:
     controls = "".join(re.escape(chr(c)) for c in range(0x20) if chr(c) not in keep)
@@ -115,9 +118,6 @@ def guess_of(name: str, known: Iterable[str]) -> str:
     folded = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name[:_NAME].lower(), folded, n=1)
     return f" (did you mean {folded[close[0]]}?)" if close else ""
-
-
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def size(count: float | None) -> str:

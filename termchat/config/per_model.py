@@ -1,4 +1,4 @@
-"""How one model is run: as configured for all models, as a person set it for this one, and as was measured to be best."""
+"""Settings of single models: those for all models, those a person chose for this one, and those measured to be fastest."""
 
 from __future__ import annotations
 

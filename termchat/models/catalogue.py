@@ -1,4 +1,4 @@
-"""Models by name: entries of `models.toml`, and the way from what a person asked for to a file that can be opened."""
+"""Models by name: the entries of `models.toml`, and the way from what a person asked for to a file that can be opened."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from termchat.text import sanitize
 from termchat.toml import TomlError, TomlFile
 
 DEFAULT = "smollm2"
+
+
+_LONGEST = 240
+"""Bytes of one name; file systems take 255, and a download adds an ending of its own."""
+_FORBIDDEN = frozenset('\\:*?"<>|')
+_RESERVED = frozenset({"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))})
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -189,12 +195,6 @@ def _choices(folder: Path, near: str = "", most: int = 5) -> str:
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-
-
-_LONGEST = 240
-"""Bytes of one name; file systems take 255, and a download adds an ending of its own."""
-_FORBIDDEN = frozenset('\\:*?"<>|')
-_RESERVED = frozenset({"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))})
 
 
 def checked(path: str) -> PurePosixPath:

@@ -1,4 +1,4 @@
-"""Adds a model to the user's own catalogue, and leaves the rest of that file as it was written."""
+"""What changes models: adds one to the user's catalogue, verifies the files of one, removes a download."""
 
 from __future__ import annotations
 

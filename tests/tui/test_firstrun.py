@@ -126,7 +126,7 @@ async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_b
 
         begun = desk.chat.conversation
         await desk.type("/persona exact", "enter")
-        assert "once more begins a new chat" in desk.text
+        assert "again starts a new chat" in desk.text
         await desk.type("h")
         assert desk.chat.conversation is begun
         assert begun.system == storyteller.system
@@ -146,7 +146,7 @@ async def test_what_a_chat_is_set_to_is_kept_as_a_persona(models: Models) -> Non
         assert (kept.knobs, kept.own) == ({"temperature": 1.25}, True)
         assert "saved as persona my fox" in desk.text
         await desk.type("/persona save ../x", "enter")
-        assert "is no name" in desk.text
+        assert "is not a valid name" in desk.text
 
 
 @pytest.mark.parametrize(("size", "theme"), [((80, 24), "light"), ((120, 40), "dark")], ids=["small", "wide"])

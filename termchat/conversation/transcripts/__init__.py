@@ -1,8 +1,13 @@
-"""The forms of a transcript. A new one is a module here and a line of `FORMATS`.
+"""Transcripts: a chat as a file, in six formats, out and in.
 
-The module of a format's name has `lines(conversation, info, records)`, the lines of the file one by one, and where it can be
-read `chats(path)`, the chats in a file one by one. It is imported when it is needed, so that the list of formats costs the
-first frame nothing.
+`export.write` takes a conversation and its records and writes a file by a format's `lines`. `importing.chats` recognises a
+file, reads it by the format's `chats`, and `importing.keep` puts each chat into the store. The command line and the save
+dialog call both.
+
+Each format is a module of its name (`md`, `html`, `jsonl`, `openai`, `sharegpt`, `csv`) and an entry of `FORMATS`. It has
+`lines(conversation, info, records)`, the lines of the file without line breaks, and if it can be read `chats(path)`. The
+module is imported when it is needed, so that the list of formats costs the first frame nothing. `facts` says what the
+formats for people tell of a reply; `messages` is shared by the two formats of other programs; `jsonl_reader` checks ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the transcripts for people say of a chat and of a reply, beside the text."""
+"""What the transcripts for people say of a chat and of a reply beside the text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Takes transcripts in: finds out what a file is, reads its chats, and keeps them.
+"""Imports transcripts: recognises a file, reads its chats, and puts them into the store.
 
-What is in a file is foreign. It is bounded while it is read, and of its paths none is ever used: the chat gets an id of its
-own, and the model's file is known by name only.
+A file is foreign. It is bounded while it is read, and none of its paths is ever used: the chat gets an id of its own, and the
+model's file is known by name only.
 """
 
 from __future__ import annotations

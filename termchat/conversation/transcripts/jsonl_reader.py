@@ -1,4 +1,9 @@
-"""Half characters: JSON may escape one half of a pair of surrogates alone, but there is no such character to keep or show."""
+"""Reads our own JSON Lines, line by line, into a conversation with its records.
+
+A file is foreign: sizes, counts, versions, ranges and the order of lines are checked, and every refusal names the line. What
+the fast decoder refuses is read again by a patient one, which takes null for NaN and otherwise says what is wrong.
+JSON may escape half of a surrogate pair alone; such a half becomes U+FFFD and is counted.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +37,24 @@ _ESCAPES = re.compile(
 """An escape of JSON: both halves of a character, a half alone, or any other."""
 
 
+LONGEST_NAME = 10_000
+"""Characters of what a list shows on a line."""
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+LONGEST_LINE = 1 << 24
+"""In bytes. The longest real ones are the prompts of very long chats: a million ids take half of that."""
+MOST_BYTES = 1 << 33
+"""Of a file: twenty times a chat of 100,000 tokens with twenty candidates each."""
+MOST_NODES = 100_000
+MOST_RECORDS = 2_000_000
+MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
+"""The empty ones are counted too."""
+MOST_KEPT = 1 << 31
+"""Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
+_LIKELIEST = 0.01
+"""What the logarithm of a probability can be at most, rounding and all."""
+_HINT = "Use a chat saved as .jsonl, or complete, unedited output of termchat run --json."
+
+
 def replaced(data: bytes) -> tuple[bytes, int]:
     """JSON with U+FFFD, the sign for what is no character, for each half that stands alone; and how many those were."""
     if _MAY_BE.search(data) is None:
@@ -50,12 +73,6 @@ def replaced(data: bytes) -> tuple[bytes, int]:
 
 class LineError(ValueError):
     """A line is not what it should be; the message says what is wrong with it."""
-
-
-LONGEST_NAME = 10_000
-"""Characters of what a list shows on a line."""
-
-Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
@@ -217,25 +234,6 @@ def _twin(kind: Any) -> Any:
 _decode = msgspec.json.Decoder(Union[tuple(map(_twin, _KINDS.values()))]).decode  # noqa: UP007
 
 __all__ = ["Transcript", "read"]
-
-LONGEST_LINE = 1 << 24
-"""In bytes. The longest real ones are the prompts of very long chats: a million ids take half of that."""
-
-MOST_BYTES = 1 << 33
-"""Of a file: twenty times a chat of 100,000 tokens with twenty candidates each."""
-
-MOST_NODES = 100_000
-MOST_RECORDS = 2_000_000
-MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
-"""The empty ones are counted too."""
-
-MOST_KEPT = 1 << 31
-"""Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
-
-_LIKELIEST = 0.01
-"""What the logarithm of a probability can be at most, rounding and all."""
-
-_HINT = "Use a chat saved as .jsonl, or complete, unedited output of termchat run --json."
 
 
 def read(path: Path) -> Transcript:

@@ -1,7 +1,8 @@
 """A chat as a list of messages, as other programs know it: there, and back again.
 
-Of a reply from elsewhere only its words are known. It becomes a reply without tokens whose text came with its end, made by
-another model than any that is here, so that the next turn has the whole chat rendered and tokenised anew.
+Of an imported reply only the words are known. It becomes a reply without tokens whose text came with its end, made by an
+unknown model, so that the next turn renders and tokenises the whole chat anew. Files may be large: their objects are found
+by a scanner (`values`) and decoded one by one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ _NEXT = re.compile(rb"[^\s,]")
 _IN_OBJECT = re.compile(rb'["{}\[\]]')
 _IN_TEXT = re.compile(rb'["\\]')
 _MARK = b"\xef\xbb\xbf"
+
+
+MOST_MESSAGES = 10_000
+MOST_CHATS = 100_000
+_T = TypeVar("_T")
+Speaker = Literal["system", "user", "assistant"]
+_UNKNOWN = "imported"
+_TITLE = 60
+_UNANSWERED = Failed("imported", "the imported file has no reply to this message", "use Regenerate to get one")
 
 
 class Value(NamedTuple):
@@ -137,18 +147,6 @@ class _Scanner:
             self._depth += 1 if mark in b"{[" else -1
             if self._depth > DEEPEST:
                 raise ValueProblem(self.line, f"it is nested more than {DEEPEST} levels deep")
-
-
-MOST_MESSAGES = 10_000
-MOST_CHATS = 100_000
-
-_T = TypeVar("_T")
-
-Speaker = Literal["system", "user", "assistant"]
-
-_UNKNOWN = "imported"
-_TITLE = 60
-_UNANSWERED = Failed("imported", "the imported file has no reply to this message", "use Regenerate to get one")
 
 
 class ChatMessage(NamedTuple):

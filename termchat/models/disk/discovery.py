@@ -1,4 +1,4 @@
-"""Finds the models on this disk, wherever programs keep them, and says what was left out and why. It only reads."""
+"""Finds the models on this disk and says what was skipped and why. Also reads Ollama's manifests. It only reads."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ MODEL_LAYER = "application/vnd.ollama.image.model"
 MAX_MANIFEST = 1 << 20
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _HOME = ("registry.ollama.ai", "library")
+
+
+OWN_FOLDERS = "folders in the config"
+PIECES, PIECE = 8, 1 << 16
+"""How many pieces of how many bytes are compared of two files that seem to be copies."""
+_REPOSITORY = "models--"
+_SAYS_NOTHING = ("model", "ggml-model")
+"""File names that every model could have: then its folder's name says more."""
 
 
 class Tagged(NamedTuple):
@@ -72,15 +80,6 @@ def _layer(content: Any) -> dict[str, Any]:
         if layer["mediaType"] == MODEL_LAYER:
             return dict(layer)
     raise LookupError(MODEL_LAYER)
-
-
-OWN_FOLDERS = "folders in the config"
-PIECES, PIECE = 8, 1 << 16
-"""How many pieces of how many bytes are compared of two files that seem to be copies."""
-
-_REPOSITORY = "models--"
-_SAYS_NOTHING = ("model", "ggml-model")
-"""File names that every model could have: then its folder's name says more."""
 
 
 class FoundModel(msgspec.Struct, frozen=True, kw_only=True):

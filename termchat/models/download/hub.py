@@ -1,4 +1,8 @@
-"""The Hugging Face hub: where it is, who may see the token, and which files a repository has."""
+"""The Hugging Face hub and other sources: from what a person wrote to the files to download.
+
+`understand` reads a repository, a page or an address; `Hub` is the endpoint with its token, which only the hub itself is shown;
+`of_entry`, `of_repository` and `of_address` give the remote files of a model with their places on disk.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,11 @@ _COMPANIONS = ("mmproj", "imatrix")
 """In the names of GGUF files that come with a model and are none."""
 _PORTS = {"http": 80, "https": 443}
 _MOST_NAMED = 12
+
+
+MAIN = "main"
+_FORMS = "Give a name from the catalogue, owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, or an http(s) address."
+_SHORT = re.compile(r"(?:hf\.co|(?:www\.)?huggingface\.co)/", re.IGNORECASE)
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -197,12 +206,6 @@ def find(repo: str, listing: HubFiles, path: str) -> File:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
-
-
-MAIN = "main"
-
-_FORMS = "Give a name from the catalogue, owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, or an http(s) address."
-_SHORT = re.compile(r"(?:hf\.co|(?:www\.)?huggingface\.co)/", re.IGNORECASE)
 
 
 class Remote(NamedTuple):

@@ -1,4 +1,8 @@
-"""One file from the net to its place: resumed, checked while it comes, and placed in one step or not at all."""
+"""One file from the network to its place: resumed, checked while it arrives, and placed in one step or not at all.
+
+While it is incomplete there are `NAME.part` and a note beside it (`NAME.part.json`), which says where it comes from; the note
+of a finished file is `NAME.json`.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,11 @@ from termchat.models.gguf.header import read_header
 
 _LONGEST_NOTE = 1 << 16
 _PIECE = 1 << 20
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")
+_MAGIC = b"GGUF"
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,11 +206,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")
-_MAGIC = b"GGUF"
 
 
 class Download:

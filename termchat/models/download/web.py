@@ -1,6 +1,7 @@
-"""One GET at a time, in a thread of its own, so that whoever waits for it can stop waiting at any moment.
+"""HTTP: one GET at a time, in a thread of its own, so that whoever waits for it can stop waiting at any moment.
 
-Redirects are followed here and not by httpx: at each address it is decided anew what it may be sent.
+Redirects are followed here and not by httpx: at each address it is decided anew what it may be sent. Answers and errors are
+sorted into those worth another try (`Later`) and those that are final (`ModelError`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,20 @@ _NO_NAME = ("Name or service not known", "in name resolution", "nodename nor ser
 """What the systems say of a host that cannot be looked up."""
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _TAKEN = frozenset({200, 206, 416})
+
+
+READ = 1 << 19
+"""Most bytes taken from the network at once; more no longer fits the caches of a processor."""
+CHUNK = 1 << 17
+"""Fewest bytes handed over at once where they come fast: a hand-over costs as much as hashing a tenth of it."""
+_AHEAD = 16
+"""Chunks the network may be ahead of the disk."""
+_LOOK_AGAIN = 0.1
+_MOST_HOPS = 10
+_MOST_TOLD = 16 << 20
+"""Bytes of an answer that is read whole; repositories of hundreds of files take a tenth."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SHA256 = re.compile(r'^(?:W/)?"?([0-9a-f]{64})"?$')
 
 
 class Later(Exception):
@@ -134,21 +149,6 @@ def _why(said: str) -> str:
 def count(text: str) -> int | None:
     """A number of a header; None if it is none."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
-
-
-READ = 1 << 19
-"""Most bytes taken from the network at once; more no longer fits the caches of a processor."""
-CHUNK = 1 << 17
-"""Fewest bytes handed over at once where they come fast: a hand-over costs as much as hashing a tenth of it."""
-
-_AHEAD = 16
-"""Chunks the network may be ahead of the disk."""
-_LOOK_AGAIN = 0.1
-_MOST_HOPS = 10
-_MOST_TOLD = 16 << 20
-"""Bytes of an answer that is read whole; repositories of hundreds of files take a tenth."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_SHA256 = re.compile(r'^(?:W/)?"?([0-9a-f]{64})"?$')
 
 
 class Reply(NamedTuple):

@@ -23,6 +23,10 @@ _EVERY_FOURTH = ("qwen3next", "qwen35", "qwen35moe")
 """Architectures of which every fourth layer attends and the others are recurrent, where the file says nothing else."""
 
 
+MAX_DIMENSIONS = 4
+MAX_TENSOR_NAME = 63
+
+
 class Layer(NamedTuple):
     """How many numbers a layer keeps: of each token as keys and as values, and once for each sequence."""
 
@@ -80,10 +84,6 @@ def _state(metadata: Metadata) -> int:
     inner, memory = metadata.own("ssm.inner_size") or 0, metadata.own("ssm.state_size") or 0
     groups, kernel = metadata.own("ssm.group_count") or 0, metadata.own("ssm.conv_kernel") or 1
     return (kernel - 1) * (inner + 2 * groups * memory) + memory * inner
-
-
-MAX_DIMENSIONS = 4
-MAX_TENSOR_NAME = 63
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

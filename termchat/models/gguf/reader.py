@@ -1,4 +1,7 @@
-"""Reads the values of a GGUF header one after the other, through a window over the file."""
+"""Reads the values of a GGUF header one after the other, through a window over the file.
+
+The beginning (`read_beginning`) is checked first: what is not GGUF is named as what it looks like.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,24 @@ _BLOCK = 256
 _USUAL = sorted(range(1, 64), key=lambda length: abs(length - 7))
 """Bytes of a token or a merge, the likeliest first."""
 _STRUCTS = {layout: struct.Struct(f"<{layout}") for layout in _LAYOUTS.values()}
+
+
+MAX_TENSORS = 1 << 16
+MAX_METADATA = 1 << 16
+_LOOKS_LIKE = (
+    (b"version https://git-lfs", "a Git LFS pointer; the real file was not fetched"),
+    (b"<!doctype", "a web page"),
+    (b"<html", "a web page"),
+    (b"<?xml", "XML"),
+    (b"PK\x03\x04", "a zip archive, as PyTorch writes them"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstandard archive"),
+    (b"tjgg", "GGML, the format before GGUF"),
+    (b"fmgg", "GGML, the format before GGUF"),
+    (b"lmgg", "GGML, the format before GGUF"),
+    (b"\0\0\0\0", "zeros, perhaps from an unfinished download"),
+    (b"{", "JSON"),
+)
 
 
 class Array(NamedTuple):
@@ -219,25 +240,6 @@ def _walk(window: bytes, offset: int, most: int) -> tuple[int, int]:
     except (struct.error, OverflowError):  # the next length is not in this window
         return offset, walked
     return offset, most
-
-
-MAX_TENSORS = 1 << 16
-MAX_METADATA = 1 << 16
-
-_LOOKS_LIKE = (
-    (b"version https://git-lfs", "a Git LFS pointer; the real file was not fetched"),
-    (b"<!doctype", "a web page"),
-    (b"<html", "a web page"),
-    (b"<?xml", "XML"),
-    (b"PK\x03\x04", "a zip archive, as PyTorch writes them"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"\x28\xb5\x2f\xfd", "a zstandard archive"),
-    (b"tjgg", "GGML, the format before GGUF"),
-    (b"fmgg", "GGML, the format before GGUF"),
-    (b"lmgg", "GGML, the format before GGUF"),
-    (b"\0\0\0\0", "zeros, perhaps from an unfinished download"),
-    (b"{", "JSON"),
-)
 
 
 class Beginning(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the composer offers while a person writes: each kind of completion is a source of its own."""
+"""Completion in the composer: the sources' protocol, and the popup that shows what they offer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from termchat.text import cells, one_line, sanitize
 from termchat.tui.draw.ink import MARGIN, Ink, Line
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.draw.marks import MUTED
+
+_ROWS = 8
+_WIDEST = 40
+"""Cells of the column of texts."""
+_TEXT, _CHOSEN = Ink("text"), Ink("accent", bold=True)
 
 
 class Offer(NamedTuple):
@@ -38,12 +43,6 @@ class CompletionSource(Protocol):
         `first`: it is the first line of the message. Called at every key, in the event loop: it takes a millisecond at most.
         """
         ...
-
-
-_ROWS = 8
-_WIDEST = 40
-"""Cells of the column of texts."""
-_TEXT, _CHOSEN = Ink("text"), Ink("accent", bold=True)
 
 
 class Popup(Slip):

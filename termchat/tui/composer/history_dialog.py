@@ -1,4 +1,4 @@
-"""The messages that were written before: search, and write one again."""
+"""Two lists of messages: those written earlier, to use one again, and those in the queue, to edit or reorder."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from termchat.tui.themes.theme_file import Palette
 
 _LOOKED_AT = 2_000
 """Characters of a message that are drawn, at most."""
+
+
+_LOOK_AGAIN = 0.2
+"""Seconds between looks at whether one has gone out."""
 
 
 class HistoryDialog(ListDialog[str]):
@@ -65,11 +69,6 @@ class HistoryDialog(ListDialog[str]):
     def _search(self, typed: str) -> None:
         self._found = [text for text in self._texts if matches(text, typed)] if typed else self._texts
         self.picker.show(len(self._found), 0)
-
-
-"""Characters of a message that are drawn, at most."""
-_LOOK_AGAIN = 0.2
-"""Seconds between looks at whether one has gone out."""
 
 
 class QueueDialog(ListDialog[int]):

@@ -1,4 +1,4 @@
-"""A message on its way out: its files are read, its tokens counted; it waits in the queue, or is edited elsewhere."""
+"""Sends messages: reads the files they name, refuses long ones, counts tokens; also the queue, the history, the editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lists share that show what is highlighted in full, beside the rows or below them."""
+"""The bases of all dialogs: a modal box, a list, text to read, and a list with details beside or below it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ Result = TypeVar("Result")
 
 _TIGHT = 16
 """Rows of a screen under which a dialog has no empty ones, so that its keys are still told."""
+
+
+ARROWS = tuple(key.binding for key in dialogs.ARROWS)
+"""Keys that move in a list, also while an input has the keyboard."""
+_WHEEL = 3
+"""Lines of text that the wheel scrolls."""
+_AT_REST = 0.15
+"""Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
 
 
 class Dialog(ModalScreen[Result | None]):
@@ -63,13 +71,6 @@ class Dialog(ModalScreen[Result | None]):
     def action_close(self) -> None:
         """Closes it; nothing happens."""
         self.dismiss(None)
-
-
-ARROWS = tuple(key.binding for key in dialogs.ARROWS)
-"""Keys that move in a list, also while an input has the keyboard."""
-
-_WHEEL = 3
-"""Lines of text that the wheel scrolls."""
 
 
 class ListDialog(Dialog[Result]):
@@ -175,10 +176,6 @@ class ReadListing(ListDialog[None]):
     def made(self, width: int) -> list[Line]:
         """All lines, `width` cells wide."""
         raise NotImplementedError
-
-
-_AT_REST = 0.15
-"""Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
 
 
 class DetailedListing(ListDialog[Result]):

@@ -43,9 +43,7 @@ class FullDialog(Dialog[Way]):
                 "put the message back into the composer" if full.failure is not None else "leave the chat as it is now"
             )
             yield Label(link("close", back, gap="  "), markup=False)
-            yield Label(
-                "Nothing is deleted: the turns stay in the chat and in its saved file.", classes="hint", markup=False
-            )
+            yield Label("Nothing is deleted: the turns stay in the saved chat.", classes="hint", markup=False)
 
     def action_choose(self, way: Way) -> None:
         if way != "summarise" or self._full.can_summarise:

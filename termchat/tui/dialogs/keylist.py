@@ -1,4 +1,4 @@
-"""The help: all keys, those of the place where it was asked for first, and those with all words that are typed."""
+"""All keys, those of the place where it was opened first, filtered by the words typed."""
 
 from __future__ import annotations
 

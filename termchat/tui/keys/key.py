@@ -1,7 +1,6 @@
-"""A key: what it does where, how it is written, and what its user has made of it.
+"""A key: what it does where, how it is written, and the user's remaps.
 
-There is one keyboard to a program: what its user has remapped is told once, with `remap`, and everything that names a key
-follows.
+There is one keyboard: remaps are set once, with `remap`, and everything that names a key follows.
 """
 
 from __future__ import annotations

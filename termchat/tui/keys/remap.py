@@ -1,4 +1,4 @@
-"""What a user may make of the keys: other keys for what has an id, checked before anything is bound to them."""
+"""Remapped keys: what the user asks for under [keys], checked before anything is bound to it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ _KEPT = ("quit", "interrupt", "back", "close", "send")
 """What always has a key: the ways out, and how a message is sent."""
 
 _KEYS = {key.id: key for group in GROUPS for key in group.table}
+
+
+_CHARACTERS = frozenset(
+    {_character_to_key(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
+)
+"""The names of characters: question_mark."""
 
 
 def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -116,9 +122,3 @@ def _groups_of(id: str) -> list[Group]:
 
 def _writes(name: str) -> bool:
     return "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")
-
-
-_CHARACTERS = frozenset(
-    {_character_to_key(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
-)
-"""The names of characters: question_mark."""

@@ -64,7 +64,7 @@ CHAT: tuple[Key, ...] = (
     ),
     Key(
         "continue", "ctrl+o", "continue", "Resume a paused reply, or continue the last one; restart a stopped engine first",
-        {"idle": "continue", "paused": "resume", "unloaded": "load", "failed": "restart and continue"}, "Continue the reply",
+        {"idle": "continue", "paused": "resume", "unloaded": "load", "failed": "restart"}, "Continue the reply",
     ),
     Key(
         "tune", "ctrl+t", "tune", "Turn the knobs, even while a reply streams",
@@ -145,7 +145,7 @@ TOKENS: tuple[Key, ...] = (
     Key("ask-now", "I", "ask('now')", "Ask the model again, with the current knobs", {}),
     Key("what-if", "v", "show('what-if')", "What-if: redraw the whole reply with the current knobs",
         {"token": "what-if"}, "What-if"),
-    Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "redraw"}),
+    Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "cut"}),
     Key("cut-paused", "X", "cut_paused", "Restart from here, paused, so you can step", {}),
     Key("fork-there", "enter", "fork_there", "In what-if: fork at the first token that differs", {}),
     Key("token-half-down", "ctrl+d", "half_page('down')", "Move half a page down or up", {}, display="Ctrl+D Ctrl+U"),
@@ -232,7 +232,7 @@ MODEL: tuple[Key, ...] = (
 
 APP: tuple[Key, ...] = (
     Key("keys", "f1", "keys", "List all keys", {}, "Keys"),
-    Key("palette", "ctrl+p", "command_palette", "Command palette", _everywhere("commands") | _in_tokens("commands")),
+    Key("palette", "ctrl+p", "command_palette", "Command palette", _everywhere("menu") | _in_tokens("menu")),
     Key("theme", "f9", "theme", "Themes, with live preview", {}, "Themes", priority=False),
     Key("suspend", "ctrl+z", "suspend_process", "Suspend termchat; `fg` in the shell resumes it", {}, "Suspend"),
     Key("quit", "ctrl+q", "quit", "Stop the reply, save and quit", _everywhere("quit") | _in_tokens("quit"), "Quit"),

@@ -23,6 +23,15 @@ from termchat.tui.themes.theme_file import Palette
 _VALUE = 8
 
 
+_CHOOSE = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
+_ASK = (
+    ("persona-begin", "again starts a new chat with it"),
+    ("persona-here", "applies its knobs to this chat from here on"),
+    ("close", "goes back"),
+)
+_SAVES = "/persona save NAME saves this chat's settings as a persona."
+
+
 def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
     name = column(persona.name, longest)
     about = persona.description or persona.system or "no description"
@@ -69,15 +78,6 @@ def _knobs(knobs: Mapping[str, Value], width: int) -> list[Line]:
 
 def _shown(name: str, value: Value) -> str:
     return KNOBS[name].show(value)
-
-
-_CHOOSE = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
-_ASK = (
-    ("persona-begin", "again starts a new chat with it"),
-    ("persona-here", "applies its knobs to this chat from here on"),
-    ("close", "goes back"),
-)
-_SAVES = "/persona save NAME saves this chat's settings as a persona."
 
 
 class Begin(NamedTuple):

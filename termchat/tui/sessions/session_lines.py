@@ -118,9 +118,7 @@ def preview_lines(row: SessionSummary, said: Sequence[tuple[Role, str]] | None, 
     facts = [turns, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
-        head.append(
-            _muted(f"started {_date(row.created)}, last used {_date(row.updated)} {_clock(row.updated)}", width)
-        )
+        head.append(_muted(f"started {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]

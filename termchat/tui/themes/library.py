@@ -24,6 +24,9 @@ _AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("
 """By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
 
 
+_PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
+
+
 class Shelf:
     """The themes of some folders, of which a later one's come first; `problems` are those of the files read so far.
 
@@ -89,9 +92,6 @@ class Shelf:
             palette = fitted(loaded.palette, self.depth)
             return LoadedTheme(textual_theme(palette), palette)
         return loaded
-
-
-_PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
 
 
 class Wardrobe:

@@ -35,6 +35,23 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
+_SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
+"""What Textual calls by the same names."""
+_ANSI = {
+    "ansi-background": DEFAULT,
+    "ansi-foreground": DEFAULT,
+    "input-cursor-background": DEFAULT,
+    "input-cursor-foreground": DEFAULT,
+    "input-cursor-text-style": "reverse",
+    "block-cursor-background": DEFAULT,
+    "block-cursor-foreground": DEFAULT,
+    "block-cursor-text-style": "reverse",
+    "screen-selection-background": "ansi_cyan",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What stands out where it is not known which colours the terminal has for text and background."""
+
+
 class Palette(msgspec.Struct, frozen=True, kw_only=True):
     """The colours of a theme. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm, `heat_text` what
     is written on each of them."""
@@ -229,21 +246,3 @@ def textual_theme(palette: Palette) -> Theme:
         ansi=ansi,
         **colors,
     )
-
-
-_SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
-"""What Textual calls by the same names."""
-
-_ANSI = {
-    "ansi-background": DEFAULT,
-    "ansi-foreground": DEFAULT,
-    "input-cursor-background": DEFAULT,
-    "input-cursor-foreground": DEFAULT,
-    "input-cursor-text-style": "reverse",
-    "block-cursor-background": DEFAULT,
-    "block-cursor-foreground": DEFAULT,
-    "block-cursor-text-style": "reverse",
-    "screen-selection-background": "ansi_cyan",
-    "screen-selection-foreground": "ansi_black",
-}
-"""What stands out where it is not known which colours the terminal has for text and background."""
