@@ -1,33 +1,66 @@
-"""Files that are replaced in one step: whoever reads one, also after a crash, finds the old one or the new one whole."""
+"""Files that are replaced in one step: whoever reads one, also after a crash, finds the old one or the new one whole.
+
+A writer that is killed leaves a hidden file beside it (`.NAME.*.part`) and nothing else.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+_NAME = 60
+"""Characters of the file's name in that of the temporary one: any file system takes the bytes of so many."""
+
+
+@contextlib.contextmanager
+def writing(file: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
+    """What is written to the stream takes the place of `file` when the context ends without an error.
+
+    The file's folder must exist. The mode stays; only its owner can read a new file. Of a link, the target is replaced.
+
+    Raises:
+        FileExistsError: with `overwrite` False, there is such a file by now.
+        OSError: it cannot be written; what was there still is.
+    """
+    target = Path(os.path.realpath(file))
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:_NAME]}.", suffix=".part", dir=target.parent)
+    try:
+        with open(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(name, target.stat().st_mode & 0o7777)
+        if overwrite or not _linked(name, target):
+            os.replace(name, target)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
 
 
 def replace(file: Path, data: bytes) -> None:
-    """Puts these bytes in the place of what the file holds; its folder is made if need be.
-
-    The mode stays; a new file is nobody else's to read. Where the file is a link, what it links to is replaced.
+    """Puts these bytes in the place of the file's content (see `writing`); its folder is made if need be.
 
     Raises:
         OSError: it cannot be written; what was there still is.
     """
-    target = Path(os.path.realpath(file))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    Path(os.path.realpath(file)).parent.mkdir(parents=True, exist_ok=True)
+    with writing(file) as stream:
+        stream.write(data)
+
+
+def _linked(name: str, target: Path) -> bool:
+    """Gives the file its name unless that is taken; False where the file system has no links."""
     try:
-        with open(descriptor, "wb") as written:
-            written.write(data)
-            written.flush()
-            os.fsync(descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(name, target.stat().st_mode & 0o7777)
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+        os.link(name, target)
+    except FileExistsError:
         raise
+    except OSError:
+        if target.exists():
+            raise FileExistsError(target) from None
+        return False
+    return True

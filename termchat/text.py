@@ -34,6 +34,9 @@ _NAME = 100
 """Characters of a name that are compared with those that there are: no name is longer."""
 
 
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
 @lru_cache(maxsize=8)
 def _foreign(keep: str) -> re.Pattern[str]:
     controls = "".join(re.escape(chr(c)) for c in range(0x20) if chr(c) not in keep)
@@ -117,9 +120,6 @@ def guess_of(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-
-
 def size(count: float | None) -> str:
     """Bytes: 98 MB, 1.06 GB; "" if unknown."""
     if count is None:
@@ -142,6 +142,5 @@ def duration(seconds: float) -> str:
 
 
 def home(path: Path | str) -> str:
-    """A path with the home folder as ~."""
     text, own = str(path), str(Path.home())
     return "~" + text[len(own) :] if text.startswith(own + "/") else text

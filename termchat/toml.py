@@ -87,7 +87,6 @@ class TomlFile:
 
     @cached_property
     def statements(self) -> list[Statement]:
-        """All of them, in order."""
         return list(_statements(self.text))
 
     @cached_property
@@ -108,7 +107,7 @@ def parsed(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix(_BOM))
     except RecursionError:
-        raise ValueError("too many brackets within brackets") from None
+        raise ValueError("brackets are nested too deeply") from None
 
 
 def literal(value: object) -> str:
@@ -121,7 +120,7 @@ def literal(value: object) -> str:
         return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(literal(item) for item in value)}]"
-    raise TypeError(f"{value!r} cannot stand in a file of ours")
+    raise TypeError(f"{value!r} cannot be written as TOML")
 
 
 def dotted(keys: Sequence[str]) -> str:
@@ -170,6 +169,5 @@ def _trimmed(text: str, begin: int, end: int) -> int:
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
-    """The keys of a dotted one."""
     parts = re.findall(_KEY, dotted)
     return tuple(next(iter(tomllib.loads(f"{part} = 0"))) if part[0] in "\"'" else part for part in parts)

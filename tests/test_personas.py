@@ -44,9 +44,9 @@ def test_a_persona_of_ones_own_takes_the_place_of_one_that_ships(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[good]\n[bad]\n\ntemprature = 1", "line 4: a persona has no 'temprature' (did you mean temperature?)"),
+        ("[good]\n[bad]\n\ntemprature = 1", "line 4: unknown key 'temprature' (did you mean temperature?)"),
         ("[good]\n[bad]\ntemperature = 99", "line 3: temperature must be a number from 0 to 5, not 99"),
-        ("[good]\n[bad]\nsystem = 3", "line 3: system must be a text, not 3"),
+        ("[good]\n[bad]\nsystem = 3", "line 3: system must be a string, not 3"),
         ("bad = 1\n[good]", "line 1: bad must be a table, [bad]"),
         ("[good]\n[bad]\ntop_k = 1" + "0" * 400, "line 3:"),
     ],

@@ -375,7 +375,7 @@ def test_foreign_text_of_a_transcript_steers_no_terminal(home: Path, short: Path
         (["nowhere.jsonl"], 2, "does not exist"),
         ([__file__, "--threads", "many"], 2, "threads must be a whole number"),
         ([__file__, "--temperature", "1"], 2, "No such option"),
-        ([__file__], 1, "test_replay.py, line 1: it is not one JSON object"),
+        ([__file__], 1, "test_replay.py, line 1: not a JSON object"),
     ],
 )
 def test_mistakes_say_what_and_what_to_do(home: Path, args: list[str], code: int, told: str) -> None:

@@ -29,7 +29,7 @@ def test_the_wheels_place_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_broken_installation_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "_PLACES", (tmp_path / "a", tmp_path / "b"))
-    with pytest.raises(paths.ShippedError, match=r"themes is in neither .*a nor .*b\. Install termchat again"):
+    with pytest.raises(paths.ShippedError, match=r"themes is missing \(looked in .*a and .*b\)\. Reinstall termchat"):
         paths.shipped_folder("themes")
 
 

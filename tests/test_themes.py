@@ -160,10 +160,10 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
             'cursor = "#ffd75f"',
             'cursor = "#ffd75f"\nheat_text = ["#ffffff"]',
             33,
-            "a list of 8 colours, one for each of heat",
+            "a list of 8 colours, one for each colour of heat",
         ),
         ("[colors]", "[colors", 4, "Expected"),
-        ("[colors]", "[colours]", None, "there is no table [colors]"),
+        ("[colors]", "[colours]", None, "the table [colors] is missing"),
         ('heat = ["#7c293b",', 'heat = ["red",', 33, "heat must be a list of at least two colours"),
     ],
 )

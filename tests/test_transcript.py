@@ -135,7 +135,7 @@ def test_a_continued_reply_is_one_turn_with_its_changes_counted_through() -> Non
     )
     assert text.count("## ") == 2
     assert text.count("*seed 42") == 2
-    assert "stopped by hand" in text
+    assert "stopped by the user" in text
 
 
 def test_a_knob_turned_between_two_pieces_is_marked_at_the_join() -> None:
@@ -160,7 +160,7 @@ def test_what_was_cut_off_by_a_later_turn_is_not_in_the_chat() -> None:
     [
         (finished("length", "max_tokens 64"), "cut at max_tokens 64"),
         (finished("stop", "\n6.", "\n6."), 'ended by stop "\\n6."'),
-        (finished("user"), "stopped by hand"),
+        (finished("user"), "stopped by the user"),
         (finished("context", "2048 of 2048"), "context full, 2048 of 2048 tokens"),
         (Failed("engine", "the engine\ndied\x1b[0m"), "failed: the engine died␛[0m"),
         (None, "interrupted"),
@@ -276,11 +276,11 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     ("name", "said", "hint"),
     [
         (".", "is a folder", "chat.md"),
-        ("chat.txt", "chat.txt does not end as a transcript does", "End it in .md, .html, .jsonl, "),
-        ("chat", "chat does not end as a transcript does", "or .csv."),
-        ("no/where/chat.md", "there is no folder", "Make it first"),
-        ("nul\0.md", "cannot be written: ", "Choose another place."),
-        ("x" * 300 + ".md", "cannot be written: File name too long", "Choose another place."),
+        ("chat.txt", "chat.txt has no known transcript extension", "Use .md, .html, .jsonl, "),
+        ("chat", "chat has no known transcript extension", "or .csv."),
+        ("no/where/chat.md", "does not exist", "Create it first"),
+        ("nul\0.md", "cannot be written: ", "Choose another location."),
+        ("x" * 300 + ".md", "cannot be written: File name too long", "Choose another location."),
     ],
 )
 def test_a_place_that_will_not_do_is_told_with_what_to_do(tmp_path: Path, name: str, said: str, hint: str) -> None:
@@ -310,7 +310,7 @@ except transcript.TranscriptError as error:
         os.chmod(folder, 0o555)
         done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
         os.chmod(folder, 0o755)
-    assert done.stdout == f"no permission to write {folder}/chat.md | Choose a folder that is yours.\n"
+    assert done.stdout == f"permission denied: {folder}/chat.md | Choose a folder you can write to.\n"
 
 
 def test_an_old_transcript_survives_a_write_that_fails(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How one model is run: as configured for all models, as a person set it for this one, and as was measured to be best."""
+"""Settings of single models: those for all models, those a person chose for this one, and those measured to be fastest."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ def hardware() -> str:
 
 
 def processor() -> str:
-    """The processor's name."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -160,7 +159,6 @@ class RunSettings(NamedTuple):
 
     @property
     def config(self) -> Settings:
-        """What comes of them."""
         return self.asked.with_picked(*self.picked).with_tuned(self.measured)
 
     def set(self, name: str, value: OptionValue) -> RunSettings:

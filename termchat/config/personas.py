@@ -23,9 +23,7 @@ _TEXTS = ("description", "system")
 _KNOWN = (*_TEXTS, *KNOBS)
 _NAME = re.compile(r"[\w+-](?:[\w .+-]{0,38}[\w.+-])?")
 _SHIPPED = Path(__file__).with_name("personas.toml")
-_ABOUT = (
-    "# Your own personas; see `/persona save NAME`. A table is one: description, system, and any knob by its name.\n"
-)
+_ABOUT = "# Your personas. Each table is one persona: description, system, and any knob by name. /persona save NAME adds one.\n"
 
 
 class PersonaError(Exception):
@@ -63,7 +61,7 @@ class Personas(msgspec.Struct, frozen=True):
         if name in self.entries or name.lower() in folded:
             return self.entries.get(name) or folded[name.lower()]
         guess = guess_of(name, self.entries)
-        raise PersonaError(f"there is no persona {name!r}{guess}; there are {', '.join(self.entries)}")
+        raise PersonaError(f"unknown persona {name!r}{guess}; known personas: {', '.join(self.entries)}")
 
 
 def load(own: Path | None = None) -> Personas:
@@ -82,7 +80,7 @@ def save(persona: Persona, own: Path | None = None) -> Path:
     """
     own = paths.personas_file() if own is None else own
     if not _NAME.fullmatch(persona.name):
-        raise PersonaError(f"{persona.name!r} is no name: up to 40 letters, digits, spaces and . _ + -")
+        raise PersonaError(f"{persona.name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -")
     before: dict[str, object] = {}
     text = _ABOUT
     try:
@@ -95,7 +93,7 @@ def save(persona: Persona, own: Path | None = None) -> Path:
     text = f"{text.rstrip()}\n\n{written}"
     # A file that people write may hold anything: what was there must be there afterwards.
     if _said(text) != {**before, **parsed(written)}:
-        raise PersonaError(f"{own} has {persona.name!r} in a form that cannot be replaced; take it out by hand first")
+        raise PersonaError(f"{persona.name!r} in {own} cannot be replaced automatically; remove it by hand first")
     try:
         atomic.replace(own, text.encode("utf-8"))
     except OSError as error:
@@ -115,14 +113,14 @@ def _read(path: Path, problems: list[str], *, own: bool) -> dict[str, Persona]:
         source = TomlFile(path)
     except TomlError as error:
         if not (own and error.is_missing):
-            problems.append(f"{error}; its personas are left out")
+            problems.append(f"{error}; its personas are ignored")
         return {}
     found = {}
     for name, table in source.table.items():
         try:
             found[name] = _persona(name, table, own=own)
         except _Wrong as wrong:
-            problems.append(f"{source.place(name, *wrong.keys)}: {wrong}; this persona is left out")
+            problems.append(f"{source.place(name, *wrong.keys)}: {wrong}; this persona is ignored")
     return found
 
 
@@ -134,20 +132,20 @@ class _Wrong(ValueError):
 
 def _persona(name: str, table: object, *, own: bool) -> Persona:
     if not _NAME.fullmatch(name):
-        raise _Wrong(f"{name!r} is no name: up to 40 letters, digits, spaces and . _ + -")
+        raise _Wrong(f"{name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -")
     if not isinstance(table, dict):
         raise _Wrong(f"{name} must be a table, [{name}]")
     knobs: dict[str, Value] = {}
     for key, value in table.items():
         if key not in _KNOWN:
-            raise _Wrong(f"a persona has no {key!r}{guess_of(key, _KNOWN)}", key)
+            raise _Wrong(f"unknown key {key!r}{guess_of(key, _KNOWN)}", key)
         if key in KNOBS:
             try:
                 knobs[key] = KNOBS[key].parse(value) if isinstance(value, str) else KNOBS[key].check(value)
             except ValueError as error:
                 raise _Wrong(str(error), key) from error
         elif not isinstance(value, str):
-            raise _Wrong(f"{key} must be a text, not {value!r}", key)
+            raise _Wrong(f"{key} must be a string, not {value!r}", key)
     texts = {key: well_formed(table.get(key, "")).strip() for key in _TEXTS}
     return Persona(name, knobs=knobs, own=own, **texts)
 

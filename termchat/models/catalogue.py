@@ -1,4 +1,4 @@
-"""Models by name: entries of `models.toml`, and the way from what a person asked for to a file that can be opened."""
+"""Models by name: the entries of `models.toml`, and the way from what a person asked for to a file that can be opened."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from termchat.text import sanitize
 from termchat.toml import TomlError, TomlFile
 
 DEFAULT = "smollm2"
+
+
+_LONGEST = 240
+"""Bytes of one name; file systems take 255, and a download adds an ending of its own."""
+_FORBIDDEN = frozenset('\\:*?"<>|')
+_RESERVED = frozenset({"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))})
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -50,7 +56,7 @@ def load(files: Iterable[Path] | None = None) -> Catalogue:
             try:
                 entries[name] = _entry(name, table)
             except msgspec.ValidationError as error:
-                problems.append(f"{source.place(name)}: the model {name!r} is left out: {error}")
+                problems.append(f"{source.place(name)}: model {name!r} is ignored: {error}")
                 continue
             if path != ships:
                 own.add(name)
@@ -86,9 +92,9 @@ def resolve(
 
 def _entry(name: str, table: object) -> Entry:
     if isinstance(table, dict) and len(table) == 1 and isinstance(next(iter(table.values())), dict):
-        raise msgspec.ValidationError(f'a name with a dot stands in quotes: ["{name}.{next(iter(table))}"]')
+        raise msgspec.ValidationError(f'put a name with a dot in quotes: ["{name}.{next(iter(table))}"]')
     if not is_name(name):
-        raise msgspec.ValidationError("a name is of letters, digits and . _ + - between them")
+        raise msgspec.ValidationError("a name may use letters, digits and . _ + - between them")
     return msgspec.convert(table, Entry)
 
 
@@ -108,7 +114,6 @@ def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
 
 
 def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) -> tuple[str, Path]:
-    """A model on this disk by its name."""
     from termchat.models.disk import discovery
 
     names: dict[str, str] = {}
@@ -129,7 +134,7 @@ def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) 
     close = difflib.get_close_matches(name.lower(), [*(one.lower() for one in known), *names], n=1)
     guess = f"Did you mean {names.get(close[0], close[0])}? " if close else ""
     raise ModelError(
-        f"there is no model named {name!r}",
+        f"no model named {name!r}",
         f"{guess}Known: {', '.join(known) or 'none'}; or give a path to a GGUF file.",
     )
 
@@ -155,7 +160,7 @@ def _check(path: Path) -> None:
     except FileNotFoundError:
         raise _missing(path) from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be looked at: {_reason(error)}", "Check the path.") from error
+        raise ModelError(f"cannot access {path}: {_reason(error)}", "Check the path.") from error
     if stat.S_ISDIR(status.st_mode):
         raise ModelError(f"{path} is a folder", _choices(path) or f"Give the path of a {SUFFIX} file.")
     if not stat.S_ISREG(status.st_mode):
@@ -171,10 +176,10 @@ def _check(path: Path) -> None:
 
 def _missing(path: Path) -> ModelError:
     if path.is_symlink():
-        return ModelError(f"{path} is a link to {os.readlink(path)}, which is not there", "Download it again.")
+        return ModelError(f"{path} is a broken link to {os.readlink(path)}", "Download it again.")
     if not path.parent.is_dir():
-        return ModelError(f"there is no file {path}: the folder {path.parent} is not there", "Check the path.")
-    return ModelError(f"there is no file {path}", _choices(path.parent, path.name) or "Check the path.")
+        return ModelError(f"file not found: {path} (the folder {path.parent} does not exist)", "Check the path.")
+    return ModelError(f"file not found: {path}", _choices(path.parent, path.name) or "Check the path.")
 
 
 def _choices(folder: Path, near: str = "", most: int = 5) -> str:
@@ -185,17 +190,11 @@ def _choices(folder: Path, near: str = "", most: int = 5) -> str:
         return ""
     names.sort(key=lambda name: -difflib.SequenceMatcher(None, near, name).ratio())
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"There is {', '.join(names[:most])}{more}." if names else ""
+    return f"The folder contains {', '.join(names[:most])}{more}." if names else ""
 
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-
-
-_LONGEST = 240
-"""Bytes of one name; file systems take 255, and a download adds an ending of its own."""
-_FORBIDDEN = frozenset('\\:*?"<>|')
-_RESERVED = frozenset({"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))})
 
 
 def checked(path: str) -> PurePosixPath:
@@ -206,24 +205,22 @@ def checked(path: str) -> PurePosixPath:
     """
     for name in path.split("/"):
         if why := _wrong(name):
-            raise ModelError(
-                f"{path!r} cannot be the name of a file here: {why}", "Ask whoever shares it to rename it."
-            )
+            raise ModelError(f"{path!r} is not a safe file name: {why}", "Ask its owner to rename it.")
     return PurePosixPath(path)
 
 
 def _wrong(name: str) -> str:
     """Why a name is refused; "" if it is not."""
     if name in ("", ".", ".."):
-        return "it leads out of its folder"
+        return "it points outside its folder"
     if sanitize(name, keep="") != name:
-        return "it holds control or invisible characters"
+        return "it contains control or invisible characters"
     if found := sorted(_FORBIDDEN.intersection(name)):
-        return f"it holds {' '.join(found)}"
+        return f"it contains {' '.join(found)}"
     if name[-1] in " .":
         return "it ends in a space or a dot"
     if name.split(".")[0].rstrip().upper() in _RESERVED:
-        return "Windows keeps that name for a device"
+        return "Windows reserves that name for a device"
     if len(name.encode()) > _LONGEST:
         return f"it is longer than {_LONGEST} bytes"
     return ""

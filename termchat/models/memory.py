@@ -67,7 +67,7 @@ def estimate(
         ValueError: there is no such number format.
     """
     if kv_type not in _PACKINGS:
-        raise ValueError(f"there is no number format {kv_type!r}")
+        raise ValueError(f"unknown number format {kv_type!r}")
     packing = _PACKINGS[kv_type]
     tokens = context or header.context_length or 0
     cells = -(-tokens // CELLS) * CELLS
@@ -164,7 +164,6 @@ def _available_mac() -> int | None:
 
 
 def _sysctl(name: str) -> int | None:
-    """A number that macOS knows by name."""
     library = ctypes.CDLL(ctypes.util.find_library("c"))
     value, length = ctypes.c_uint64(0), ctypes.c_size_t(8)
     failed = library.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(length), None, ctypes.c_size_t(0))

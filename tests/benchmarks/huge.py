@@ -1,4 +1,4 @@
-"""A message of megabytes: `python -m tests.benchmarks.huge`.
+"""A message of a megabyte, the longest that can be sent: `python -m tests.benchmarks.huge`.
 
 Pastes it, sends it, reads, finds and copies it, and opens the chat again, in the app without a terminal and an engine without a
 model. Prints for each deed the longest time, in milliseconds, in which the event loop heard nothing.
@@ -106,7 +106,7 @@ async def _with_app(home: Path, do: Callable[[TermchatApp, fake_engine.FakeEngin
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bytes", type=int, default=11_900_000, help="of the message")
+    parser.add_argument("--bytes", type=int, default=990_000, help="of the message")
     args = parser.parse_args()
     fake_engine.INFO = msgspec.structs.replace(fake_engine.INFO, context=10_000_000)
     for kind, make in TEXTS.items():

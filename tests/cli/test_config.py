@@ -117,12 +117,12 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
     assert found.exit_code == 1
     wanted = [
         "config.toml, line 1: there is no setting 'theem' (did you mean theme?); it is ignored",
-        "config.toml, line 2: there is no theme 'drak' (did you mean dark?); the default is taken",
-        "config.toml, line 3: there is no model named 'none-such'",
+        "config.toml, line 2: unknown theme 'drak' (did you mean dark?); the default is taken",
+        "config.toml, line 3: no model named 'none-such'",
         "config.toml, line 4: there is no setting 'engin' (did you mean engine?); it is ignored",
         "config.toml, line 6: kv_type q8_0 needs flash_attention, which is off",
         "config.toml, line 9: top_p must be a number from 0 to 1, not 2; it is ignored",
-        "config.toml, line 11: there is no key 'sned' (did you mean send?); it is ignored",
+        "config.toml, line 11: unknown key id 'sned' (did you mean send?) (ignored)",
         "TERMCHAT_TOPK: there is no such setting (did you mean TERMCHAT_TOP_K?); it is ignored",
         "bad.toml, line 1: name must be",
         "models.toml, line 1: the model 'm' is left out",
@@ -170,9 +170,9 @@ def test_set_refuses_what_the_setting_does(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("keys.tun", "f12"), "there is no key 'tun' (did you mean tune?)"),
-        (("keys.look", "ctrl+k"), "Ctrl+K is the key of tune; look keeps Ctrl+L"),
-        (("theme", "dsuk"), "there is no theme 'dsuk' (did you mean dusk?)"),
+        (("keys.tun", "f12"), "unknown key id 'tun' (did you mean tune?)"),
+        (("keys.look", "ctrl+k"), "Ctrl+K is already used by tune; look keeps Ctrl+L"),
+        (("theme", "dsuk"), "unknown theme 'dsuk' (did you mean dusk?)"),
     ],
 )
 @pytest.mark.usefixtures("file")
@@ -193,7 +193,7 @@ def test_edit_opens_the_editor_on_a_file_that_explains_itself_and_checks_it(
     monkeypatch.setenv("VISUAL", f"{sys.executable} '{editor}' --wait")
     edited = run("config", "edit")
     assert edited.exit_code == 1
-    assert "there is no key 'sned' (did you mean send?)" in edited.stdout
+    assert "unknown key id 'sned' (did you mean send?)" in edited.stdout
     assert file.read_text().startswith("# Settings of termchat.")
     monkeypatch.delenv("VISUAL")
     assert "the editor false ended with 1" in run("config", "edit").stderr

@@ -126,7 +126,7 @@ def test_show_tells_what_the_file_says(termchat: Termchat, home: Path) -> None:
     assert "termchat models pull smollm2-360m" in str(away["problem"])
     missing = termchat("show", home / "none.gguf")
     assert missing.exit_code == 1
-    assert "there is no file" in missing.stderr
+    assert "file not found" in missing.stderr
 
 
 def test_pull_prints_where_it_is_and_nothing_else(server: FileServer, termchat: Termchat, home: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_files_ending_or_the_flag_says_the_format(session: str) -> None:
     assert run("export", session, "--format", "md").stdout.startswith("# fox and bear\n")
     done = run("export", session, "-o", "chat.doc")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "chat.doc does not end as a transcript does" in done.stderr
+    assert "chat.doc has no known transcript extension" in done.stderr
 
 
 def test_a_file_is_replaced_only_by_force(session: str) -> None:
@@ -90,7 +90,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     done = run("import", "pipe.jsonl")
     assert done.exit_code == 1
-    assert done.stderr.splitlines()[0] == "termchat: pipe.jsonl is no regular file"
+    assert done.stderr.splitlines()[0] == "termchat: pipe.jsonl is not a regular file"
 
 
 def test_what_is_piped_in_is_taken_in(session: str) -> None:
@@ -137,14 +137,14 @@ CHAT = json.dumps([{"role": "user", "content": "hi"}])
     [
         (b"", "is empty", "with a chat in it"),
         (b" \r\n\n", "is empty", "with a chat in it"),
-        (gzip.compress(CHAT.encode()), "is compressed, with gzip", "Unpack it"),
-        (b"PK\x03\x04" + bytes(30), "is compressed, with zip", "Unpack it"),
-        (CHAT.encode("utf-16"), "is UTF-16, and not UTF-8", "iconv"),
-        (CHAT.encode("utf-16-le"), "is UTF-16, and not UTF-8", "iconv"),
-        (CHAT.encode("utf-16-be"), "is UTF-16, and not UTF-8", "iconv"),
+        (gzip.compress(CHAT.encode()), "is compressed with gzip", "Decompress it"),
+        (b"PK\x03\x04" + bytes(30), "is compressed with zip", "Decompress it"),
+        (CHAT.encode("utf-16"), "is UTF-16, not UTF-8", "iconv"),
+        (CHAT.encode("utf-16-le"), "is UTF-16, not UTF-8", "iconv"),
+        (CHAT.encode("utf-16-be"), "is UTF-16, not UTF-8", "iconv"),
         ('[{"role": "user", "content": "café"}]'.encode("latin-1"), ", line 1: it is not UTF-8", "Give {"),
         ('{"record": "session", "title": "café"}\n'.encode("latin-1"), ", line 1: it is not UTF-8", "Give a chat"),
-        (bytes(range(256)) * 300, "is no transcript that is known here", "--format"),
+        (bytes(range(256)) * 300, "is not in a known transcript format", "--format"),
     ],
     ids=range(10),
 )

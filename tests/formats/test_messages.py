@@ -169,25 +169,25 @@ def message(role: str, content: object) -> str:
         ("openai", '{"messages": [\n', "line 2: it is torn"),
         ("openai", "[\n" + json.dumps(OTHER), "line 2: it is torn"),
         ("openai", json.dumps(OTHER) + '\n{"role" 5}', "line 2: JSON is malformed"),
-        ("openai", json.dumps(OTHER) + "\n\n7\n", "line 3: it is no JSON object"),
-        ("openai", "[[]]", "line 1: it is no JSON object"),
+        ("openai", json.dumps(OTHER) + "\n\n7\n", "line 3: not a JSON object"),
+        ("openai", "[[]]", "line 1: not a JSON object"),
         ("openai", "{}]", "line 1: it has neither"),
-        ("openai", "\0" * 50, "line 1: it is no JSON object"),
-        ("openai", message("tool", "x"), "line 1: a message of the role 'tool'"),
-        ("openai", message("assistant", None), "line 1: a message of the role 'assistant' without a text"),
-        ("openai", message("user", [{"type": "image_url"}]), "line 1: a message with a part 'image_url'"),
+        ("openai", "\0" * 50, "line 1: not a JSON object"),
+        ("openai", message("tool", "x"), "line 1: a message with the unsupported role 'tool'"),
+        ("openai", message("assistant", None), "line 1: a message with the role 'assistant' but without text"),
+        ("openai", message("user", [{"type": "image_url"}]), "line 1: a message contains a 'image_url' part"),
         ("openai", message("user", 5), "line 1: Expected `str | array | null`, got `int`"),
         ("openai", message("system", "late"), "line 1: a system message stands in the middle"),
-        ("openai", '\n{"messages": []}', "line 2: a chat has no message"),
-        ("openai", '{"messages": ' + "[" * 50 + "]" * 50 + "}", "line 1: it is more than 32 lists and objects deep"),
+        ("openai", '\n{"messages": []}', "line 2: a chat has no messages"),
+        ("openai", '{"messages": ' + "[" * 50 + "]" * 50 + "}", "line 1: it is nested more than 32 levels deep"),
         ("openai", json.dumps({"messages": SAID[1:2] * 10_001}), "line 1: Expected `array` of length <= 10000"),
         ("openai", json.dumps(SAID[1:2] * 10_001), "line 1: there are more than 10,000 messages"),
         ("openai", b'{"messages": [{"role": "user", "content": "\xff"}]}', "line 1: it is not UTF-8"),
-        ("openai", "[]", "holds no chat"),
+        ("openai", "[]", "contains no chat"),
         ("openai", '[{"mapping": {"a": {"message": {"author": {"role": "user"}}}}}]', "line 1: it is a chat as ChatGPT"),
         ("sharegpt", '{"conversations": [{"from": "human"}]}', "line 1: it has neither conversations nor somebody who says"),
         ("sharegpt", '{"conversations": [{"from": "tool", "value": ""}]}', "line 1: a message from 'tool'"),
-        ("md", "# Chat", "md is not taken in"),
+        ("md", "# Chat", "md cannot be imported"),
     ],
 )  # fmt: skip
 def test_what_is_not_taken_in_is_told_with_its_line(tmp_path: Path, form: str, data: str | bytes, says: str) -> None:
@@ -205,7 +205,7 @@ def test_nothing_is_taken_of_a_file_with_a_fault(tmp_path: Path) -> None:
 
 def test_what_is_none_of_them_is_not_taken_for_one(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"roles": {"x": 1}}')
-    with pytest.raises(TranscriptError, match=r"a\.json is no transcript that is known here"):
+    with pytest.raises(TranscriptError, match=r"a\.json is not in a known transcript format"):
         importing.chats(tmp_path / "a.json")
 
 

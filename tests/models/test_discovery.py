@@ -86,8 +86,8 @@ def test_a_cache_of_hugging_face(home: Path) -> None:
     assert found["Some-Model-Q4_K_M"].place == "Hugging Face: owner/Some-Model-GGUF"
     assert found["Some-Model-Q4_K_M"].size == path.stat().st_size
     assert skipped == {
-        unfinished: "is a download that is not finished",
-        broken: "is a link to a file that is not there",
+        unfinished: "is an unfinished download",
+        broken: "is a broken link",
         again: f"is the same model as {path}",
     }
 
@@ -128,7 +128,7 @@ def test_the_caches_of_llama_cpp(home: Path, tmp_path: Path, monkeypatch: pytest
         "new": "llama.cpp: o/m",
         "ggml-org_Tiny-GGUF_Tiny-Q8_0": "llama.cpp",
     }
-    assert skipped == {unfinished: "is a download that is not finished"}
+    assert skipped == {unfinished: "is an unfinished download"}
 
 
 @pytest.mark.parametrize("inner", [".lmstudio", ".cache/lm-studio"])
@@ -138,7 +138,7 @@ def test_lm_studio(home: Path, inner: str) -> None:
     projector.write_bytes(model({"general.type": (TEXT, "mmproj"), "general.architecture": (TEXT, "clip")}))
     found, skipped = look()
     assert (found["model-Q4_K_M"].path, found["model-Q4_K_M"].place) == (path, "LM Studio")
-    assert skipped == {projector: "is a projector for images or sound, not a language model"}
+    assert skipped == {projector: "is a projector for images or audio, not a language model"}
 
 
 def test_lm_studio_that_was_moved(home: Path, tmp_path: Path) -> None:
@@ -179,13 +179,13 @@ def test_ollama(home: Path) -> None:
         "hf.co/bartowski/Tiny-GGUF:Q4_K_M": "Ollama",
     }
     assert found["llama3.2:1b"].path == blob
-    assert skipped.pop(other) == "is a model that embeds or fills in text and does not write it"
+    assert skipped.pop(other) == "is an embedding or fill-in model; it cannot generate text"
     assert skipped == {
         blob: "is the same model as llama3.2:1b",
-        remote: "is a manifest that names no GGUF file",
-        bad: "is a manifest with a digest that is none",
-        torn: "is a manifest that names no GGUF file",
-        unfinished: "is a download that is not finished",
+        remote: "is a manifest without a GGUF file",
+        bad: "is a manifest with an invalid digest",
+        torn: "is a manifest without a GGUF file",
+        unfinished: "is an unfinished download",
     }
     assert ("llama3.2:latest", blob) in list(names())
 
@@ -207,7 +207,7 @@ def test_jan_names_its_folders_and_gpt4all_its_files(home: Path) -> None:
         "Jan-v3-4b-Q8_0": "Jan",
         "Meta-Llama-3-8B-Instruct.Q4_0": "GPT4All",
     }
-    assert skipped == {unfinished: "is a download that is not finished"}
+    assert skipped == {unfinished: "is an unfinished download"}
 
 
 def test_our_own_folder_comes_first(home: Path, tmp_path: Path) -> None:
@@ -259,10 +259,10 @@ def test_rings_of_links_and_what_is_no_file(tmp_path: Path) -> None:
     found, skipped = look([tmp_path])
     assert set(found) == {"one"}
     assert {path.name: reason for path, reason in skipped.items()} == {
-        "ring.gguf": "cannot be looked at: Too many levels of symbolic links",
+        "ring.gguf": "cannot be accessed: Too many levels of symbolic links",
         "pipe.gguf": "is not a regular file",
         "empty.gguf": "is empty",
-        "pointer.gguf": "is not a GGUF file. At byte 0 it looks like a Git LFS pointer: the real file was not fetched",
+        "pointer.gguf": "is not a GGUF file. At byte 0 it looks like a Git LFS pointer; the real file was not fetched",
     }
 
 
@@ -306,9 +306,9 @@ def test_a_model_in_parts_is_one(tmp_path: Path) -> None:
 
 def test_a_model_in_parts_of_which_some_lack(tmp_path: Path) -> None:
     second = part(tmp_path, 2, 3)
-    assert look([tmp_path]) == ({}, {second: "is of a model in 3 parts, of which parts 1 and 3 lack"})
+    assert look([tmp_path]) == ({}, {second: "belongs to a model in 3 parts; missing: 1 and 3"})
     first = part(tmp_path, 1, 3)
-    assert look([tmp_path]) == ({}, {first: "is of a model in 3 parts, of which part 3 lack"})
+    assert look([tmp_path]) == ({}, {first: "belongs to a model in 3 parts; missing: 3"})
     (tmp_path / "Big-Q4_K_M-00003-of-00003.gguf").touch()
     assert look([tmp_path])[1] == {tmp_path / "Big-Q4_K_M-00003-of-00003.gguf": "is empty"}
 
@@ -322,7 +322,7 @@ def test_a_later_part_under_another_name(tmp_path: Path) -> None:
 
 def test_a_part_under_another_name(tmp_path: Path) -> None:
     path = part(tmp_path, 1, 3).rename(tmp_path / "renamed.gguf")
-    reason = "is a part of a model in 3, whose other files are not beside it"
+    reason = "is one of 3 parts of a model; the other parts are not in its folder"
     assert look([tmp_path]) == ({}, {path: reason})
 
 
@@ -369,7 +369,7 @@ def test_a_file_that_vanishes_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "b.gguf").unlink()
     (gone,) = list(steps)
     assert isinstance(gone, Skipped)
-    assert gone.reason == "is not there"
+    assert gone.reason == "does not exist"
 
 
 def test_depth_and_number_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,7 +378,7 @@ def test_depth_and_number_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     named("beyond", deepest)
     found, skipped = look([tmp_path])
     assert set(found) == {"reached"}
-    assert skipped == {deepest.parent: f"lies {walk.MAX_DEPTH} folders deep: what is in its folders was not looked at"}
+    assert skipped == {deepest.parent: f"is {walk.MAX_DEPTH} folders deep; its subfolders were not searched"}
     monkeypatch.setattr(walk, "MAX_ENTRIES", 5)
     _, skipped = look([tmp_path])
     assert any("too much under" in reason for reason in skipped.values())

@@ -83,7 +83,7 @@ def test_what_cannot_be_used_says_why(home: Path) -> None:
         "absent": "not installed",
         "gone": "broken",
     }
-    assert "100 bytes, not 5" in found["damaged"].problem
+    assert "100 bytes, expected 5" in found["damaged"].problem
     assert "a projector" in found["projector"].problem
     assert "pip install no_such_package" in found["absent"].problem
     assert "No such file" in found["gone"].problem

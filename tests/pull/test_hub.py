@@ -103,7 +103,7 @@ def test_a_name_that_is_not_there_says_what_is(hub: FileServer, fetch: Fetch) ->
 )
 def test_what_a_repository_calls_its_files_cannot_escape(hub: FileServer, fetch: Fetch, home: Path, evil: str) -> None:
     share(hub, {evil: Q4})
-    assert "cannot be the name of a file here" in refusal(fetch, REPO, destination=None)
+    assert "is not a safe file name" in refusal(fetch, REPO, destination=None)
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
@@ -174,9 +174,9 @@ def test_a_model_behind_a_licence_says_what_to_do(
     hub: FileServer, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.put(f"/api/models/{REPO}/revision/main", b"", first=[(401, {})] * 2)
-    assert "the token of HF_TOKEN must have access" in refusal(fetch, REPO)
+    assert "the token in HF_TOKEN must have access" in refusal(fetch, REPO)
     monkeypatch.delenv("HF_TOKEN")
-    assert "set HF_TOKEN to a token of yours" in refusal(fetch, REPO)
+    assert "set HF_TOKEN to your access token" in refusal(fetch, REPO)
 
 
 def test_where_the_token_is_looked_for(tmp_path: Path) -> None:

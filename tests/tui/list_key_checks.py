@@ -170,7 +170,7 @@ async def sessions(group: Group, _: Path) -> Place:
         place, number = Place(desk, group, "f4"), len(store.kept)
         await place.walk()
         await place.press("session-duplicate", lambda: len(store.kept) == number + 1)
-        await place.press("session-delete", place.shows("is deleted:"))
+        await place.press("session-delete", place.shows("deleted; "))
         await place.press("session-undelete", place.shows("is back"))
         await place.press("session-rename", place.shows("leaves the title"))
         await desk.type("", "escape")
@@ -211,5 +211,5 @@ async def models(group: Group, folder: Path) -> Place:
 
 LISTS: dict[str, Presses] = {
     "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "THEMES": themes, "PERSONAS": personas,
-    "BREAKPOINTS": rules, "EARLIER MESSAGES": history, "QUEUE": queue, "LISTS": keylist, "TEXT TO READ": reading,
+    "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
 }  # fmt: skip

@@ -409,11 +409,11 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
         await desk.type("", "ctrl+s")
         assert "chat.md" in desk.text
         await answer(tmp_path / "x.txt")
-        assert "x.txt does not end as a transcript does" in desk.text
+        assert "x.txt has no known transcript extension" in desk.text
         await answer(tmp_path / "bad.md")
         await desk.shows("no space left ␛[2J")
         await answer(tmp_path / "there.md")
-        assert "there.md exists: Enter again overwrites it" in desk.text
+        assert "there.md exists; press Enter again to overwrite it" in desk.text
         assert saved == []
         await desk.type("", "end", "x", "backspace")
         assert "overwrites" not in desk.text
@@ -477,12 +477,12 @@ async def test_the_key_line_offers_nothing_to_go_on_with_in_an_empty_chat() -> N
     async with desktop((160, 40)) as desk:
         assert "Ctrl+T tune" in desk.text
         assert "continue" not in desk.text
-        assert "again" not in desk.text
+        assert "regenerate" not in desk.text
         await desk.sent("go", "a")
         desk.engine.end()
         await desk.settle()
         assert "Ctrl+O continue" in desk.text
-        assert "Ctrl+R again" in desk.text
+        assert "Ctrl+R regenerate" in desk.text
 
 
 async def test_the_palette_lists_everything_and_does_it() -> None:

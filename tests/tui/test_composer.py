@@ -133,7 +133,7 @@ async def test_the_history_can_be_searched() -> None:
     async with desktop(history=history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")) as desk:
         desk.app.screen_stack[0].action_dialog("history")  # type: ignore[attr-defined]
         await desk.settle()
-        assert "Earlier messages" in desk.text
+        assert "Message history" in desk.text
         assert "a hen" in desk.text
         await desk.type("red")
         assert "a hen" not in desk.text
@@ -187,7 +187,7 @@ async def test_what_is_too_long_to_be_shown_stays_a_label_and_says_so() -> None:
     async with desktop() as desk:
         await paste(desk, LONG)
         await desk.type("", "tab")
-        assert "too many to be shown" in desk.text
+        assert "too many to show here" in desk.text
         assert desk.composer.message == LONG
 
 
@@ -306,7 +306,7 @@ async def test_a_file_that_is_named_goes_out_with_the_message_and_is_shown_as_it
         ("@picture.bin", "is not text"),
         ("@src", "is a folder"),
         ("@latin.txt", "not UTF-8"),
-        ("@large.txt", "too large: 3.00 MB, at most 2.00 MB"),
+        ("@large.txt", "too large: 3.00 MB, at most 1.00 MB"),
     ],
 )
 async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder: Path, text: str, why: str) -> None:
@@ -326,6 +326,24 @@ async def test_a_file_that_cannot_be_included_is_told_and_nothing_is_sent(folder
         assert "nothing was sent" not in desk.text
 
 
+async def test_a_message_too_long_with_its_files_goes_back_to_the_composer(folder: Path) -> None:
+    for name in ("one.txt", "two.txt"):
+        (folder / name).write_text("word " * 120_000)
+    async with desktop() as desk:
+        desk.composer.put("compare @one.txt @two.txt")
+        await desk.type("", "enter")
+        await desk.shows("message too long: 1,200,")
+        assert desk.composer.text == "compare @one.txt @two.txt"
+        assert not sent(desk)
+
+
+async def test_a_paste_too_long_to_send_is_refused() -> None:
+    async with desktop() as desk:
+        desk.composer.post_message(events.Paste("x" * 1_000_001))
+        await desk.shows("paste too long: 1,000,001 characters")
+        assert not desk.composer.text
+
+
 # --- how long it is --------------------------------------------------------------------------------------------------
 
 
@@ -340,7 +358,7 @@ async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.Mon
         assert len(asked) < len("how long is this")
         desk.engine.prompt = [1] * 2049
         await desk.type("?")
-        await desk.shows("2,049 tokens, 1 more than there is room for")
+        await desk.shows("2,049 tokens, 1 over the free context")
         await desk.type("", "ctrl+u")
         assert "tokens" not in desk.text.splitlines()[-4]
 
@@ -382,14 +400,14 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         assert "and 1 more" in desk.text
         await desk.pilot.click("#queue", offset=(4, 1))
         await desk.settle()
-        assert "Messages that wait" in desk.text
+        assert "Queued messages" in desk.text
         await desk.type("", "down", "K")
         assert list(desk.chat.turns.queue) == ["two", "one", "three", "four"]
         await desk.type("", "down", "delete")
         assert list(desk.chat.turns.queue) == ["two", "three", "four"]
         desk.engine.end("end")
         await desk.settle()
-        await desk.until(lambda: "two" not in desk.text.split("Messages that wait")[1])
+        await desk.until(lambda: "two" not in desk.text.split("Queued messages")[1])
         await desk.type("", "down", "down", "enter")
         assert desk.composer.text == "four"
         assert list(desk.chat.turns.queue) == ["three"]

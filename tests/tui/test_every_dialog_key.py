@@ -143,7 +143,7 @@ async def questions(group: Group, _: Path) -> Place:
 
 
 PLACES: dict[str, Presses] = {
-    "CHAT": composer, "TUNE": tune, "HOW A MODEL IS RUN": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
+    "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
     **LISTS,
 }  # fmt: skip
 

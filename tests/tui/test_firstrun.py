@@ -99,7 +99,7 @@ async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home:
     async with desktop(spec=None, choose=lambda: choose(config, config.model), models=Models(config)) as desk:
         await looked(desk)
         assert "Welcome" not in desk.text
-        assert "there is no model named 'foxes'" in words(desk)
+        assert "no model named 'foxes'" in words(desk)
 
 
 async def test_an_empty_chat_teaches_the_keys_that_matter_until_the_first_message() -> None:
@@ -126,7 +126,7 @@ async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_b
 
         begun = desk.chat.conversation
         await desk.type("/persona exact", "enter")
-        assert "once more begins a new chat" in desk.text
+        assert "again starts a new chat" in desk.text
         await desk.type("h")
         assert desk.chat.conversation is begun
         assert begun.system == storyteller.system
@@ -144,9 +144,9 @@ async def test_what_a_chat_is_set_to_is_kept_as_a_persona(models: Models) -> Non
         await desk.type("/persona save my fox", "enter")
         kept = personas.load().entries["my fox"]
         assert (kept.knobs, kept.own) == ({"temperature": 1.25}, True)
-        assert "kept as persona my fox" in desk.text
+        assert "saved as persona my fox" in desk.text
         await desk.type("/persona save ../x", "enter")
-        assert "is no name" in desk.text
+        assert "is not a valid name" in desk.text
 
 
 @pytest.mark.parametrize(("size", "theme"), [((80, 24), "light"), ((120, 40), "dark")], ids=["small", "wide"])

@@ -50,20 +50,20 @@ def test_what_has_no_key_can_be_given_one_and_letters_where_nothing_is_typed() -
 
 
 def test_what_is_refused_is_told_with_its_line_and_what_was_meant() -> None:
-    assert "there is no key 'lok' (did you mean look?)" in refused("lok", "f12")
+    assert "unknown key id 'lok' (did you mean look?)" in refused("lok", "f12")
     assert "(did you mean pageup?)" in refused("tune", "pagup")
     assert "(did you mean ctrl?)" in refused("tune", "contrl+k")
-    assert "b is typed where tune works" in refused("tune", "b")
+    assert "b would be typed as text where tune applies" in refused("tune", "b")
     assert "? is typed" in refused("tune", "?")
     assert "quit must have a key" in refused("quit", "")
-    assert "Ctrl+C always stops and quits" in refused("tune", "ctrl+c")
-    assert "cannot have another key" in refused("session-enter", "f12")
+    assert "Ctrl+C is reserved for copy, stop and quit" in refused("tune", "ctrl+c")
+    assert "cannot be remapped" in refused("session-enter", "f12")
 
 
 def test_of_two_that_have_one_key_the_remapped_one_loses_and_then_the_later_one() -> None:
-    assert "Ctrl+L is the key of look; tune keeps Ctrl+T" in refused("tune", "ctrl+l")
-    assert "Esc is the key of back; tune keeps Ctrl+T" in refused("tune", "ctrl+[")  # what a terminal sends for it
-    assert "F12 is the key of look; tune keeps Ctrl+T" in refused("tune", "f12", look="f12")
+    assert "Ctrl+L is already used by look; tune keeps Ctrl+T" in refused("tune", "ctrl+l")
+    assert "Esc is already used by back; tune keeps Ctrl+T" in refused("tune", "ctrl+[")  # what a terminal sends for it
+    assert "F12 is already used by look; tune keeps Ctrl+T" in refused("tune", "f12", look="f12")
     assert checked({"tune": "ctrl+l", "look": "ctrl+t"}, {}) == ({"tune": "ctrl+l", "look": "ctrl+t"}, [])  # exchanged
     assert checked({"session-new": "ctrl+t"}, {})[1] == []  # another place
 

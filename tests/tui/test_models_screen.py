@@ -315,11 +315,11 @@ async def test_a_model_is_let_go_and_loaded_again() -> None:
 async def test_the_palette_has_all_of_it() -> None:
     async with shop(opened=False) as desk:
         commands = {command.title: command for command in desk.app.get_system_commands(desk.app.screen)}
-        for title in ("Unload the model", "Load the model again"):
+        for title in ("Unload the model", "Reload the model"):
             await commands[title].callback()  # type: ignore[misc]
             await desk.settle()
         assert len(desk.loads) == 2
-        await commands["Model before"].callback()  # type: ignore[misc]
+        await commands["Previous model"].callback()  # type: ignore[misc]
         await desk.shows("no previous model")
         await commands["Models"].callback()  # type: ignore[misc]
         await desk.until(lambda: desk.open)

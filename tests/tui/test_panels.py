@@ -198,7 +198,7 @@ def test_the_key_line_names_what_works_now_and_remapped_keys() -> None:
     finally:
         remap({})
     assert "Ctrl+Q quit" in key_line("idle", 40).text  # the way out is always there
-    assert "Ctrl+O restart and go on" in key_line("failed", 80).text
+    assert "Ctrl+O restart" in key_line("failed", 80).text
     let_go = key_line(tables.situation_of("no model", empty=False), 100).text
     assert all(told in let_go for told in ("Enter send", "Ctrl+O load", "F3 models"))  # the next message loads it again
 

@@ -124,9 +124,9 @@ async def test_title_model_when_turns_tokens_and_the_end_of_the_highlighted_one(
 
 async def test_an_empty_store_says_so() -> None:
     async with library(FakeStore(0)) as desk:
-        await desk.shows("no chat was saved yet")
+        await desk.shows("no saved chats yet")
         await desk.type("", "enter", "ctrl+r", "ctrl+d", "delete", "ctrl+y")
-        await desk.shows("nothing was deleted")
+        await desk.shows("nothing to restore")
         assert desk.open
 
 
@@ -145,7 +145,7 @@ async def test_what_cannot_be_read_is_told() -> None:
 async def test_without_a_store_it_says_so() -> None:
     async with desktop() as desk:
         await desk.type("", "f4")
-        assert "chats are not kept here" in desk.text
+        assert "chats are not saved in this mode" in desk.text
 
 
 async def test_ten_thousand_chats_are_read_a_page_at_a_time() -> None:
@@ -181,7 +181,7 @@ async def test_search_shows_where_it_stands() -> None:
         await desk.type("kv")
         await desk.shows("1 found", "MATCH", "what is a kv cache?")
         await desk.type("zzz")
-        await desk.shows("no chat has all these words in it")
+        await desk.shows("no chat contains all these words")
         desk.app.screen.query_one("#search", Input).value = ""
         await desk.shows("7 saved", "TURNS")
 
@@ -206,7 +206,7 @@ async def test_rename_in_place() -> None:
     store = FakeStore()
     async with library(store) as desk:
         await desk.type("", "down", "ctrl+r")
-        assert "Esc leaves the title as it is" in desk.text
+        assert "Esc cancels" in desk.text
         field = desk.app.screen.query_one("#name", Input)
         assert field.value == "How do I bake bread?"
         row = next(y for y, line in enumerate(desk.text.splitlines()) if "A fox and a bear" in line)
@@ -236,7 +236,7 @@ async def test_delete_and_bring_back() -> None:
     store = FakeStore()
     async with library(store) as desk:
         await desk.type("", "down", "delete")
-        assert '"How do I bake bread?" is deleted: Ctrl+Y brings it back' in desk.text
+        assert '"How do I bake bread?" deleted; Ctrl+Y restores it' in desk.text
         await desk.type("", "delete")
         await desk.until(lambda: [row.id for row in desk.list.rows] == ["s0", "s3", "s4", "s5", "s6"])
         await desk.type("", "escape", "f4", "ctrl+y")
@@ -246,14 +246,14 @@ async def test_delete_and_bring_back() -> None:
         assert desk.list.row is not None
         assert desk.list.row.id == "s1"
         await desk.type("", "ctrl+y")
-        assert "nothing was deleted" in desk.text
+        assert "nothing to restore" in desk.text
 
 
 async def test_a_title_longer_than_the_screen_leaves_room_for_what_can_be_done() -> None:
     store = FakeStore()
     store.kept[0] = summary(0, "a long title\n" * 400)
     async with library(store, size=(80, 24)) as desk:
-        for key, told in (("delete", "is deleted: Ctrl+Y brings it back"), ("ctrl+y", "is back")):
+        for key, told in (("delete", "deleted; Ctrl+Y restores it"), ("ctrl+y", "restored")):
             await desk.type("", key)
             await desk.until(lambda told=told: told in desk.text)
             assert "Plan a week in Lisbon" in desk.text
@@ -264,7 +264,7 @@ async def test_only_faults_are_told_in_their_colour() -> None:
     async with library(FakeStore()) as desk:
         told = desk.app.screen.query_one(".problem", Label)
         fault = Color.parse(desk.app.palette.error)
-        steps = (("delete", "is deleted", False), ("ctrl+y", "is back", False), ("ctrl+y", "nothing", True))
+        steps = (("delete", "is deleted", False), ("ctrl+y", "restored", False), ("ctrl+y", "nothing", True))
         for key, text, wrong in steps:
             await desk.type("", key)
             await desk.until(lambda text=text: text in desk.text)

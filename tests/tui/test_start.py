@@ -115,5 +115,5 @@ def test_a_theme_that_is_not_there_is_told_with_its_place_and_one_that_is_meant(
     app = start.build(load({}, {}, file))
     app._at_end()
     assert [notice.message for notice in app._notices] == [
-        "config.toml, line 2: there is no theme 'forrest' (did you mean forest?)"
+        "config.toml, line 2: unknown theme 'forrest' (did you mean forest?)"
     ]

@@ -435,10 +435,10 @@ async def test_a_tree_with_nothing_to_bring_back_says_so_in_the_dialog() -> None
 async def test_all_keys_are_listed() -> None:
     async with looking((80, 24)) as desk:
         await desk.type("", "?")
-        assert "One token, then pause again" in desk.text
+        assert "Draw one token, then pause again" in desk.text
         await desk.type("quit")
         assert "Ctrl+Q" in desk.text
-        assert "One token, then pause again" not in desk.text
+        assert "Draw one token, then pause again" not in desk.text
 
 
 def keys_of(desk: Desktop) -> str:
@@ -448,7 +448,7 @@ def keys_of(desk: Desktop) -> str:
 async def test_at_80_columns_the_key_line_always_has_the_way_out_and_all_keys_and_first_what_is_used_most() -> None:
     async with looking((80, 24), ended=False) as desk:
         essential = ("? keys", "Esc back")
-        for keys, wanted in (((), ("Space pause",)), (("space",), ("Space go on", "n step", "1-9 take", "t text"))):
+        for keys, wanted in (((), ("Space pause",)), (("space",), ("Space resume", "n step", "1-9 force", "t text"))):
             await desk.type("", *keys)
             assert all(words in keys_of(desk) for words in ("hjkl move", *wanted, *essential))
         desk.engine.end()

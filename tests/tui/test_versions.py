@@ -314,12 +314,12 @@ async def test_by_name_it_is_the_last_turn_that_has_versions(way: str) -> None:
                 await result
             await desk.settle()
 
-        await go("Version before", "/version-before")
+        await go("Previous version", "/version-before")
         assert "no turn in this chat has other versions" in desk.text
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
         await talked(desk, ("more", " three"))
-        await go("Version before", "/version-before")
+        await go("Previous version", "/version-before")
         assert path(desk) == ["hi", " one"]
         await go("Next version", "/version-next")
         assert path(desk) == ["hi", " two", "more", " three"]

@@ -85,7 +85,7 @@ def test_an_editor_that_fails_or_leaves_nothing_loses_nothing(open_terminal: Ope
     terminal.keys(F8)
     terminal.wait("EDITING HERE")
     edited(tmp_path, "")
-    terminal.wait("the editor left nothing")
+    terminal.wait("the editor returned an empty message")
     terminal.wait("write a message")
     terminal.keys("\x1f")  # Ctrl+_
     terminal.wait("my words")

@@ -1,8 +1,13 @@
-"""The forms of a transcript. A new one is a module here and a line of `FORMATS`.
+"""Transcripts: a chat as a file, in six formats, out and in.
 
-The module of a format's name has `lines(conversation, info, records)`, the lines of the file one by one, and where it can be
-read `chats(path)`, the chats in a file one by one. It is imported when it is needed, so that the list of formats costs the
-first frame nothing.
+`export.write` takes a conversation and its records and writes a file by a format's `lines`. `importing.chats` recognises a
+file, reads it by the format's `chats`, and `importing.keep` puts each chat into the store. The command line and the save
+dialog call both.
+
+Each format is a module of its name (`md`, `html`, `jsonl`, `openai`, `sharegpt`, `csv`) and an entry of `FORMATS`. It has
+`lines(conversation, info, records)`, the lines of the file without line breaks, and if it can be read `chats(path)`. The
+module is imported when it is needed, so that the list of formats costs the first frame nothing. `facts` says what the
+formats for people tell of a reply; `messages` is shared by the two formats of other programs; `jsonl_reader` checks ours.
 """
 
 from __future__ import annotations
@@ -48,16 +53,16 @@ FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
         Format("md", (".md",), "Markdown for people"),
-        Format("html", (".html", ".htm"), "a page with the token heat map"),
-        Format("jsonl", (".jsonl",), "every record; comes back without loss", ("record",)),
-        Format("openai", (".openai.json", ".json"), "the messages, as OpenAI writes them", ("messages", "role")),
+        Format("html", (".html", ".htm"), "self-contained page with a token heat map"),
+        Format("jsonl", (".jsonl",), "every record; lossless import", ("record",)),
+        Format("openai", (".openai.json", ".json"), "messages in OpenAI format", ("messages", "role")),
         Format(
             "sharegpt",
             (".sharegpt.json",),
-            "the messages, as ShareGPT writes them",
+            "messages in ShareGPT format",
             ("conversations", "conversation", "from"),
         ),
-        Format("csv", (".csv",), "a row a token, for pandas"),
+        Format("csv", (".csv",), "one row per token, for pandas"),
     )
 }
 """Name to format, in the order in which a person is shown them."""
@@ -70,7 +75,7 @@ def named(name: str) -> Format:
         TranscriptError: there is no such format.
     """
     if name not in FORMATS:
-        raise TranscriptError(f"there is no format {name}", f"The formats are {', '.join(FORMATS)}.")
+        raise TranscriptError(f"unknown format {name}", f"Known formats: {', '.join(FORMATS)}.")
     return FORMATS[name]
 
 
@@ -89,6 +94,7 @@ def of_file(path: Path) -> Format:
     if found is None:
         usual = [each.endings[0] for each in FORMATS.values()]
         raise TranscriptError(
-            f"{path.name} does not end as a transcript does", f"End it in {', '.join(usual[:-1])} or {usual[-1]}."
+            f"{path.name} has no known transcript extension",
+            f"Use {', '.join(usual[:-1])} or {usual[-1]}.",
         )
     return found

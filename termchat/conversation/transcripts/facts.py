@@ -1,4 +1,4 @@
-"""What the transcripts for people say of a chat and of a reply, beside the text."""
+"""What the transcripts for people say of a chat and of a reply beside the text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from termchat.text import sanitize
 _ENDINGS = {
     "end": "",
     "length": "cut at {detail}",
-    "stop": 'ended by stop "{detail}"',
+    "stop": 'ended by stop sequence "{detail}"',
     "rule": "ended by {detail}",
-    "user": "stopped by hand",
+    "user": "stopped by the user",
     "context": "context full, {detail} tokens",
 }
 """Why a reply ended, where that is worth a word."""
@@ -36,12 +36,11 @@ def facts(conversation: Conversation, info: SessionInfo) -> Iterator[tuple[str, 
     if info.created:
         yield "date", f"{datetime.fromtimestamp(info.created).astimezone():%Y-%m-%d %H:%M %z}"
     if conversation.raw:
-        yield "mode", "raw completion, no chat template"
+        yield "mode", "raw mode, no chat template"
     yield "", f"written by termchat {termchat.__version__}"
 
 
 def name_of(reply: Node, info: SessionInfo) -> str:
-    """Who wrote a reply."""
     return plain_line(reply.start.model.name if reply.start is not None else info.model.name) or "Model"
 
 

@@ -1,7 +1,7 @@
-"""Takes transcripts in: finds out what a file is, reads its chats, and keeps them.
+"""Imports transcripts: recognises a file, reads its chats, and puts them into the store.
 
-What is in a file is foreign. It is bounded while it is read, and of its paths none is ever used: the chat gets an id of its
-own, and the model's file is known by name only.
+A file is foreign. It is bounded while it is read, and none of its paths is ever used: the chat gets an id of its own, and the
+model's file is known by name only.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise TranscriptError(
-            f"{path} is no regular file", "It is read more than once: pipe it in, and give - as the file."
+            f"{path} is not a regular file",
+            "The file must be read more than once; pipe it in and pass - as FILE.",
         )
     found = recognised(path, form)
     if found.reader is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.signs)
-        raise TranscriptError(f"{found.name} is not taken in", f"These are: {known}.")
+        raise TranscriptError(f"{found.name} cannot be imported", f"Supported formats: {known}.")
     return found.reader(path)
 
 
@@ -77,7 +78,7 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
                     file.write(chunk)
         except OSError as error:
             raise TranscriptError(
-                f"stdin cannot be kept in {folder}: {error.strerror or error}", "Make room."
+                f"cannot store stdin in {folder}: {error.strerror or error}", "Free some space."
             ) from error
         yield path
 
@@ -100,19 +101,21 @@ def recognised(path: Path, form: Format | None = None) -> Format:
     found = re.search(rf'"({"|".join(signs)})"\s*:'.encode(), head)
     if found is None:
         known = ", ".join(dict.fromkeys(form.name for form in signs.values()))
-        hint = f"These are taken in: {known}. --format says which one a file is."
-        raise TranscriptError(f"{path.name} is no transcript that is known here", hint)
+        hint = f"Supported formats: {known}. Use --format to name one."
+        raise TranscriptError(f"{path.name} is not in a known transcript format", hint)
     return signs[found[1].decode()]
 
 
 def _check_text(path: Path, head: bytes) -> None:
     if len(head) < _HEAD and not head.strip():
-        raise TranscriptError(f"{path.name} is empty", "Give a file with a chat in it.")
+        raise TranscriptError(f"{path.name} is empty", "Choose a file that contains a chat.")
     for begins, packed in _PACKED.items():
         if head.startswith(begins):
-            raise TranscriptError(f"{path.name} is compressed, with {packed}", "Unpack it first.")
+            raise TranscriptError(f"{path.name} is compressed with {packed}", "Decompress it first.")
     if _WIDE.match(head):
-        raise TranscriptError(f"{path.name} is UTF-16, and not UTF-8", "Convert it, as with iconv -f UTF-16 -t UTF-8.")
+        raise TranscriptError(
+            f"{path.name} is UTF-16, not UTF-8", "Convert it, for example with iconv -f UTF-16 -t UTF-8."
+        )
 
 
 def keep(store: Store, transcript: Transcript) -> str:
@@ -145,5 +148,5 @@ def keep(store: Store, transcript: Transcript) -> str:
 def _written(store: Store) -> None:
     if not store.flush(_PATIENCE):
         raise StoreError(
-            f"the chat cannot be kept: {store.problem() or 'the disk is too slow'}", "See to that, and try again."
+            f"the chat could not be saved: {store.problem() or 'the disk is too slow'}", "Fix that and try again."
         )

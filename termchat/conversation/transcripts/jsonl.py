@@ -38,8 +38,8 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
                 yield to_json(record)
             if missing > 0:
                 raise TranscriptError(
-                    f"the records of a reply are gone, {missing:,} of {len(node.ids):,} tokens",
-                    "Save it as .md or .openai.json.",
+                    f"{missing:,} of a reply's {len(node.ids):,} token records are missing",
+                    "Save the chat as .md or .openai.json instead.",
                 )
 
 

@@ -1,4 +1,9 @@
-"""Half characters: JSON may escape one half of a pair of surrogates alone, but there is no such character to keep or show."""
+"""Reads our own JSON Lines, line by line, into a conversation with its records.
+
+A file is foreign: sizes, counts, versions, ranges and the order of lines are checked, and every refusal names the line. What
+the fast decoder refuses is read again by a patient one, which takes null for NaN and otherwise says what is wrong.
+JSON may escape half of a surrogate pair alone; such a half becomes U+FFFD and is counted.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +37,24 @@ _ESCAPES = re.compile(
 """An escape of JSON: both halves of a character, a half alone, or any other."""
 
 
+LONGEST_NAME = 10_000
+"""Characters of what a list shows on a line."""
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+LONGEST_LINE = 1 << 24
+"""In bytes. The longest real ones are the prompts of very long chats: a million ids take half of that."""
+MOST_BYTES = 1 << 33
+"""Of a file: twenty times a chat of 100,000 tokens with twenty candidates each."""
+MOST_NODES = 100_000
+MOST_RECORDS = 2_000_000
+MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
+"""The empty ones are counted too."""
+MOST_KEPT = 1 << 31
+"""Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
+_LIKELIEST = 0.01
+"""What the logarithm of a probability can be at most, rounding and all."""
+_HINT = "Use a chat saved as .jsonl, or complete, unedited output of termchat run --json."
+
+
 def replaced(data: bytes) -> tuple[bytes, int]:
     """JSON with U+FFFD, the sign for what is no character, for each half that stands alone; and how many those were."""
     if _MAY_BE.search(data) is None:
@@ -50,12 +73,6 @@ def replaced(data: bytes) -> tuple[bytes, int]:
 
 class LineError(ValueError):
     """A line is not what it should be; the message says what is wrong with it."""
-
-
-LONGEST_NAME = 10_000
-"""Characters of what a list shows on a line."""
-
-Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
@@ -131,10 +148,10 @@ def _decode_patiently(data: bytes) -> Any:
     except UnicodeDecodeError:
         raise LineError("it is not UTF-8") from None
     except (ValueError, RecursionError):
-        raise LineError("it is not one JSON object") from None
+        raise LineError("not a JSON object") from None
     kind = _KINDS.get(str(found.get("record"))) if isinstance(found, dict) else None
     if kind is None:
-        raise LineError("it is no line of a transcript")
+        raise LineError("not a line of a transcript")
     _check_versions(kind, found)
     try:
         return msgspec.convert(_with_numbers(found, kind), _twin(kind))
@@ -168,7 +185,7 @@ def _check_conditions(conditions: Iterable[Condition]) -> None:
             try:
                 parse(describe(condition))
             except ConditionError as error:
-                raise LineError(f"a condition is none: {error}") from None
+                raise LineError(f"a condition is invalid: {error}") from None
 
 
 def _with_numbers(value: Any, kind: Any) -> Any:
@@ -217,25 +234,6 @@ def _twin(kind: Any) -> Any:
 _decode = msgspec.json.Decoder(Union[tuple(map(_twin, _KINDS.values()))]).decode  # noqa: UP007
 
 __all__ = ["Transcript", "read"]
-
-LONGEST_LINE = 1 << 24
-"""In bytes. The longest real ones are the prompts of very long chats: a million ids take half of that."""
-
-MOST_BYTES = 1 << 33
-"""Of a file: twenty times a chat of 100,000 tokens with twenty candidates each."""
-
-MOST_NODES = 100_000
-MOST_RECORDS = 2_000_000
-MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
-"""The empty ones are counted too."""
-
-MOST_KEPT = 1 << 31
-"""Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
-
-_LIKELIEST = 0.01
-"""What the logarithm of a probability can be at most, rounding and all."""
-
-_HINT = "Give a chat that was saved as .jsonl, or what termchat run --json wrote, whole and unchanged."
 
 
 def read(path: Path) -> Transcript:
@@ -295,7 +293,7 @@ class _Reader:
         except LineError:
             if data.endswith(b"\n"):
                 raise
-            raise LineError("it is torn, its end is missing") from None
+            raise LineError("it is cut off: the end is missing") from None
         self._TAKES[type(line)](self, line)
 
     def finish(self) -> Transcript:
@@ -310,7 +308,7 @@ class _Reader:
         for node in self._chat.nodes.values():
             summary = self._chat.nodes.get(node.omitted.summary or 0) if node.omitted is not None else None
             if summary is not None and summary.role != "assistant":
-                raise LineError(f"node {node.number} is summed up by node {summary.number}, which is no reply")
+                raise LineError(f"node {node.number} is summarised by node {summary.number}, which is not a reply")
         if self._session is not None:
             leaf = self._session.leaf
             if leaf is not None and leaf not in self._chat.nodes:
@@ -320,29 +318,29 @@ class _Reader:
 
     def _take_session(self, line: SessionLine) -> None:
         if self._session is not None or self._chat.nodes:
-            raise LineError("a second chat begins; a file holds one")
+            raise LineError("a second chat starts here; a file holds only one")
         self._session = line
         self._chat = Conversation(line.system, raw=line.raw)
         self._chat.title = line.title
         try:
             created, updated = (_seconds(time) for time in (line.created, line.updated))
         except ValueError as error:
-            raise LineError(f"its time is none: {error}") from None
+            raise LineError(f"its time is invalid: {error}") from None
         self._info = SessionInfo(line.id, created, updated, line.model, line.tuning, line.breakpoints, line.view)
 
     def _take_node(self, line: NodeLine) -> None:
         if self._session is None:
-            raise LineError("a node, and no chat has begun")
+            raise LineError("a node appears before the chat's first line")
         self._close()
         nodes = self._chat.nodes
         if line.number in nodes:
-            raise LineError(f"node {line.number} is there twice")
+            raise LineError(f"node {line.number} appears twice")
         if line.parent is not None and line.parent not in nodes:
             raise LineError(f"node {line.number} grows from node {line.parent}, which is missing")
         if line.parent is not None and line.at > len(nodes[line.parent].ids):
             raise LineError(f"node {line.number} grows from token {line.at} of node {line.parent}, which has fewer")
         if line.omitted is not None and line.omitted.turns < 0:
-            raise LineError(f"node {line.number} leaves out {line.omitted.turns} turns")
+            raise LineError(f"node {line.number} omits {line.omitted.turns} turns")
         node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")
         node.whole, node.name, node.deleted = line.whole, line.name, line.deleted
         node.omitted = line.omitted
@@ -358,23 +356,23 @@ class _Reader:
             try:
                 prompt.prompt_ids = array("i", line.prompt_ids)
             except OverflowError:
-                raise LineError("a prompt id is no token's") from None
+                raise LineError("a prompt id is not a valid token id") from None
             self._begin(Node(prompt.number + 1, prompt.number, len(prompt.ids), "assistant"), None)
             if first:
                 self._chat.raw = line.raw
                 self._info = SessionInfo(model=ModelRef(line.model.name, line.model.path, line.model))
         elif self._node is not None and self._node.start is not None:
-            raise LineError(f"the reply in node {self._node.number} begins twice")
+            raise LineError(f"the reply in node {self._node.number} starts twice")
         self._take_record(line)
 
     def _take_token(self, line: Token) -> None:
         # The reply of a chat may have lost its beginning with a damaged file; a bare stream has nothing else to begin with.
         if self._node is None or (self._session is None and self._node.start is None):
-            raise LineError("a token, and no reply has begun")
+            raise LineError("a token appears before its reply starts")
         if self._step is not None and line.step != self._step:
             raise LineError(f"step {line.step} of node {self._node.number}, where step {self._step} should be")
         if line.logprob > _LIKELIEST or any(other.logprob > _LIKELIEST for other in line.candidates):
-            raise LineError("a logprob in it is above 0, and no probability")
+            raise LineError("it contains a log-probability above 0")
         self._step = line.step + 1
         self._take_record(line)
 
@@ -382,8 +380,8 @@ class _Reader:
         node = self._node
         if node is None or node.role == "user":
             if isinstance(line, Failed) and self._session is None:
-                raise LineError(f"there is no reply, it failed: {line.message}")
-            raise LineError("a reply's record, and no reply has begun")
+                raise LineError(f"the reply failed: {line.message}")
+            raise LineError("a reply's record appears before its reply starts")
         try:
             node.add(line)
         except OverflowError:
@@ -409,7 +407,7 @@ class _Reader:
         """No further record comes for the node that was begun last."""
         node = self._node
         if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
-            raise LineError(f"node {node.number} ended before it with {len(node.ids)} tokens of {self._wanted}")
+            raise LineError(f"node {node.number} ended with {len(node.ids)} of its {self._wanted} tokens")
 
     _TAKES: dict[type, Callable[[_Reader, Any], None]] = {  # noqa: RUF012 - a table, never changed
         SessionLine: _take_session,

@@ -54,7 +54,6 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _fenced(parser: MarkdownIt, text: str) -> set[int]:
-    """The lines of all fences."""
     fences = (token.map for token in parser.parse(text) if token.type == "fence" and token.map is not None)
     return {line for begin, end in fences for line in range(begin, end)}
 

@@ -1,7 +1,8 @@
 """A chat as a list of messages, as other programs know it: there, and back again.
 
-Of a reply from elsewhere only its words are known. It becomes a reply without tokens whose text came with its end, made by
-another model than any that is here, so that the next turn has the whole chat rendered and tokenised anew.
+Of an imported reply only the words are known. It becomes a reply without tokens whose text came with its end, made by an
+unknown model, so that the next turn renders and tokenises the whole chat anew. Files may be large: their objects are found
+by a scanner (`values`) and decoded one by one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ _NEXT = re.compile(rb"[^\s,]")
 _IN_OBJECT = re.compile(rb'["{}\[\]]')
 _IN_TEXT = re.compile(rb'["\\]')
 _MARK = b"\xef\xbb\xbf"
+
+
+MOST_MESSAGES = 10_000
+MOST_CHATS = 100_000
+_T = TypeVar("_T")
+Speaker = Literal["system", "user", "assistant"]
+_UNKNOWN = "imported"
+_TITLE = 60
+_UNANSWERED = Failed("imported", "the imported file has no reply to this message", "use Regenerate to get one")
 
 
 class Value(NamedTuple):
@@ -96,7 +106,7 @@ class _Scanner:
     def finish(self) -> None:
         """There is no more."""
         if self._depth or self._listed:
-            raise ValueProblem(self.line, "it is torn, its end is missing")
+            raise ValueProblem(self.line, "it is cut off: the end is missing")
 
     def _between(self, chunk: bytes, at: int) -> int:
         """Goes on to the next object, and into it; returns how far."""
@@ -111,7 +121,7 @@ class _Scanner:
         elif (mark == b"[") is not self._listed and mark in b"[]":
             self._listed = not self._listed
         else:
-            raise ValueProblem(here, "it is no JSON object")
+            raise ValueProblem(here, "not a JSON object")
         return found.end()
 
     def _inside(self, chunk: bytes, at: int) -> int:
@@ -136,19 +146,7 @@ class _Scanner:
         else:
             self._depth += 1 if mark in b"{[" else -1
             if self._depth > DEEPEST:
-                raise ValueProblem(self.line, f"it is more than {DEEPEST} lists and objects deep")
-
-
-MOST_MESSAGES = 10_000
-MOST_CHATS = 100_000
-
-_T = TypeVar("_T")
-
-Speaker = Literal["system", "user", "assistant"]
-
-_UNKNOWN = "imported"
-_TITLE = 60
-_UNANSWERED = Failed("imported", "the file has no reply to this message", "regenerate has one made")
+                raise ValueProblem(self.line, f"it is nested more than {DEEPEST} levels deep")
 
 
 class ChatMessage(NamedTuple):
@@ -206,9 +204,11 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
     count = 0
     for count, _ in enumerate(_chats(path, find, hint), 1):
         if count > MOST_CHATS:
-            raise TranscriptError(f"{path.name} holds more than {MOST_CHATS:,} chats", "Take it in in parts.")
+            raise TranscriptError(
+                f"{path.name} contains more than {MOST_CHATS:,} chats", "Split it and import the parts."
+            )
     if not count:
-        raise TranscriptError(f"{path.name} holds no chat", hint)
+        raise TranscriptError(f"{path.name} contains no chat", hint)
     yield from _chats(path, find, hint)
 
 
@@ -242,9 +242,9 @@ def _transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Tra
     first = next((at for at, message in enumerate(messages) if message.speaker != "system"), len(messages))
     system, rest = messages[:first], messages[first:]
     if not rest:
-        raise LineError("a chat has no message")
+        raise LineError("a chat has no messages")
     if any(message.speaker == "system" for message in rest):
-        raise LineError("a system message stands in the middle of a chat; here it can only stand before it")
+        raise LineError("a system message is only supported at the start of a chat")
     chat = Conversation("\n\n".join(message.text for message in system))
     chat.title = " ".join(next((m.text for m in rest if m.speaker == "user"), rest[0].text).split())[:_TITLE]
     made = _Replies(chat, model[:_TITLE] or _UNKNOWN)

@@ -26,7 +26,9 @@ from termchat.conversation.transcripts.messages import (
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
 
-_HINT = 'Give {"messages": [{"role": "user", "content": "…"}, …]}: texts by system, developer, user and assistant.'
+_HINT = (
+    'Expected {"messages": [{"role": "user", "content": "…"}, …]} with text by system, developer, user and assistant.'
+)
 
 _SPEAKERS: dict[str, Speaker] = {
     "system": "system",
@@ -65,7 +67,6 @@ def lines(conversation: Conversation, _: SessionInfo, __: Records) -> Iterator[s
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    """The chats in a file."""
     return read(path, _find, _HINT)
 
 
@@ -76,19 +77,19 @@ def _find(data: bytes) -> FoundMessages:
             [_message(each.role, each.content) for each in found.messages], found.model or "", halves=halves
         )
     if found.mapping is not msgspec.UNSET:
-        raise LineError("it is a chat as ChatGPT exports it, a tree, which is not taken in")
+        raise LineError("ChatGPT's own export format (a tree) is not supported")
     if found.role is None:
-        raise LineError("it has neither messages nor a role")
+        raise LineError("it has neither `messages` nor a `role`")
     return FoundMessages([_message(found.role, found.content)], whole=False, halves=halves)
 
 
 def _message(role: str, content: str | list[_Part] | None) -> ChatMessage:
     if role not in _SPEAKERS:
-        raise LineError(f"a message of the role {role!r:.40}, for which there is no place in a chat")
+        raise LineError(f"a message with the unsupported role {role!r:.40}")
     if content is None:
-        raise LineError(f"a message of the role {role!r} without a text")
+        raise LineError(f"a message with the role {role!r} but without text")
     parts = [_Part("text", content)] if isinstance(content, str) else content
     other = next((part.type for part in parts if part.type != "text"), None)
     if other is not None:
-        raise LineError(f"a message with a part {other!r:.40}; only texts are taken in")
+        raise LineError(f"a message contains a {other!r:.40} part; only text is supported")
     return ChatMessage(_SPEAKERS[role], "".join(part.text for part in parts))

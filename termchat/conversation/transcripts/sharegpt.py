@@ -27,7 +27,7 @@ from termchat.conversation.transcripts.messages import (
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
 
-_HINT = 'Give {"conversations": [{"from": "human", "value": "…"}, …]}: texts by system, human and gpt.'
+_HINT = 'Expected {"conversations": [{"from": "human", "value": "…"}, …]} with text by system, human and gpt.'
 
 _NAMES: dict[Speaker, str] = {"system": "system", "user": "human", "assistant": "gpt"}
 _SPEAKERS: dict[str, Speaker] = {
@@ -69,7 +69,6 @@ def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    """The chats in a file."""
     return read(path, _find, _HINT)
 
 
@@ -85,7 +84,7 @@ def _find(data: bytes) -> FoundMessages:
 def _message(found: _Message) -> ChatMessage:
     speaker, text = found.speaker or found.role, found.value if found.value is not None else found.content
     if speaker is None or text is None:
-        raise LineError("it has neither conversations nor somebody who says something")
+        raise LineError("it has neither `conversations` nor a speaker with text")
     if speaker not in _SPEAKERS:
-        raise LineError(f"a message from {speaker!r:.40}, for whom there is no place in a chat")
+        raise LineError(f"a message from the unsupported speaker {speaker!r:.40}")
     return ChatMessage(_SPEAKERS[speaker], text)

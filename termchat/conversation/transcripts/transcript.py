@@ -1,4 +1,4 @@
-"""What a transcript is: a chat in a file. `formats` are its forms, `export` writes files, `intake` takes them in."""
+"""What all formats share: a chat from a file, its records, and the error for files that cannot be read or written."""
 
 from __future__ import annotations
 

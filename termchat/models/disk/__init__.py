@@ -1,1 +1,5 @@
-"""Model files on this machine: where programs keep them, and which of them are models."""
+"""The models on this disk, wherever programs keep them. Nothing is written.
+
+`program_folders` knows which folders there are, `walk` goes through one of them and groups files to candidates, `discovery`
+reads their headers, recognises copies and gives models and skipped files, each with the reason.
+"""

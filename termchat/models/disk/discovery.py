@@ -1,4 +1,4 @@
-"""Finds the models on this disk, wherever programs keep them, and says what was left out and why. It only reads."""
+"""Finds the models on this disk and says what was skipped and why. Also reads Ollama's manifests. It only reads."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _HOME = ("registry.ollama.ai", "library")
 
 
+OWN_FOLDERS = "folders in the config"
+PIECES, PIECE = 8, 1 << 16
+"""How many pieces of how many bytes are compared of two files that seem to be copies."""
+_REPOSITORY = "models--"
+_SAYS_NOTHING = ("model", "ggml-model")
+"""File names that every model could have: then its folder's name says more."""
+
+
 class Tagged(NamedTuple):
     """A model under the name that Ollama gives it."""
 
@@ -42,7 +50,7 @@ def ollama_models(folder: Path) -> Iterator[Tagged]:
         parts = manifest.relative_to(manifests).parts
         yield Tagged(_name(*parts), _model(manifest, folder / "blobs"))
     for blob in sorted((folder / "blobs").glob("*-partial")):
-        yield Tagged(blob.name, RefusedFile(blob, "is a download that is not finished"))
+        yield Tagged(blob.name, RefusedFile(blob, "is an unfinished download"))
 
 
 def _name(host: str, namespace: str, model: str, tag: str) -> str:
@@ -61,9 +69,9 @@ def _model(manifest: Path, blobs: Path) -> CandidateFile | RefusedFile:
     except OSError as error:
         return RefusedFile(manifest, f"cannot be read: {error.strerror}")
     except (msgspec.DecodeError, LookupError, TypeError):
-        return RefusedFile(manifest, "is a manifest that names no GGUF file")
+        return RefusedFile(manifest, "is a manifest without a GGUF file")
     if digest is None:
-        return RefusedFile(manifest, "is a manifest with a digest that is none")
+        return RefusedFile(manifest, "is a manifest with an invalid digest")
     return candidate((blobs / f"sha256-{digest[1]}",))
 
 
@@ -72,15 +80,6 @@ def _layer(content: Any) -> dict[str, Any]:
         if layer["mediaType"] == MODEL_LAYER:
             return dict(layer)
     raise LookupError(MODEL_LAYER)
-
-
-OWN_FOLDERS = "folders in the config"
-PIECES, PIECE = 8, 1 << 16
-"""How many pieces of how many bytes are compared of two files that seem to be copies."""
-
-_REPOSITORY = "models--"
-_SAYS_NOTHING = ("model", "ggml-model")
-"""File names that every model could have: then its folder's name says more."""
 
 
 class FoundModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +186,7 @@ def _judged(found: CandidateFile | RefusedFile, name: str, place: str, known: _K
 
 def _check_parts(found: CandidateFile, brief: Brief) -> None:
     if brief.split_count not in (0, 1, len(found.files)):
-        raise ModelError(f"is a part of a model in {brief.split_count}, whose other files are not beside it")
+        raise ModelError(f"is one of {brief.split_count} parts of a model; the other parts are not in its folder")
 
 
 def name_of(path: Path) -> str:

@@ -61,12 +61,12 @@ def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
             continue
         left -= len(names)
         if left < 0:
-            yield RefusedFile(folder, f"there is too much under {root}: {MAX_ENTRIES} names were looked at")
+            yield RefusedFile(folder, f"too many files under {root}: stopped after {MAX_ENTRIES}")
             return
         yield from _files(folder, [name for name, is_folder in names if not is_folder])
         inner = [folder / name for name, is_folder in names if is_folder and not name.startswith(_NO_MODELS)]
         if inner and depth >= MAX_DEPTH:
-            yield RefusedFile(folder, f"lies {depth} folders deep: what is in its folders was not looked at")
+            yield RefusedFile(folder, f"is {depth} folders deep; its subfolders were not searched")
             continue
         waiting.extend((path, depth + 1) for path in reversed(inner))
 
@@ -80,9 +80,9 @@ def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:
             status = path.stat()
         except FileNotFoundError:
             link = path.is_symlink()
-            return RefusedFile(path, "is a link to a file that is not there" if link else "is not there")
+            return RefusedFile(path, "is a broken link" if link else "does not exist")
         except OSError as error:
-            return RefusedFile(path, f"cannot be looked at: {error.strerror}")
+            return RefusedFile(path, f"cannot be accessed: {error.strerror}")
         if not stat.S_ISREG(status.st_mode):
             return RefusedFile(path, "is not a regular file")
         if status.st_size == 0:
@@ -107,14 +107,14 @@ def _files(folder: Path, names: list[str]) -> Iterator[CandidateFile | RefusedFi
         lower = name.lower()
         if lower.endswith(_UNFINISHED) or lower.startswith(_UNFINISHED_START):
             if SUFFIX in lower or folder.name == "blobs":
-                yield RefusedFile(folder / name, "is a download that is not finished")
+                yield RefusedFile(folder / name, "is an unfinished download")
         elif lower.endswith(SUFFIX) and name not in told:
             whole = _set_of(name)
             told.update(whole)
             lacking = [str(number) for number, part in enumerate(whole, 1) if part not in here]
             if lacking:
-                which = f"part {lacking[0]}" if len(lacking) == 1 else f"parts {_few(lacking)}"
-                yield RefusedFile(folder / name, f"is of a model in {len(whole)} parts, of which {which} lack")
+                which = lacking[0] if len(lacking) == 1 else _few(lacking)
+                yield RefusedFile(folder / name, f"belongs to a model in {len(whole)} parts; missing: {which}")
             else:
                 yield candidate(tuple(folder / part for part in whole))
 

@@ -1,4 +1,8 @@
-"""The Hugging Face hub: where it is, who may see the token, and which files a repository has."""
+"""The Hugging Face hub and other sources: from what a person wrote to the files to download.
+
+`understand` reads a repository, a page or an address; `Hub` is the endpoint with its token, which only the hub itself is shown;
+`of_entry`, `of_repository` and `of_address` give the remote files of a model with their places on disk.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,11 @@ _COMPANIONS = ("mmproj", "imatrix")
 """In the names of GGUF files that come with a model and are none."""
 _PORTS = {"http": 80, "https": 443}
 _MOST_NAMED = 12
+
+
+MAIN = "main"
+_FORMS = "Give a name from the catalogue, owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, or an http(s) address."
+_SHORT = re.compile(r"(?:hf\.co|(?:www\.)?huggingface\.co)/", re.IGNORECASE)
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -98,7 +107,7 @@ class Hub(msgspec.Struct, frozen=True):
             ) from None
         token = _token(environ)
         if token and not _TOKEN.fullmatch(token):
-            raise ModelError("the Hugging Face token holds characters that no token has", "Set HF_TOKEN again.")
+            raise ModelError("the Hugging Face token contains invalid characters", "Set HF_TOKEN again.")
         return cls(endpoint, token)
 
     def headers(self, url: str) -> dict[str, str]:
@@ -158,7 +167,7 @@ def read_listing(repo: str, answer: bytes) -> HubFiles:
     try:
         model = msgspec.json.decode(answer, type=_Model)
     except msgspec.DecodeError as error:
-        raise ModelError(f"what the hub says of {repo} cannot be understood: {error}", "Check HF_ENDPOINT.") from error
+        raise ModelError(f"unexpected answer from the hub about {repo}: {error}", "Check HF_ENDPOINT.") from error
     return HubFiles(model.sha, {s.rfilename: File(s.size, s.lfs.sha256 if s.lfs else "") for s in model.siblings})
 
 
@@ -174,7 +183,7 @@ def choose(repo: str, listing: HubFiles, quantization: str = "") -> str:
         if path.lower().endswith(SUFFIX) and not any(word in path.lower() for word in _COMPANIONS)
     )
     if not models:
-        raise ModelError(f"{repo} has no GGUF file", "Look for a repository of that model whose name ends in -GGUF.")
+        raise ModelError(f"{repo} has no GGUF file", "Look for a repository of this model whose name ends in -GGUF.")
     word = re.compile(rf"(?:^|[-._/]){re.escape(quantization or PREFERRED)}(?=[-./])", re.IGNORECASE)
     found = [path for path in models if word.search(path)]
     if found or not quantization:
@@ -197,12 +206,6 @@ def find(repo: str, listing: HubFiles, path: str) -> File:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
-
-
-MAIN = "main"
-
-_FORMS = "Give a name from the catalogue, owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, or an http(s) address."
-_SHORT = re.compile(r"(?:hf\.co|(?:www\.)?huggingface\.co)/", re.IGNORECASE)
 
 
 class Remote(NamedTuple):
@@ -230,7 +233,7 @@ def understand(text: str, hub_: Hub) -> Repository | str:
         ModelError: it is written like neither.
     """
     if text.startswith((".", "/", "~")) or "\\" in text:
-        raise ModelError(f"{text!r} is a path on this machine: there is nothing to pull", _FORMS)
+        raise ModelError(f"{text!r} is a path on this machine; there is nothing to download", _FORMS)
     address = f"https://{text}" if _SHORT.match(text) else text
     if "://" in address:
         scheme, host, port = origin(address)
@@ -240,7 +243,7 @@ def understand(text: str, hub_: Hub) -> Repository | str:
     owner, _, rest = bare.partition("/")
     name, _, file = rest.partition("/")
     if not is_repo(f"{owner}/{name}") or (file and (quantization or not file.lower().endswith(SUFFIX))):
-        raise ModelError(f"{text!r} names no model that can be pulled", _FORMS)
+        raise ModelError(f"no downloadable model named {text!r}", _FORMS)
     return Repository(f"{owner}/{name}", MAIN, file, quantization)
 
 
@@ -253,7 +256,7 @@ def _page(address: str) -> Repository:
     name, _, quantization = name.partition(":")
     rest = [part for part in rest if part]
     if not is_repo(f"{owner}/{name}") or (rest and (rest[0] not in ("blob", "resolve", "tree") or len(rest) < 2)):
-        raise ModelError(f"{shown(address)} is no page of a model or of its file", _FORMS)
+        raise ModelError(f"{shown(address)} is not the page of a model or a model file", _FORMS)
     file = "/".join(rest[2:]) if rest and rest[0] != "tree" else ""
     return Repository(f"{owner}/{name}", rest[1] if rest else MAIN, file, quantization)
 

@@ -1,4 +1,4 @@
-"""How a download goes: what is told to whoever shows it."""
+"""How far a download is, and how long it waits before it tries again."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ Stage = Literal["asking", "waiting", "checking", "downloading", "placing"]
 _WINDOW = 5.0
 """Seconds the rate is taken over: long enough to be calm, short enough to notice a change."""
 _EVERY = 0.1
+
+
+BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds before each next try, while none gets further than the tries before."""
+LONGEST_WAIT = 600.0
+"""Seconds a server may have us wait before we give up instead."""
+_TICK = 0.1
 
 
 class Pulling(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,14 +97,6 @@ class Gauge:
             note=note,
         )
         self._told(self._now)
-
-
-BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds before each next try, while none gets further than the tries before."""
-LONGEST_WAIT = 600.0
-"""Seconds a server may have us wait before we give up instead."""
-
-_TICK = 0.1
 
 
 class Patience:

@@ -1,8 +1,8 @@
 """Downloads a model by what a person calls it: `pull`.
 
-    understand what is meant (sources) → ask the hub where needed (hub) → each file: download → partial → its place
+    understand what is meant (`hub`) → ask the hub where needed (`web`) → each file: `transfer` → its place
 
-Every step is safe to end at any moment, by a signal, a lost network or a loss of power: pulling again goes on from there.
+Every step is safe to end at any moment, by a signal, a lost network or a loss of power: pulling again resumes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def pull(
 
     def poll() -> None:
         if cancelled():
-            raise PullCancelled(f"{source} is not downloaded: stopped", "Pull it again to resume.")
+            raise PullCancelled(f"the download of {source} was stopped", "Pull it again to resume.")
 
     entry = (catalogue.load() if known is None else known).entries.get(source)
     if entry is not None and not entry.downloaded:

@@ -1,4 +1,8 @@
-"""One file from the net to its place: resumed, checked while it comes, and placed in one step or not at all."""
+"""One file from the network to its place: resumed, checked while it arrives, and placed in one step or not at all.
+
+While it is incomplete there are `NAME.part` and a note beside it (`NAME.part.json`), which says where it comes from; the note
+of a finished file is `NAME.json`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from termchat import atomic
 from termchat.models.download.hub import Remote, shown
-from termchat.models.download.lock import Lock
+from termchat.models.download.lock import locked
 from termchat.models.download.progress import BACKOFF, Gauge, Patience
 from termchat.models.download.web import HttpExchange, Later, Reply, Web
 from termchat.models.errors import ModelError
@@ -22,6 +27,11 @@ from termchat.models.gguf.header import read_header
 
 _LONGEST_NOTE = 1 << 16
 _PIECE = 1 << 20
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")
+_MAGIC = b"GGUF"
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +50,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OSError: it cannot be written.
         """
-        new = path.with_name(path.name + ".new")
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
-        os.replace(new, path)
+        atomic.replace(path, msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
 
 def read_note(path: Path) -> Note | None:
@@ -55,7 +63,6 @@ def read_note(path: Path) -> Note | None:
 
 
 def note_path(path: Path) -> Path:
-    """Where the note of a file lies."""
     return path.with_name(path.name + ".json")
 
 
@@ -201,11 +208,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")
-_MAGIC = b"GGUF"
-
-
 class Download:
     """Brings one file to its place. `whole` says that it is a model by itself, not a further part of one."""
 
@@ -225,7 +227,7 @@ class Download:
             ModelError: it cannot be brought. What came is kept for another time, unless it was wrong.
         """
         path = self._remote.path
-        with _disk_errors(path), _folder(path), Lock(lock_path(path), self._other):
+        with _disk_errors(path), _folder(path), locked(lock_path(path), self._other):
             if self._is_there():
                 return path.stat().st_size
             part = PartFile(path, lambda size: self._gauge.at("checking", size, self._size))
@@ -238,7 +240,7 @@ class Download:
 
     def _other(self, holder: str) -> None:
         who = f"process {holder}" if holder else "another process"
-        self._gauge.at("waiting", 0, note=f"{who} is pulling the same file")
+        self._gauge.at("waiting", 0, note=f"{who} is downloading the same file")
 
     def _is_there(self) -> bool:
         """Whether the file is in its place already.
@@ -261,13 +263,12 @@ class Download:
             right = digest(path, lambda done: self._gauge.at("checking", done, size)) == wanted.sha256
         if not right and note is None:
             raise ModelError(
-                f"{path} is there already, is another file, and was not downloaded by termchat",
-                "Move it away, or pull into another folder with --to.",
+                f"{path} already exists, differs, and was not downloaded by termchat",
+                "Move it away, or use --to to download into another folder.",
             )
         return right
 
     def _fill(self, part: PartFile) -> None:
-        """Downloads what is missing."""
         if part.note is None or not self._same(part.note):
             part.restart()
         else:
@@ -280,7 +281,7 @@ class Download:
                 if part.size > furthest:
                     self._patience.renew()
                     furthest = part.size
-                kept = f"The {part.size:,} bytes that came are kept: pull again to resume."
+                kept = f"The {part.size:,} bytes already downloaded are kept; pull again to resume."
                 hint = kept if part.size else "Try again later."
                 self._patience.spend(self._name, error, hint, part.size, self._size)
 
@@ -328,10 +329,9 @@ class Download:
         if self._size is None:  # a body without a length ends where it ends
             self._size = part.size
         if part.size != self._size:
-            raise Later(f"the connection ended {self._size - part.size:,} bytes too early")
+            raise Later(f"the connection ended {self._size - part.size:,} bytes early")
 
     def _take(self, part: PartFile, exchange: HttpExchange) -> None:
-        """Has the body written as it comes."""
         self._check_space(part)
         for chunk in exchange.chunks():
             part.append(chunk)
@@ -339,7 +339,7 @@ class Download:
                 self._refuse_content(part)
             if self._size is not None and part.size > self._size:
                 self._restart(part)
-                raise Later("more came than there should be")
+                raise Later("the server sent more data than expected")
             self._gauge.at("downloading", part.size, self._size)
 
     def _begins(self, part: PartFile, reply: Reply) -> bool:
@@ -357,15 +357,15 @@ class Download:
                 self._restart(part)
         elif reply.status == 416 or start != part.size or not self._expect(total, reply.sha256):
             self._restart(part)
-            raise Later("what came before does not fit what the server has now")
+            raise Later("the partial download does not match the file now on the server")
         for size, sha256 in ((reply.size, reply.sha256), (total, "")):
             if not self._expect(size, sha256):
                 raise ModelError(
-                    f"{shown(self._remote.url)} is another file than the one that is meant: {size} bytes"
+                    f"{shown(self._remote.url)} is not the expected file: it has {size} bytes"
                     + (f" with SHA-256 {sha256}" if sha256 else "")
                     + f", not {self._size}"
                     + (f" with {self._sha256}" if sha256 else ""),
-                    "It was changed where it comes from.",
+                    "The file has changed at its source.",
                 )
         part.keep(
             Note(url=shown(self._remote.url), size=self._size, sha256=self._sha256, validator=_mark(reply.headers))
@@ -376,8 +376,8 @@ class Download:
         free = shutil.disk_usage(part.path.parent).free
         if self._size is not None and self._size - part.size > free:
             raise ModelError(
-                f"{self._name} needs {self._size - part.size:,} more bytes, and {part.path.parent} has {free:,} free",
-                "Free some space, or pull into another folder with --to.",
+                f"{self._name} needs {self._size - part.size:,} more bytes, but {part.path.parent} has only {free:,} free",
+                "Free some space, or use --to to download into another folder.",
             )
 
     def _place(self, part: PartFile) -> None:
@@ -387,8 +387,8 @@ class Download:
             found, size = part.sha256, part.size
             part.remove()
             raise ModelError(
-                f"{self._name} is not what it should be: its {size} bytes have SHA-256 {found}, not {self._sha256}",
-                "It is removed. Pull it again; if that does not help, it was changed where it comes from.",
+                f"{self._name} failed its check: SHA-256 is {found}, expected {self._sha256} ({size} bytes)",
+                "It was removed. Pull it again; if it fails again, the file has changed at its source.",
             )
         if self._whole:
             self._refuse_content(part)
@@ -400,9 +400,7 @@ class Download:
             read_header(part.path)
         except ModelError as error:
             part.remove()
-            raise ModelError(
-                f"what {shown(self._remote.url)} gives cannot be used: {error.message}", error.hint
-            ) from error
+            raise ModelError(f"{shown(self._remote.url)} is not a usable model: {error.message}", error.hint) from error
 
 
 def _extent(reply: Reply) -> tuple[int | None, int]:
@@ -443,7 +441,7 @@ def _disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise ModelError(
-                f"the disk is full: {path.name} cannot be written to {path.parent}",
-                "Free some space and pull again: what came is kept.",
+                f"the disk is full: cannot write {path.name} to {path.parent}",
+                "Free some space and pull again to resume.",
             ) from error
         raise ModelError(f"{path} cannot be written: {error.strerror or error}", "Check the folder.") from error

@@ -1,6 +1,7 @@
-"""One GET at a time, in a thread of its own, so that whoever waits for it can stop waiting at any moment.
+"""HTTP: one GET at a time, in a thread of its own, so that whoever waits for it can stop waiting at any moment.
 
-Redirects are followed here and not by httpx: at each address it is decided anew what it may be sent.
+Redirects are followed here and not by httpx: at each address it is decided anew what it may be sent. Answers and errors are
+sorted into those worth another try (`Later`) and those that are final (`ModelError`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,20 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _TAKEN = frozenset({200, 206, 416})
 
 
+READ = 1 << 19
+"""Most bytes taken from the network at once; more no longer fits the caches of a processor."""
+CHUNK = 1 << 17
+"""Fewest bytes handed over at once where they come fast: a hand-over costs as much as hashing a tenth of it."""
+_AHEAD = 16
+"""Chunks the network may be ahead of the disk."""
+_LOOK_AGAIN = 0.1
+_MOST_HOPS = 10
+_MOST_TOLD = 16 << 20
+"""Bytes of an answer that is read whole; repositories of hundreds of files take a tenth."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SHA256 = re.compile(r'^(?:W/)?"?([0-9a-f]{64})"?$')
+
+
 class Later(Exception):
     """It went wrong in a way that may pass. `wait` is for how many seconds the server asks, if it does."""
 
@@ -64,20 +79,26 @@ def check(response: httpx.Response, url: str, hub: Hub) -> None:
     """
     status, place = response.status_code, shown(url)
     if status in _WORTH_A_RETRY:
-        what = "asks to wait" if status == 429 else f"is in trouble ({status} {response.reason_phrase})"
+        what = (
+            "is rate limiting requests"
+            if status == 429
+            else f"reports a server error ({status} {response.reason_phrase})"
+        )
         raise Later(f"{origin(url)[1]} {what}", _retry_after(response.headers.get("retry-after", "")))
     if status in (401, 403):
         at_hub = origin(url) == origin(hub.endpoint)
         sign_in = "Accept its licence on the hub" + (
-            "; the token of HF_TOKEN must have access." if hub.token else ", and set HF_TOKEN to a token of yours."
+            "; the token in HF_TOKEN must have access." if hub.token else ", and set HF_TOKEN to your access token."
         )
-        raise ModelError(f"{place} is not for everyone ({status})", sign_in if at_hub else "Check the address.")
+        raise ModelError(f"access to {place} is restricted ({status})", sign_in if at_hub else "Check the address.")
     if status in (404, 410):
-        raise ModelError(f"there is no {place} ({status})", "Check how it is written.")
+        raise ModelError(f"{place} does not exist ({status})", "Check the spelling.")
     if status not in _TAKEN:
-        raise ModelError(f"{place} cannot be had: {status} {response.reason_phrase}", "Check the address.")
+        raise ModelError(f"cannot download {place}: {status} {response.reason_phrase}", "Check the address.")
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ModelError(f"{place} comes compressed, which was not asked for", "Download it with another program.")
+        raise ModelError(
+            f"{place} was sent compressed although termchat did not ask for that", "Download it with another program."
+        )
 
 
 def _retry_after(text: str) -> float | None:
@@ -101,15 +122,18 @@ def told(error: Exception, url: str) -> Exception:
         case ModelError() | Later():
             return error
         case httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return ModelError(f"{host} cannot prove who it is: {error}", "If a proxy is in between, set SSL_CERT_FILE.")
+            return ModelError(
+                f"the certificate of {host} could not be verified: {error}",
+                "If you are behind a proxy, set SSL_CERT_FILE.",
+            )
         case httpx.ConnectTimeout():
             return Later(f"{host} did not answer in {CONNECT_SECONDS:.0f} s")
         case httpx.ConnectError():
-            return Later(f"no connection to {host}: {_why(str(error))}")
+            return Later(f"cannot connect to {host}: {_why(str(error))}")
         case httpx.TimeoutException() | httpcore.TimeoutException():
-            return Later(f"nothing came for {SILENT_SECONDS:.0f} s")
+            return Later(f"no data received for {SILENT_SECONDS:.0f} s")
         case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            return ModelError(f"{shown(url)} cannot be asked for", "Check the address.")
+            return ModelError(f"{shown(url)} cannot be requested", "Check the address.")
         case httpx.TransportError() | httpcore.NetworkError() | OSError():
             return Later("the connection was lost")
     return error
@@ -118,28 +142,13 @@ def told(error: Exception, url: str) -> Exception:
 def _why(said: str) -> str:
     """Why there is no connection, without the numbers of the system."""
     if any(words in said for words in _NO_NAME):
-        return "its name cannot be found; is this machine online?"
+        return "host name not found; is this machine online?"
     return _ERRNO.sub("", said)
 
 
 def count(text: str) -> int | None:
     """A number of a header; None if it is none."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
-
-
-READ = 1 << 19
-"""Most bytes taken from the network at once; more no longer fits the caches of a processor."""
-CHUNK = 1 << 17
-"""Fewest bytes handed over at once where they come fast: a hand-over costs as much as hashing a tenth of it."""
-
-_AHEAD = 16
-"""Chunks the network may be ahead of the disk."""
-_LOOK_AGAIN = 0.1
-_MOST_HOPS = 10
-_MOST_TOLD = 16 << 20
-"""Bytes of an answer that is read whole; repositories of hundreds of files take a tenth."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_SHA256 = re.compile(r'^(?:W/)?"?([0-9a-f]{64})"?$')
 
 
 class Reply(NamedTuple):
@@ -189,7 +198,6 @@ class HttpExchange:
             yield came
 
     def close(self) -> None:
-        """Ends it."""
         self._left.set()
         if self._socket is not None and self._thread.is_alive():
             with suppress(OSError):  # it wakes the thread, which may be waiting for more
@@ -279,7 +287,7 @@ class Web:
             ModelError: the environment forbids the network, or what it says of proxies or certificates cannot be used.
         """
         if variable := offline():
-            raise ModelError(f"{variable} is set: nothing is downloaded", f"Unset {variable} to go online.")
+            raise ModelError(f"{variable} is set, so termchat stays offline", f"Unset {variable} to go online.")
         return HttpExchange(self._client(), self.hub, url, headers or {}, self._poll)
 
     def read(self, url: str) -> bytes:
@@ -296,13 +304,12 @@ class Web:
             for chunk in exchange.chunks():
                 answer += chunk
                 if len(answer) > _MOST_TOLD:
-                    raise ModelError(f"the answer of {shown(url)} is absurdly long", "Check the address.")
+                    raise ModelError(f"the response from {shown(url)} is unreasonably long", "Check the address.")
             return answer
         finally:
             exchange.close()
 
     def close(self) -> None:
-        """Closes all connections."""
         if self._made is not None:
             self._made.close()
 
@@ -317,7 +324,7 @@ class Web:
                 )
             except (ValueError, OSError, ImportError) as error:
                 raise ModelError(
-                    f"no connection can be made: {error}", "Check HTTPS_PROXY and SSL_CERT_FILE."
+                    f"cannot set up a connection: {error}", "Check HTTPS_PROXY and SSL_CERT_FILE."
                 ) from error
         return self._made
 

@@ -68,7 +68,7 @@ def parse_brief(reader: Reader) -> Brief:
     split = metadata.number("split.count", 0)
     if tensors == 0 and split < 2:
         raise HeaderError(
-            f"{reader.name} holds a vocabulary and no weights", "Choose a file that holds the whole model."
+            f"{reader.name} contains only a vocabulary, no weights", "Choose a file that contains the whole model."
         )
     file_type = metadata.number("general.file_type", -1)
     return Brief(

@@ -23,6 +23,10 @@ _EVERY_FOURTH = ("qwen3next", "qwen35", "qwen35moe")
 """Architectures of which every fourth layer attends and the others are recurrent, where the file says nothing else."""
 
 
+MAX_DIMENSIONS = 4
+MAX_TENSOR_NAME = 63
+
+
 class Layer(NamedTuple):
     """How many numbers a layer keeps: of each token as keys and as values, and once for each sequence."""
 
@@ -65,7 +69,6 @@ def _kv_heads(metadata: Metadata, count: int) -> list[int]:
 
 
 def _widths(metadata: Metadata, name: str, count: int) -> list[int]:
-    """Numbers in one head of each layer."""
     heads = head_count(metadata)
     usual = metadata.own(f"attention.{name}") or ((metadata.own("embedding_length") or 0) // heads if heads else 0)
     sliding = metadata.each("attention.sliding_window_pattern", count) or [0] * count
@@ -81,10 +84,6 @@ def _state(metadata: Metadata) -> int:
     inner, memory = metadata.own("ssm.inner_size") or 0, metadata.own("ssm.state_size") or 0
     groups, kernel = metadata.own("ssm.group_count") or 0, metadata.own("ssm.conv_kernel") or 1
     return (kernel - 1) * (inner + 2 * groups * memory) + memory * inner
-
-
-MAX_DIMENSIONS = 4
-MAX_TENSOR_NAME = 63
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,11 +207,11 @@ def _tensors(reader: Reader, count: int, alignment: int) -> _Tensors:
         weights = math.prod(shape)
         if packing is None or weights >> 63 or (shape and shape[0] % packing.block):
             raise HeaderError(
-                f"{reader.name}: tensor {name!r} (byte {at}) is packed in a way that is not known, or damaged",
+                f"{reader.name}: tensor {name!r} (byte {at}) has an unknown type or is damaged",
                 "Choose a file made for today's llama.cpp.",
             )
         if offset != padded:
-            raise HeaderError(f"{reader.name}: tensor {name!r} (byte {at}) lies at {offset}, not {padded}", AGAIN)
+            raise HeaderError(f"{reader.name}: tensor {name!r} (byte {at}) starts at {offset}, not {padded}", AGAIN)
         size = weights // packing.block * packing.size
         needed = padded + size
         padded += -(-size // alignment) * alignment
@@ -224,6 +223,6 @@ def _tensors(reader: Reader, count: int, alignment: int) -> _Tensors:
         raise HeaderError(
             f"{reader.name} ends at byte {reader.size}, but its tensors need {needed}: "
             f"{needed - reader.size} bytes are missing",
-            f"The download was not finished. {AGAIN}",
+            f"The download is incomplete. {AGAIN}",
         )
     return _Tensors(parameters, sizes.most_common(1)[0][0] if sizes else "", end)

@@ -24,11 +24,11 @@ _RECOMMENDED = {
 _NOT_MODELS = {
     "adapter": "a LoRA adapter",
     "imatrix": "an importance matrix",
-    "mmproj": "a projector for images or sound",
+    "mmproj": "a projector for images or audio",
 }
 """`general.type` of files that are GGUF and no language model."""
 
-_EMBEDS = "a model that embeds text"
+_EMBEDS = "an embedding model"
 _NOT_LANGUAGE = {
     "clip": _NOT_MODELS["mmproj"],
     **dict.fromkeys(
@@ -46,7 +46,7 @@ _NOT_LANGUAGE = {
         _EMBEDS,
     ),
     "t5encoder": _EMBEDS,
-    "wavtokenizer-dec": "a decoder of sound",
+    "wavtokenizer-dec": "an audio decoder",
 }
 """Architectures that write no text."""
 
@@ -109,7 +109,9 @@ class Metadata:
         if value is None or (isinstance(value, str) and not wanted):
             return
         if len(self.values) >= MAX_KEPT:
-            raise HeaderError(f"{self.reader.name} has more metadata than any model (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(
+                f"{self.reader.name} has more metadata than any model (byte {at}); the file is damaged", AGAIN
+            )
         self.values[key], self.places[key] = value, at
 
     @property
@@ -164,7 +166,7 @@ def check_kind(metadata: Metadata) -> None:
         raise HeaderError(f"{name} does not say its architecture (no general.architecture)", ANOTHER_FILE)
     if metadata.own("pooling_type") or metadata.own("attention.causal") == 0:
         raise HeaderError(
-            f"{name} is a model that embeds or fills in text and does not write it", "Choose another model."
+            f"{name} is an embedding or fill-in model; it cannot generate text", "Choose a different model."
         )
 
 
@@ -173,7 +175,9 @@ def check(metadata: Metadata, tensor_count: int) -> None:
     check_kind(metadata)
     name, architecture = metadata.reader.name, metadata.architecture
     if tensor_count == 0 and metadata.number("split.count", 0) < 2:
-        raise HeaderError(f"{name} holds a vocabulary and no weights", "Choose a file that holds the whole model.")
+        raise HeaderError(
+            f"{name} contains only a vocabulary, no weights", "Choose a file that contains the whole model."
+        )
     layers = metadata.values.get(f"{architecture}.block_count")
     if isinstance(layers, int) and not 0 < layers <= MAX_LAYERS:
         _refuse(metadata, f"{architecture}.block_count", f"must be from 1 to {MAX_LAYERS}")
@@ -181,7 +185,7 @@ def check(metadata: Metadata, tensor_count: int) -> None:
         _refuse(metadata, f"{architecture}.nextn_predict_layers", f"must be at most block_count, {layers}")
     for key, value in metadata.values.items():
         if key.endswith("_epsilon") and isinstance(value, float) and not (value >= 0 and math.isfinite(value)):
-            _refuse(metadata, key, "must be a number from 0")
+            _refuse(metadata, key, "must be a number of 0 or more")
     alignment = metadata.number("general.alignment", 32)
     if alignment < 1 or alignment & (alignment - 1):
         _refuse(metadata, "general.alignment", "must be a power of 2")
@@ -189,4 +193,6 @@ def check(metadata: Metadata, tensor_count: int) -> None:
 
 def _refuse(metadata: Metadata, key: str, wanted: str) -> None:
     value, at = metadata.values[key], metadata.places[key]
-    raise HeaderError(f"{metadata.reader.name}: {key!r} is {value} (byte {at}) but {wanted}; it is damaged", AGAIN)
+    raise HeaderError(
+        f"{metadata.reader.name}: {key!r} is {value} (byte {at}) but {wanted}; the file is damaged", AGAIN
+    )

@@ -1,4 +1,7 @@
-"""Reads the values of a GGUF header one after the other, through a window over the file."""
+"""Reads the values of a GGUF header one after the other, through a window over the file.
+
+The beginning (`read_beginning`) is checked first: what is not GGUF is named as what it looks like.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,24 @@ _BLOCK = 256
 _USUAL = sorted(range(1, 64), key=lambda length: abs(length - 7))
 """Bytes of a token or a merge, the likeliest first."""
 _STRUCTS = {layout: struct.Struct(f"<{layout}") for layout in _LAYOUTS.values()}
+
+
+MAX_TENSORS = 1 << 16
+MAX_METADATA = 1 << 16
+_LOOKS_LIKE = (
+    (b"version https://git-lfs", "a Git LFS pointer; the real file was not fetched"),
+    (b"<!doctype", "a web page"),
+    (b"<html", "a web page"),
+    (b"<?xml", "XML"),
+    (b"PK\x03\x04", "a zip archive, as PyTorch writes them"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstandard archive"),
+    (b"tjgg", "GGML, the format before GGUF"),
+    (b"fmgg", "GGML, the format before GGUF"),
+    (b"lmgg", "GGML, the format before GGUF"),
+    (b"\0\0\0\0", "zeros, perhaps from an unfinished download"),
+    (b"{", "JSON"),
+)
 
 
 class Array(NamedTuple):
@@ -114,7 +135,7 @@ class Reader:
         at = self.position
         length = self.number("Q", what)
         if length > longest:
-            raise HeaderError(f"{self.name}: {what} claims {length} bytes (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(f"{self.name}: {what} claims {length} bytes (byte {at}); the file is damaged", AGAIN)
         return self.take(length, what).decode("utf-8", "replace")
 
     def value(self, key: str, *, keep: bool) -> Value | None:
@@ -139,7 +160,9 @@ class Reader:
         at = self.position
         kind = self.number("I", what)
         if kind not in _LAYOUTS and kind not in (_TEXT, _ARRAY):
-            raise HeaderError(f"{self.name}: {what} is of the unknown type {kind} (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(
+                f"{self.name}: {what} has the unknown type {kind} (byte {at}); the file is damaged", AGAIN
+            )
         return kind
 
     def _array(self, what: str, *, keep: bool) -> Array | tuple[int | float, ...]:
@@ -147,7 +170,9 @@ class Reader:
         at = self.position
         count = self.number("Q", what)
         if kind == _ARRAY or (kind == _TEXT and count > self._strings):
-            raise HeaderError(f"{self.name}: {what} is an absurd array (byte {at}); it is damaged", AGAIN)
+            raise HeaderError(
+                f"{self.name}: {what} has an impossible array size (byte {at}); the file is damaged", AGAIN
+            )
         if kind == _TEXT:
             self._strings -= count
             self._skip_texts(count, what)
@@ -191,7 +216,7 @@ class Reader:
     def _ended(self, what: str) -> NoReturn:
         where = "before" if self.position == self.size else f"in the middle (byte {self.position}) of"
         raise HeaderError(
-            f"{self.name} ends at byte {self.size}, {where} {what}", f"The download was not finished. {AGAIN}"
+            f"{self.name} ends at byte {self.size}, {where} {what}", f"The download is incomplete. {AGAIN}"
         )
 
 
@@ -215,25 +240,6 @@ def _walk(window: bytes, offset: int, most: int) -> tuple[int, int]:
     except (struct.error, OverflowError):  # the next length is not in this window
         return offset, walked
     return offset, most
-
-
-MAX_TENSORS = 1 << 16
-MAX_METADATA = 1 << 16
-
-_LOOKS_LIKE = (
-    (b"version https://git-lfs", "a Git LFS pointer: the real file was not fetched"),
-    (b"<!doctype", "a web page"),
-    (b"<html", "a web page"),
-    (b"<?xml", "XML"),
-    (b"PK\x03\x04", "a zip archive, as PyTorch writes them"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"\x28\xb5\x2f\xfd", "a zstandard archive"),
-    (b"tjgg", "GGML, the format before GGUF"),
-    (b"fmgg", "GGML, the format before GGUF"),
-    (b"lmgg", "GGML, the format before GGUF"),
-    (b"\0\0\0\0", "zeros: perhaps a download that is not finished"),
-    (b"{", "JSON"),
-)
 
 
 class Beginning(NamedTuple):
@@ -285,7 +291,9 @@ def _version(reader: Reader) -> int:
     if version & 0xFFFF == 0 and version:
         raise HeaderError(f"{reader.name} is big-endian (byte {at}), which llama.cpp cannot read here", ANOTHER_FILE)
     if version not in (2, 3):
-        raise HeaderError(f"{reader.name} is GGUF version {version} (byte {at}); 2 and 3 can be read", ANOTHER_FILE)
+        raise HeaderError(
+            f"{reader.name} is GGUF version {version} (byte {at}); only versions 2 and 3 can be read", ANOTHER_FILE
+        )
     return version
 
 

@@ -1,4 +1,4 @@
-"""What the composer offers while a person writes: each kind of completion is a source of its own."""
+"""Completion in the composer: the sources' protocol, and the popup that shows what they offer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from termchat.text import cells, one_line, sanitize
 from termchat.tui.draw.ink import MARGIN, Ink, Line
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.draw.marks import MUTED
+
+_ROWS = 8
+_WIDEST = 40
+"""Cells of the column of texts."""
+_TEXT, _CHOSEN = Ink("text"), Ink("accent", bold=True)
 
 
 class Offer(NamedTuple):
@@ -40,12 +45,6 @@ class CompletionSource(Protocol):
         ...
 
 
-_ROWS = 8
-_WIDEST = 40
-"""Cells of the column of texts."""
-_TEXT, _CHOSEN = Ink("text"), Ink("accent", bold=True)
-
-
 class Popup(Slip):
     """Shows a completion while it is open; one offer is chosen."""
 
@@ -71,7 +70,6 @@ class Popup(Slip):
 
     @property
     def offer(self) -> Offer | None:
-        """The chosen one."""
         return self.completion.offers[self.chosen] if self.completion is not None else None
 
     def move(self, rows: int) -> None:
@@ -81,18 +79,15 @@ class Popup(Slip):
             self._draw()
 
     def on_resize(self) -> None:
-        """As wide as there is room."""
         super().on_resize()
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses what was clicked."""
         event.stop()
         if self.completion is not None and self._top + event.y < len(self.completion.offers):
             self.post_message(self.Clicked(self._top + event.y))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The next one."""
         event.stop()
         self.move(1)
 

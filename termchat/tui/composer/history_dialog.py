@@ -1,4 +1,4 @@
-"""The messages that were written before: search, and write one again."""
+"""Two lists of messages: those written earlier, to use one again, and those in the queue, to edit or reorder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ _LOOKED_AT = 2_000
 """Characters of a message that are drawn, at most."""
 
 
+_LOOK_AGAIN = 0.2
+"""Seconds between looks at whether one has gone out."""
+
+
 class HistoryDialog(ListDialog[str]):
     """The newest first; the result is the one to write again.
 
@@ -29,9 +33,9 @@ class HistoryDialog(ListDialog[str]):
     """
 
     DEFAULT_CSS = "HistoryDialog Input { margin-bottom: 0; }"
-    TITLE = "Earlier messages"
-    HINTS = (("history-enter", "writes it again"), ("close", "closes"))
-    KEYS = "EARLIER MESSAGES"
+    TITLE = "Message history"
+    HINTS = (("history-enter", "puts it back into the composer"), ("close", "closes"))
+    KEYS = "MESSAGE HISTORY"
     BINDINGS = [*ARROWS]  # noqa: RUF012
 
     def __init__(self, palette: Palette, texts: Sequence[str], typed: str) -> None:
@@ -40,29 +44,24 @@ class HistoryDialog(ListDialog[str]):
         self._typed = typed if "\n" not in typed else ""
 
     def inputs(self) -> Iterable[Widget]:
-        """What is searched for."""
         yield Field(self._typed, placeholder="search", select_on_focus=False)
 
     def on_mount(self) -> None:
-        """Shows what there is."""
         super().on_mount()
         self._search(self._typed)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """A line a message."""
         if not self._found:
-            return [Line((("nothing like it was written" if self._texts else "nothing was written yet", MUTED),))]
+            return [Line((("no message matches" if self._texts else "no messages yet", MUTED),))]
         return [
             Line(((one_line(text[:_LOOKED_AT], width), STRONG if row == chosen else TEXT),), "panel" * (row == chosen))
             for row, text in zip(rows, self._found[rows.start : rows.stop], strict=True)
         ]
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Searches."""
         self._search(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Takes the chosen one."""
         event.stop()
         if self._found:
             self.dismiss(self._found[self.picker.chosen])
@@ -72,16 +71,11 @@ class HistoryDialog(ListDialog[str]):
         self.picker.show(len(self._found), 0)
 
 
-"""Characters of a message that are drawn, at most."""
-_LOOK_AGAIN = 0.2
-"""Seconds between looks at whether one has gone out."""
-
-
 class QueueDialog(ListDialog[int]):
     """The next to go out first; the result is the number of the one to edit. One that goes out meanwhile leaves the list."""
 
     DEFAULT_CSS = "QueueDialog > Vertical { max-height: 20; }"
-    TITLE = "Messages that wait"
+    TITLE = "Queued messages"
     HINTS = (
         ("queue-edit", "edits it"), ("queue-remove", "removes it"), ("queue-earlier", "moves it"), ("close", "closes"),
     )  # fmt: skip
@@ -94,15 +88,13 @@ class QueueDialog(ListDialog[int]):
         self._shown: list[str] = []
 
     def on_mount(self) -> None:
-        """Shows what there is, as long as it waits."""
         super().on_mount()
         self.set_interval(_LOOK_AGAIN, self._look)
         self._look()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """A line a message."""
         if not self._shown:
-            return [Line((("nothing waits", MUTED),))]
+            return [Line((("the queue is empty", MUTED),))]
         return [
             Line(
                 (
@@ -115,18 +107,15 @@ class QueueDialog(ListDialog[int]):
         ]
 
     def action_edit(self) -> None:
-        """Puts it back into the composer."""
         if self._is_now():
             self.dismiss(self.picker.chosen)
 
     def action_drop(self) -> None:
-        """Removes it."""
         if self._is_now():
             self._do(lambda: self._chat.turns.take_back(self.picker.chosen))
         self._look()
 
     def action_shift(self, rows: int) -> None:
-        """Has it go out earlier or later."""
         to = self.picker.chosen + rows
         if self._is_now() and 0 <= to < len(self._shown):
             self._do(lambda: self._chat.turns.move(self.picker.chosen, to))

@@ -26,9 +26,9 @@ EDITABLE = 200_000
 """The most characters that are put into the field as text,"""
 LONGEST_LINE = 10_000
 """and of one line: beyond that a key takes longer than a frame."""
-LARGEST = 16_000_000
-"""Characters of the largest attachment: no context holds as much."""
-_MEMORY = 64_000_000
+LARGEST = 1_000_000
+"""Characters of the longest text that is pasted, edited or sent, files and all: few contexts hold a quarter of it."""
+_MEMORY = 8_000_000
 """Characters of attachments that are remembered; the oldest which are no longer in use go first."""
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 _LABEL = re.compile(f"{_OPEN}[^{_OPEN}{_CLOSE}\n]*#([0-9]+){_CLOSE}")
@@ -48,13 +48,6 @@ def is_editable(text: str) -> bool:
 def drawn(text: str) -> str:
     """A text as it is shown, of the same length."""
     return text.translate(_DRAWN) if _OPEN in text else text
-
-
-def _put_back(text: str, sent: str, written: str) -> str:
-    """The text with what was written in the place of what was sent for it."""
-    if len(sent) == len(text):  # most often; to look for megabytes in megabytes takes much longer than to compare them
-        return written if sent == text else text
-    return text.replace(sent, written) if len(sent) < len(text) else text
 
 
 class Attachments:
@@ -103,9 +96,9 @@ class Attachments:
     def fold(self, text: str) -> str:
         """The text as it was written, as far as it is known; what is too long for the field then is an attachment."""
         for sent, written in sorted(self._sent.items(), key=lambda pair: -len(pair[0])):
-            text = _put_back(text, sent, written)
+            text = text.replace(sent, written)
         for label, held in sorted(self._texts.items(), key=lambda pair: -len(pair[1])):
-            text = _put_back(text, held, label)
+            text = text.replace(held, label)
         return text if is_editable(text) else self.hold(text)
 
     def _forget(self, written: str) -> None:
@@ -187,7 +180,10 @@ class LabelledArea(TextArea):
             return
         event.prevent_default()
         if len(event.text) > LARGEST:
-            self._refuse(f"the paste has {len(event.text):,} characters", f"at most {LARGEST:,} can be attached")
+            self._refuse(
+                f"paste too long: {len(event.text):,} characters",
+                f"at most {LARGEST:,}; save it to a file and paste the part that matters",
+            )
             return
         label = self.attachments.hold(event.text, self.text)
         self.replace(label, *sorted(self.selection), maintain_selection_offset=False)
@@ -204,8 +200,8 @@ class LabelledArea(TextArea):
             at = self._spans(row)[-1]
         held = self.attachments.held(self.document.get_line(row)[slice(*at)])
         if not is_editable(held):
-            hint = f"{name_of('editor')} has it changed in your editor"
-            self._refuse(f"{len(held):,} characters are too many to be shown here", hint)
+            hint = f"edit it with {name_of('editor')}"
+            self._refuse(f"{len(held):,} characters are too many to show here", hint)
             return
         self.replace(held, (row, at[0]), (row, at[1]), maintain_selection_offset=False)
 

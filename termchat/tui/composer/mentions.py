@@ -1,8 +1,7 @@
-"""Files that a message names as `@path`: finding them in a text, and the text that goes to the model with them.
+"""Files that a message names as `@path`: completion while typing, and the text that goes to the model with them.
 
-What the model gets is the message as it was written, then each file in a fenced block under its name, and the chat shows just
-that. A word behind an @ that names no file is a word. A file that stands in the message already, since it was sent before,
-is not put in twice.
+The model gets the message as it was written, then each file in a fenced block under its name; the chat shows just that. A
+word behind an @ that names no file is a word. A file that is in the message already is not added twice.
 """
 
 from __future__ import annotations
@@ -21,12 +20,27 @@ from termchat.text import size
 from termchat.tui.composer.completion import Completion, Offer
 from termchat.tui.draw.background import Aside
 
-LARGEST = 2_000_000
+LARGEST = 1_000_000
 """Bytes of the largest file that is put into a message."""
 _MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"]\S*))')
 _STOPS = ".,;:!?)]}'"
 _LOOKED_AT = 8192
 """Bytes at the beginning of a file that say whether it is text."""
+
+
+_BEFORE = re.compile(r'(?:^|\s)@(?:"([^"]*)|([^\s"]*))$')
+_MOST = 50
+"""Offers at once."""
+_ENTRIES = 200_000
+"""Entries of a folder that are looked at."""
+_LONGEST = 2.0
+"""Seconds after which what was found of a folder has to do."""
+_FRESH = 2.0
+"""Seconds for which a folder is as it was found."""
+_FOLDERS = 32
+"""Folders that are remembered."""
+_LINE = 1_000
+"""Characters before the cursor that are looked at."""
 
 
 class Unreadable(Exception):
@@ -91,9 +105,9 @@ def _read_file(shown: str, path: Path) -> tuple[str, int]:
     try:
         kind = path.stat()
         if stat.S_ISDIR(kind.st_mode):
-            raise Unreadable(f"@{shown} is a folder: name a file in it")
+            raise Unreadable(f"@{shown} is a folder; name a file inside it")
         if not stat.S_ISREG(kind.st_mode):
-            raise Unreadable(f"@{shown} is no ordinary file")
+            raise Unreadable(f"@{shown} is not a regular file")
         with path.open("rb") as opened:
             data = opened.read(LARGEST + 1)
     except OSError as error:
@@ -105,7 +119,7 @@ def _read_file(shown: str, path: Path) -> tuple[str, int]:
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n"), len(data)
     except UnicodeDecodeError as error:
-        raise Unreadable(f"@{shown} is not UTF-8 text: byte {error.start}") from error
+        raise Unreadable(f"@{shown} is not UTF-8 text (byte {error.start})") from error
 
 
 def _block(shown: str, text: str) -> str:
@@ -113,21 +127,6 @@ def _block(shown: str, text: str) -> str:
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{shown}\n{fence}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
-
-
-_BEFORE = re.compile(r'(?:^|\s)@(?:"([^"]*)|([^\s"]*))$')
-_MOST = 50
-"""Offers at once."""
-_ENTRIES = 200_000
-"""Entries of a folder that are looked at."""
-_LONGEST = 2.0
-"""Seconds after which what was found of a folder has to do."""
-_FRESH = 2.0
-"""Seconds for which a folder is as it was found."""
-_FOLDERS = 32
-"""Folders that are remembered."""
-_LINE = 1_000
-"""Characters before the cursor that are looked at."""
 
 
 class _Entry(NamedTuple):
@@ -168,7 +167,7 @@ class Paths:
         name = typed.rpartition("/")[2]
         above = typed[: len(typed) - len(name)]
         if typed == "~":
-            return Completion(start, (Offer("@~/", "home"),))
+            return Completion(start, (Offer("@~/", "home folder"),))
         folder = self._folder(os.path.expanduser(above) or ".")
         return Completion(start, tuple(_offers(folder, above, name))) if folder is not None else None
 

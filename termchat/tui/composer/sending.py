@@ -1,4 +1,4 @@
-"""A message on its way out: its files are read, its tokens counted; it waits in the queue, or is edited elsewhere."""
+"""Sends messages: reads the files they name, refuses long ones, counts tokens; also the queue, the history, the editor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from termchat.chat.changes import Notice
 from termchat.text import size
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
+from termchat.tui.composer.labelled import LARGEST
 from termchat.tui.draw.background import Aside
 from termchat.tui.screen.parts import Parts
 from termchat.tui.slash.parsing import parted
@@ -61,7 +62,6 @@ class Writing:
         self._composer.hand_over = self._hand_over
 
     def begin(self) -> None:
-        """The first frame is there."""
         from termchat.chat.sizing import Sizing  # not needed before the first frame
         from termchat.tui.composer.mentions import Paths
 
@@ -92,6 +92,10 @@ class Writing:
                 self._read(text, written, sends=True)
 
     def _send(self, text: str) -> None:
+        if len(text) > LARGEST:
+            problem = f"message too long: {len(text):,} characters"
+            self._refuse(self._sending[0].text, problem, f"at most {LARGEST:,}; shorten it or send it in parts")
+            return
         _, written, to = self._sending.pop(0)
         self._composer.attachments.remember(text, written)
         to(text)
@@ -126,10 +130,14 @@ class Writing:
         elif read.included is not None:
             self._send(read.included.text)
         else:
-            del self._sending[0]
-            self._composer.give_back(read.message)
-            self._tell(Notice(read.problem, "nothing was sent", "warning"))
+            self._refuse(read.message, read.problem, "nothing was sent")
         self._send_next()
+
+    def _refuse(self, message: str, problem: str, hint: str) -> None:
+        """Gives the next message to be sent back to whoever wrote it."""
+        del self._sending[0]
+        self._composer.give_back(message)
+        self._tell(Notice(problem, hint, "warning"))
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
@@ -189,7 +197,6 @@ class Writing:
         return True
 
     def browse_queue(self) -> None:
-        """All messages that wait."""
         from termchat.tui.composer.history_dialog import QueueDialog  # not needed before the first frame
 
         def closed(number: int | None) -> None:
@@ -211,7 +218,6 @@ class Writing:
         self._parts.open(HistoryDialog(self._parts.palette(), texts, self._composer.message), closed)
 
     async def edit(self) -> None:
-        """Gives the message to an editor."""
         from termchat.external_editor import EditorError  # not needed before the first frame
         from termchat.tui.composer import editor
 
@@ -224,13 +230,12 @@ class Writing:
         if edited != before:
             composer.put(edited)
             if not edited.strip():
-                self._tell(Notice("the editor left nothing", "undo brings the message back"))
+                self._tell(Notice("the editor returned an empty message", "undo restores your text"))
 
 
 def _said(counted: Size) -> str:
-    """A size as the edge says it."""
     tokens = f"{'about ' if counted.about else ''}{counted.tokens:,} token{'s' * (counted.tokens != 1)}"
     if not counted.fits:
-        return f"{tokens}, {counted.tokens - counted.free:,} more than there is room for"
+        return f"{tokens}, {counted.tokens - counted.free:,} over the free context"
     share = 100 * counted.tokens / max(counted.free, 1)
-    return f"{tokens}, {f'{share:.0f}' if share >= 1 else 'under 1'} % of what is free"
+    return f"{tokens}, {f'{share:.0f}' if share >= 1 else 'under 1'}% of the free context"

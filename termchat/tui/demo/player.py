@@ -44,7 +44,6 @@ class DemoApp(TermchatApp):
 
     @property
     def is_playing(self) -> bool:
-        """Whether the script goes on."""
         return self._playing is not None and not self._playing.is_finished
 
     @property
@@ -53,12 +52,10 @@ class DemoApp(TermchatApp):
         return self._playing is not None and self._playing.is_finished
 
     def on_mount(self) -> None:
-        """Begins once the first frame is there."""
         super().on_mount()
         self.call_after_refresh(self._begin_script)
 
     async def on_event(self, event: events.Event) -> None:
-        """Hands over to whoever presses a key."""
         if isinstance(event, (events.Key, events.MouseDown, events.Paste)) and not event.is_forwarded:
             if id(event) in self._own:
                 self._own.discard(id(event))
@@ -78,7 +75,7 @@ class DemoApp(TermchatApp):
         self._playing.cancel()
         if isinstance(self.chat.engine, DemoEngine):
             self.chat.engine.free()
-        self._chat_screen.tell(Notice("the keyboard is yours", "this chat is a recording; F3 lists models to get"))
+        self._chat_screen.tell(Notice("the keyboard is yours", "this chat is a recording; F3 lists models to download"))
 
     async def _play(self) -> None:
         for step in STEPS:

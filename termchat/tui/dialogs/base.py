@@ -1,4 +1,4 @@
-"""What the lists share that show what is highlighted in full, beside the rows or below them."""
+"""The bases of all dialogs: a modal box, a list, text to read, and a list with details beside or below it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ Result = TypeVar("Result")
 
 _TIGHT = 16
 """Rows of a screen under which a dialog has no empty ones, so that its keys are still told."""
+
+
+ARROWS = tuple(key.binding for key in dialogs.ARROWS)
+"""Keys that move in a list, also while an input has the keyboard."""
+_WHEEL = 3
+"""Lines of text that the wheel scrolls."""
+_AT_REST = 0.15
+"""Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
 
 
 class Dialog(ModalScreen[Result | None]):
@@ -58,19 +66,11 @@ class Dialog(ModalScreen[Result | None]):
         self._compositor = PlacingCompositor()
 
     def on_resize(self) -> None:
-        """Closes ranks where there is little room."""
         self.set_class(self.app.size.height < _TIGHT, "-tight")
 
     def action_close(self) -> None:
         """Closes it; nothing happens."""
         self.dismiss(None)
-
-
-ARROWS = tuple(key.binding for key in dialogs.ARROWS)
-"""Keys that move in a list, also while an input has the keyboard."""
-
-_WHEEL = 3
-"""Lines of text that the wheel scrolls."""
 
 
 class ListDialog(Dialog[Result]):
@@ -96,7 +96,6 @@ class ListDialog(Dialog[Result]):
         self.picker = Picker(self.draw)
 
     def compose(self) -> ComposeResult:
-        """Title, input, list, problem, hint."""
         with Vertical():
             yield Label(self.TITLE, classes="title", markup=False)
             yield from self.inputs()
@@ -105,23 +104,18 @@ class ListDialog(Dialog[Result]):
             yield Label(dialogs.hint(*self.HINTS, before=self.HINT), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
-        """What stands between title and list."""
         return ()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The lines of a range of rows."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Colours."""
         self.picker.paint_with(self._palette)
 
     def action_move(self, how: str) -> None:
-        """Goes to another row."""
         self.picker.move(how)
 
     def on_picker_pointed(self, event: Picker.Pointed) -> None:
-        """Does what the mouse wants."""
         self.point(event)
 
     def point(self, event: Picker.Pointed) -> None:
@@ -144,7 +138,6 @@ class ListDialog(Dialog[Result]):
         label.update(sanitize(text, keep=""))
 
     def retitle(self, title: str) -> None:
-        """Another title."""
         self.query_one(".title", Label).update(sanitize(title, keep=""))
 
 
@@ -155,14 +148,13 @@ class ReadListing(ListDialog[None]):
     HINTS: tuple[tuple[str, str], ...] = (
         ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
     )  # fmt: skip
-    KEYS = "TEXT TO READ"
+    KEYS = "READING"
 
     def __init__(self, palette: Palette) -> None:
         super().__init__(palette)
         self.lines: list[Line] = []
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The lines in view."""
         return self.lines[rows.start : rows.stop]
 
     def point(self, event: Picker.Pointed) -> None:
@@ -171,11 +163,9 @@ class ReadListing(ListDialog[None]):
             self.picker.scroll_by(event.how)
 
     def action_move(self, how: str) -> None:
-        """Scrolls."""
         self.picker.scroll_by(how)
 
     def on_lines_view_laid(self) -> None:
-        """Lines for another width."""
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -188,10 +178,6 @@ class ReadListing(ListDialog[None]):
         raise NotImplementedError
 
 
-_AT_REST = 0.15
-"""Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
-
-
 class DetailedListing(ListDialog[Result]):
     """A list with details, laid out by its classes: `-beside` where these stand beside it, `-low` where there is no room."""
 
@@ -202,7 +188,6 @@ class DetailedListing(ListDialog[Result]):
     _at_rest: Timer | None = None
 
     def on_resize(self) -> None:
-        """Arranges everything for the size."""
         self._arrange()
 
     def _arrange(self) -> None:

@@ -23,24 +23,28 @@ class FullDialog(Dialog[Way]):
         self._full = full
 
     def compose(self) -> ComposeResult:
-        """What is the matter, and the ways out."""
         full = self._full
         turns = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
         with Vertical():
             yield Label("The context is full", classes="title", markup=False)
-            why = full.failure.message if full.failure is not None else "the reply was cut off where the context ended"
+            why = (
+                full.failure.message
+                if full.failure is not None
+                else "the reply was cut off because the context is full"
+            )
             yield Label(sanitize(why, keep=""), classes="hint", markup=False)
-            then = "send the message" if full.failure is not None else "make the reply again"
-            drop = link("full-drop", f"leave {turns} out of what the model sees, and {then}", gap="  ")
+            then = "send the message" if full.failure is not None else "regenerate the reply"
+            drop = link("full-drop", f"drop {turns} from the model's context, then {then}", gap="  ")
             yield Label(drop, classes="hint", markup=False)
             if full.can_summarise:
-                summarise = f"have the model summarise {turns} first, and {then}"
+                summarise = f"let the model summarise {turns}, then {then}"
                 yield Label(link("full-summarise", summarise, gap="  "), markup=False)
-            back = "the message goes back to where it was written" if full.failure is not None else "leave it as it is"
-            yield Label(link("close", f"stop: {back}", gap="  "), markup=False)
-            yield Label("Nothing is deleted: the turns stay in the chat, and on record.", classes="hint", markup=False)
+            back = (
+                "put the message back into the composer" if full.failure is not None else "leave the chat as it is now"
+            )
+            yield Label(link("close", back, gap="  "), markup=False)
+            yield Label("Nothing is deleted: the turns stay in the saved chat.", classes="hint", markup=False)
 
     def action_choose(self, way: Way) -> None:
-        """One of the ways."""
         if way != "summarise" or self._full.can_summarise:
             self.dismiss(way)

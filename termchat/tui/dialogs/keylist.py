@@ -1,4 +1,4 @@
-"""The help: all keys, those of the place where it was asked for first, and those with all words that are typed."""
+"""All keys, those of the place where it was opened first, filtered by the words typed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from termchat.tui.themes.theme_file import Palette
 
 _KEY = 14
 """Cells of the column with the keys."""
-_NOTE = "The id in [brackets] is what the config file remaps, under [keys]."
+_NOTE = "Remap a key under [keys] in config.toml, using the id in [brackets]."
 
 
 class KeyList(ReadListing):
@@ -35,11 +35,9 @@ class KeyList(ReadListing):
         self._groups = list({group.title: group for group in (*here, *beside, *GROUPS)}.values())
 
     def inputs(self) -> Iterable[Widget]:
-        """The filter."""
         yield Field(placeholder="filter")
 
     def on_input_changed(self) -> None:
-        """Other lines, from the first."""
         self.picker.scroll_by("first")
         self.lay_out()
 
@@ -51,7 +49,7 @@ class KeyList(ReadListing):
             found = list(_lines(group, words, width))
             if found:
                 lines += [*[BLANK] * bool(lines), Line(((group.title, TITLE),)), *found]
-        return lines or [Line((("no key has that in its name or its help", MUTED),))]
+        return lines or [Line((("no key matches", MUTED),))]
 
 
 def _lines(group: Group, words: list[str], width: int) -> Iterable[Line]:

@@ -21,10 +21,10 @@ from termchat.tui.themes.theme_file import AUTO
 _NAME = 18
 _GROUND = "code_background"
 _CODE, _PLAIN, _SAID = (Ink(color, _GROUND) for color in ("code_keyword", "code", "code_comment"))
-_FOLLOWS = "as the terminal"
+_FOLLOWS = "match the terminal"
 _LIMITS = {
-    "none": "NO_COLOR is set: bold, underline and reverse stand for colours.",
-    "16": "This terminal has 16 colours: these themes use its own.",
+    "none": "NO_COLOR is set, so bold, underline and reverse replace colours.",
+    "16": "This terminal has 16 colours; these themes use its own palette.",
 }
 
 
@@ -38,7 +38,7 @@ class ThemePicker(ListDialog[str]):
     ThemePicker.-tight Sheet { display: none; }
     """
     TITLE = "Themes"
-    HINTS = (("list-up", "look"), ("theme-keep", "keeps"), ("close", "goes back"))
+    HINTS = (("list-up", "previews"), ("theme-keep", "uses it"), ("close", "cancels"))
     KEYS = "THEMES"
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.THEMES)]  # noqa: RUF012
 
@@ -50,7 +50,6 @@ class ThemePicker(ListDialog[str]):
         self._sample = Sheet(lambda: list(sample_lines()), id="sample")
 
     def compose(self) -> ComposeResult:
-        """Title, list, sample, problems, hint."""
         with Vertical():
             yield Label(self.TITLE, classes="title", markup=False)
             yield self.picker
@@ -60,14 +59,12 @@ class ThemePicker(ListDialog[str]):
             yield Label(dialogs.hint(*self.HINTS, before=limit), classes="hint", markup=False)
 
     def on_mount(self) -> None:
-        """Begins with the theme that is worn."""
         self._sample.paint_with(self._palette)
         wanted = self._wardrobe.wanted
         self.picker.show(len(self._names), self._names.index(wanted) if wanted in self._names else 0)
         self.say("; ".join(map(str, self._wardrobe.shelf.problems)))
 
     def action_move(self, how: str) -> None:
-        """Shows another theme."""
         super().action_move(how)
         self._wear(self._chosen)
         palette = self._wardrobe.of(self._chosen).palette
@@ -75,11 +72,9 @@ class ThemePicker(ListDialog[str]):
         self._sample.paint_with(palette)
 
     def action_keep(self) -> None:
-        """Keeps the theme that is shown."""
         self.dismiss(self._chosen)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """A line a theme."""
         return [self._line(self._names[row], chosen=row == chosen) for row in rows]
 
     @property

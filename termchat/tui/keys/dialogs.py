@@ -16,117 +16,119 @@ from termchat.tui.keys import tables
 from termchat.tui.keys.key import Key, Label, displayed, families, keys_of, pressed
 
 TUNE: tuple[Key, ...] = (
-    Key("tune-less", "left", "move(-1)", "A step down or up", {}, display="←→"),
+    Key("tune-less", "left", "move(-1)", "Change the value by one step", {}, display="←→"),
     Key("tune-more", "right", "move(1)", "", {}),
-    Key("tune-much-less", "shift+left", "move(-1, True)", "A coarse step down or up", {}, display="Shift+←→"),
+    Key("tune-much-less", "shift+left", "move(-1, True)", "Change the value by a large step", {}, display="Shift+←→"),
     Key("tune-much-more", "shift+right", "move(1, True)", "", {}),
-    Key("tune-before", "up", "step(-1)", "The knob above or below", {}, display="↑↓"),
+    Key("tune-before", "up", "step(-1)", "Previous or next knob", {}, display="↑↓"),
     Key("tune-after", "down", "step(1)", "", {}),
     Key("tune-type", "0-9", "", "Type a value", {}),
-    Key("tune-accept", "enter", "accept", "Accept what is typed; edit the stop sequences", {}),
-    Key("tune-erase", "backspace", "erase", "Erase what is typed", {}),
+    Key("tune-accept", "enter", "accept", "Accept the value; edit the stop sequences", {}),
+    Key("tune-erase", "backspace", "erase", "Erase the last character", {}),
     Key("tune-off", "x", "off", "Turn the knob off", {}),
-    Key("tune-default", "d", "default", "The knob's default", {}),
-    Key("tune-undo", "z", "take_back", "Take back the last change", {}),
+    Key("tune-default", "d", "default", "Reset the knob to its default", {}),
+    Key("tune-undo", "z", "take_back", "Undo the last change", {}),
     *(Key(f"tune-{name}", knob.key, f"select('{name}')", f"{name}: {knob.help}", {}) for name, knob in KNOBS.items()),
 )
 
-DIALOG: tuple[Key, ...] = (Key("close", "escape", "close", "Close it, the innermost thing first", {}),)
+DIALOG: tuple[Key, ...] = (Key("close", "escape", "close", "Close the innermost dialog or field", {}),)
 """What works in every dialog."""
 
 ARROWS: tuple[Key, ...] = (
-    Key("list-up", "up", "move('up')", "A row up or down", {}, display="↑↓"),
+    Key("list-up", "up", "move('up')", "Move one row up or down", {}, display="↑↓"),
     Key("list-down", "down", "move('down')", "", {}),
-    Key("list-page-up", "pageup", "move('page_up')", "A page up or down", {}, display="PgUp PgDn"),
+    Key("list-page-up", "pageup", "move('page_up')", "Move one page up or down", {}, display="PgUp PgDn"),
     Key("list-page-down", "pagedown", "move('page_down')", "", {}),
 )
 """What moves in a list, also while a field has the keyboard."""
 
 READING: tuple[Key, ...] = (
-    Key("read-first", "home,g", "move('first')", "The first or last line", {}, display="g G", priority=False),
+    Key("read-first", "home,g", "move('first')", "First or last line", {}, display="g G", priority=False),
     Key("read-last", "end,G", "move('last')", "", {}, priority=False),
 )
 """What moves in text that is only read, beside the arrows."""
 
 MODELS: tuple[Key, ...] = (
     Key("model-enter", "enter", "", "Chat with the highlighted model, or download it", {}),
-    Key("model-engine", "ctrl+t", "engine", "How the highlighted model is run", {}),
-    Key("model-reload", "ctrl+r", "reload", "Load the model again", {}),
-    Key("model-unload", "ctrl+o", "unload", "Let the model go", {}),
-    Key("model-cancel", "delete", "cancel", "Stop the highlighted download; what came is kept", {}),
-    Key("model-skipped", "ctrl+s", "skipped", "What was left out of the list", {}),
+    Key("model-engine", "ctrl+t", "engine", "Settings of the highlighted model", {}),
+    Key("model-reload", "ctrl+r", "reload", "Reload the model", {}),
+    Key("model-unload", "ctrl+o", "unload", "Unload the model", {}),
+    Key("model-cancel", "delete", "cancel", "Stop the highlighted download; it can be resumed", {}),
+    Key("model-skipped", "ctrl+s", "skipped", "Files that were skipped", {}),
 )
 
 ENGINE: tuple[Key, ...] = (
-    Key("engine-less", "left", "move(-1)", "Change the chosen setting", {}, display="←→"),
+    Key("engine-less", "left", "move(-1)", "Change the selected setting", {}, display="←→"),
     Key("engine-more", "right", "move(1)", "", {}),
-    Key("engine-next", "space", "move(1)", "Its next value", {}),
+    Key("engine-next", "space", "move(1)", "Next value of the selected setting", {}),
     Key("engine-type", "a-z 0-9", "", "Type a value", {}),
-    Key("engine-erase", "backspace", "erase", "Erase what is typed", {}),
-    Key("engine-unset", "delete", "unset", "Take back what was set for this model", {}),
-    Key("engine-load", "enter", "load", "Load the model so, and keep it", {}),
+    Key("engine-erase", "backspace", "erase", "Erase the last character", {}),
+    Key("engine-unset", "delete", "unset", "Reset this setting for this model", {}),
+    Key("engine-load", "enter", "load", "Load the model with these settings and save them", {}),
 )
 
 SESSIONS: tuple[Key, ...] = (
     Key("session-enter", "enter", "", "Open the highlighted chat", {}),
-    Key("session-rename", "ctrl+r", "rename", "Give the highlighted chat another title", {}),
+    Key("session-rename", "ctrl+r", "rename", "Rename the highlighted chat", {}),
     Key("session-duplicate", "ctrl+d", "duplicate", "Copy the highlighted chat", {}),
     Key("session-delete", "delete", "drop", "Delete the highlighted chat", {}),
-    Key("session-undelete", "ctrl+y", "undo", "Bring back the chat that was deleted last", {}),
-    Key("session-new", "ctrl+n", "new", "An empty chat", {}),
+    Key("session-undelete", "ctrl+y", "undo", "Restore the last deleted chat", {}),
+    Key("session-new", "ctrl+n", "new", "New chat", {}),
 )
 
 TREE: tuple[Key, ...] = (
-    Key("tree-up", "k", "move('up')", "A row up or down", {}, display="k j"),
+    Key("tree-up", "k", "move('up')", "Move one row up or down", {}, display="k j"),
     Key("tree-down", "j", "move('down')", "", {}),
-    Key("tree-first", "home,g", "move('first')", "The first or last row", {}, display="g G"),
+    Key("tree-first", "home,g", "move('first')", "First or last row", {}, display="g G"),
     Key("tree-last", "end,G", "move('last')", "", {}),
-    Key("tree-parent", "left,h", "parent", "The turn that this one grew from", {}),
+    Key("tree-parent", "left,h", "parent", "Parent turn", {}),
     Key("tree-go", "enter", "go", "Go to the end of the branch", {}),
     Key("tree-rename", "n", "rename", "Name the branch", {}),
-    Key("tree-delete", "d,delete", "drop", "Delete the branch and all that grew from it", {}),
-    Key("tree-undelete", "z,u", "undo", "Bring back what was deleted last", {}),
-    Key("tree-mark", "m", "mark", "Mark a branch to compare others with", {}),
-    Key("tree-compare", "c", "compare", "Compare with the marked branch, or the one shown", {}),
+    Key("tree-delete", "d,delete", "drop", "Delete the branch and everything below it", {}),
+    Key("tree-undelete", "z,u", "undo", "Restore the last deleted branch", {}),
+    Key("tree-mark", "m", "mark", "Mark the branch, to compare others with it", {}),
+    Key("tree-compare", "c", "compare", "Compare with the marked branch, or with the current chat", {}),
 )
 
 THEMES: tuple[Key, ...] = (
-    Key("theme-first", "home,g", "move('first')", "The first or last theme", {}, display="g G", priority=False),
+    Key("theme-first", "home,g", "move('first')", "First or last theme", {}, display="g G", priority=False),
     Key("theme-last", "end,G", "move('last')", "", {}, priority=False),
-    Key("theme-keep", "enter", "keep", "Keep the highlighted theme", {}, priority=False),
+    Key("theme-keep", "enter", "keep", "Use the highlighted theme", {}, priority=False),
 )
 
 BREAKPOINTS: tuple[Key, ...] = (
-    Key("rule-enter", "enter", "", "Add what is typed, or turn the chosen rule on or off", {}),
-    Key("rule-delete", "ctrl+d,delete", "drop", "Delete the chosen rule", {}),
+    Key("rule-enter", "enter", "", "Add the typed rule, or switch the selected one on or off", {}),
+    Key("rule-delete", "ctrl+d,delete", "drop", "Delete the selected rule", {}),
 )
 
-SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; a second time to replace a file", {}),)
+SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file", {}),)
 
 SETUP: tuple[Key, ...] = (
     Key("setup-start", "enter", "start", "Start the chat", {}, priority=False),
-    Key("setup-raw", "tab,shift+tab", "raw", "Raw mode on or off", {}),
+    Key("setup-raw", "tab,shift+tab", "raw", "Switch raw mode on or off", {}),
 )
 
 FULL: tuple[Key, ...] = (
-    Key("full-drop", "d", "choose('drop')", "Leave the oldest turns out of what the model sees", {}, priority=False),
-    Key("full-summarise", "s", "choose('summarise')", "Have the model summarise them first", {}, priority=False),
+    Key("full-drop", "d", "choose('drop')", "Drop the oldest turns from the model's context", {}, priority=False),
+    Key("full-summarise", "s", "choose('summarise')", "Let the model summarise them first", {}, priority=False),
 )
 
 
 PERSONAS: tuple[Key, ...] = (
-    Key("persona-up", "k", "move('up')", "A persona up or down", {}, display="k j", priority=False),
+    Key("persona-up", "k", "move('up')", "Previous or next persona", {}, display="k j", priority=False),
     Key("persona-down", "j", "move('down')", "", {}, priority=False),
-    Key("persona-begin", "enter", "begin", "A chat with the highlighted persona", {}, priority=False),
-    Key("persona-here", "h,H", "here", "From here on in this chat, with its knobs only", {}, priority=False),
+    Key("persona-begin", "enter", "begin", "Start a chat with the highlighted persona", {}, priority=False),
+    Key("persona-here", "h,H", "here", "Use only its knobs, from here on in this chat", {}, priority=False),
 )
 
-HISTORY: tuple[Key, ...] = (Key("history-enter", "enter", "", "Write the highlighted message again", {}),)
+HISTORY: tuple[Key, ...] = (
+    Key("history-enter", "enter", "", "Put the highlighted message back into the composer", {}),
+)
 
 QUEUE: tuple[Key, ...] = (
-    Key("queue-edit", "enter", "edit", "Take the highlighted message back and edit it", {}),
+    Key("queue-edit", "enter", "edit", "Edit the highlighted message", {}),
     Key("queue-remove", "delete,d", "drop", "Remove the highlighted message", {}),
-    Key("queue-earlier", "shift+up,K", "shift(-1)", "Have it go out earlier or later", {}, display="Shift+↑↓"),
+    Key("queue-earlier", "shift+up,K", "shift(-1)", "Move it earlier or later in the queue", {}, display="Shift+↑↓"),
     Key("queue-later", "shift+down,J", "shift(1)", "", {}),
 )
 
@@ -150,7 +152,7 @@ GROUPS: tuple[Group, ...] = (
     Group("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP)),
     Group("EVERYWHERE", tables.APP, written=True),
     Group("MODELS", MODELS, _LIST, written=True),
-    Group("HOW A MODEL IS RUN", ENGINE, _LIST),
+    Group("MODEL SETTINGS", ENGINE, _LIST),
     Group("SAVED CHATS", SESSIONS, _LIST, written=True),
     Group("BRANCHES", TREE, _LIST),
     Group("THEMES", THEMES, _LIST),
@@ -159,10 +161,10 @@ GROUPS: tuple[Group, ...] = (
     Group("SAVE", SAVE, (DIALOG, tables.APP), written=True),
     Group("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
     Group("CONTEXT FULL", FULL, (DIALOG, tables.APP)),
-    Group("EARLIER MESSAGES", HISTORY, _LIST, written=True),
+    Group("MESSAGE HISTORY", HISTORY, _LIST, written=True),
     Group("QUEUE", QUEUE, _LIST),
     Group("LISTS", ARROWS, (DIALOG, tables.APP), written=True),
-    Group("TEXT TO READ", READING, _LIST),
+    Group("READING", READING, _LIST),
     Group("DIALOGS", DIALOG, (tables.APP,), written=True),
 )
 """All keys, by where they work; each is in one of them."""
@@ -197,6 +199,5 @@ def link(id: str, words: str, gap: str = " ") -> Content:
 
 
 def labels(*does: tuple[str, str]) -> list[Label]:
-    """The same for the key line."""
     found = [(_FAMILIES[id], words) for id, words in does]
     return [Label(name, words, pressed(family)) for family, words in found if (name := displayed(family))]

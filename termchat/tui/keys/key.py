@@ -1,7 +1,6 @@
-"""A key: what it does where, how it is written, and what its user has made of it.
+"""A key: what it does where, how it is written, and the user's remaps.
 
-There is one keyboard to a program: what its user has remapped is told once, with `remap`, and everything that names a key
-follows.
+There is one keyboard: remaps are set once, with `remap`, and everything that names a key follows.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class Key(NamedTuple):
 
     @property
     def binding(self) -> Binding:
-        """As Textual takes it."""
         label = self.palette or self.help
         keys = self.keys or NO_KEY
         return Binding(keys, self.action, label, show=False, priority=self.priority, tooltip=self.help, id=self.id)
@@ -87,7 +85,6 @@ def remap(keymap: Mapping[str, str]) -> None:
 
 
 def keys_of(key: Key) -> tuple[str, ...]:
-    """The keys that do it."""
     return tuple(name.strip() for name in _remapped.get(key.id, key.keys).split(",") if name.strip())
 
 

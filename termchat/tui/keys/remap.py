@@ -1,4 +1,4 @@
-"""What a user may make of the keys: other keys for what has an id, checked before anything is bound to them."""
+"""Remapped keys: what the user asks for under [keys], checked before anything is bound to it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ _KEPT = ("quit", "interrupt", "back", "close", "send")
 _KEYS = {key.id: key for group in GROUPS for key in group.table}
 
 
+_CHARACTERS = frozenset(
+    {_character_to_key(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
+)
+"""The names of characters: question_mark."""
+
+
 def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The key map, and what is wrong with what was asked for; what is wrong keeps its default.
 
@@ -40,12 +46,14 @@ def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[st
         try:
             keymap[id] = _read(id, asked)
         except ValueError as error:
-            problems.append(f"{places.get(id, 'keys')}: {error}; it is ignored")
+            problems.append(f"{places.get(id, 'keys')}: {error} (ignored)")
     while (clash := next(_clashes(keymap), None)) is not None:
         loser, key, other = clash
         del keymap[loser]
         default = " and ".join(map(shown, _names(loser, {}))) or "no key"
-        problems.append(f"{places.get(loser, 'keys')}: {shown(key)} is the key of {other}; {loser} keeps {default}")
+        problems.append(
+            f"{places.get(loser, 'keys')}: {shown(key)} is already used by {other}; {loser} keeps {default}"
+        )
     return keymap, problems
 
 
@@ -53,18 +61,18 @@ def _read(id: str, asked: str) -> str:
     """The keys as Textual writes them. Raises ValueError for what cannot be."""
     key = _KEYS.get(id)
     if key is None:
-        raise ValueError(f"there is no key {id!r}{guess_of(id, _KEYS)}")
+        raise ValueError(f"unknown key id {id!r}{guess_of(id, _KEYS)}")
     if not key.action:
-        raise ValueError(f"{id} cannot have another key")
+        raise ValueError(f"{id} cannot be remapped")
     parted = ["comma"] if asked.strip() == "," else asked.replace(" ", "").split(",")
     names = [_normal(name) for name in parted if name]
     if not names and id in _KEPT:
         raise ValueError(f"{id} must have a key")
     for name in names:
         if name == _INTERRUPT and id != "interrupt":
-            raise ValueError(f"{shown(_INTERRUPT)} always stops and quits")
+            raise ValueError(f"{shown(_INTERRUPT)} is reserved for copy, stop and quit")
         if _writes(name) and any(group.written for group in _groups_of(id)):
-            raise ValueError(f"{shown(name)} is typed where {id} works")
+            raise ValueError(f"{shown(name)} would be typed as text where {id} applies")
     return ",".join(dict.fromkeys(names))
 
 
@@ -74,7 +82,7 @@ def _normal(name: str) -> str:
     held = [_SAID.get(one.lower(), one.lower()) for one in modifiers if one]
     unknown = next((one for one in held if one not in _MODIFIERS), None)
     if unknown is not None:
-        raise ValueError(f"there is no key {unknown!r}{guess_of(unknown, _MODIFIERS)}")
+        raise ValueError(f"unknown key {unknown!r}{guess_of(unknown, _MODIFIERS)}")
     if len(base) == 1:
         if held == ["shift"] and base.isalpha():
             return base.upper()
@@ -82,7 +90,7 @@ def _normal(name: str) -> str:
     else:
         base = _SAID.get(base.lower(), base.lower())
         if base not in _NAMES and base not in _CHARACTERS:
-            raise ValueError(f"there is no key {name!r}{guess_of(base, [*_NAMES, *_SAID, *_CHARACTERS])}")
+            raise ValueError(f"unknown key {name!r}{guess_of(base, [*_NAMES, *_SAID, *_CHARACTERS])}")
     normal = "+".join([*(one for one in _MODIFIERS if one in held), base])
     return _SENT_AS.get(normal, normal)
 
@@ -103,23 +111,14 @@ def _later(id: str, other: str, keymap: Mapping[str, str]) -> bool:
 
 
 def _names(id: str, keymap: Mapping[str, str]) -> list[str]:
-    """The keys that an id has."""
     key: Key = _KEYS[id]
     names = keymap.get(id, key.keys if key.action or "-" not in key.keys else "").split(",")
     return [_normal(name.strip()) for name in names if name.strip()] + [_INTERRUPT] * (id == "interrupt")
 
 
 def _groups_of(id: str) -> list[Group]:
-    """The places where an id works."""
     return [group for group in GROUPS if any(key.id == id for table in (group.table, *group.at) for key in table)]
 
 
 def _writes(name: str) -> bool:
-    """Whether a key writes a character."""
     return "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")
-
-
-_CHARACTERS = frozenset(
-    {_character_to_key(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
-)
-"""The names of characters: question_mark."""

@@ -215,7 +215,7 @@ class EngineDialog(ListDialog[Picked]):
         ("engine-less", "or typing changes"), ("engine-unset", "takes back"),
         ("engine-load", "loads the model so and keeps it"), ("close", "closes"),
     )  # fmt: skip
-    KEYS = "HOW A MODEL IS RUN"
+    KEYS = "MODEL SETTINGS"
     TWICE = "space"
     BINDINGS = [*ARROWS, *(key.binding for key in ENGINE if key.id == "engine-load")]  # noqa: RUF012
 

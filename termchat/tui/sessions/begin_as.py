@@ -61,7 +61,7 @@ class Personating:
         persona = Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True)
         path = save(persona)
         self._known = None
-        self._tell(Notice(f"kept as persona {name}", f"in {path}: a description can be added there"))
+        self._tell(Notice(f"saved as persona {name}", f"you can add a description in {path}"))
 
     @property
     def _begun(self) -> bool:
@@ -82,5 +82,5 @@ class Personating:
             self._conversations.begin(persona.system, raw=chat.conversation.raw and not persona.system)
         self._do(lambda: chat.preset(persona.knobs, persona.origin))
         stays = not new and persona.system and persona.system != before
-        hint = "this chat's system prompt stays: a new chat begins with the persona's" if stays else ""
+        hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
         self._tell(Notice(": ".join(filter(None, (persona.origin, told(persona.knobs)))), hint))

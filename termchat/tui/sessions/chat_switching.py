@@ -65,7 +65,6 @@ class Conversations:
         self._dialog: SessionsDialog | None = None
 
     def new(self) -> None:
-        """An empty chat."""
         self._go(self._chat.new)
 
     def begin(self, system: str, *, raw: bool) -> None:
@@ -96,14 +95,13 @@ class Conversations:
                 self._go(lambda: self._chat.reopen(chosen))
 
         if self._sessions is None:
-            self._tell(Notice("chats are not kept here"))
+            self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
             palette = self._parts.palette()
             self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
             self._parts.open(self._dialog, closed)
 
     def save(self) -> None:
-        """Asks where to save the transcript."""
         from termchat.tui.sessions.save import SaveDialog, default_path  # not needed before the first frame
 
         def begin(path: Path) -> None:

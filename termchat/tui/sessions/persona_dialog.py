@@ -23,8 +23,16 @@ from termchat.tui.themes.theme_file import Palette
 _VALUE = 8
 
 
+_CHOOSE = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
+_ASK = (
+    ("persona-begin", "again starts a new chat with it"),
+    ("persona-here", "applies its knobs to this chat from here on"),
+    ("close", "goes back"),
+)
+_SAVES = "/persona save NAME saves this chat's settings as a persona."
+
+
 def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
-    """Its name and what it is for."""
     name = column(persona.name, longest)
     about = persona.description or persona.system or "no description"
     mark = "▌ " if chosen else "  "
@@ -52,13 +60,12 @@ def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
 
 
 def told(knobs: Mapping[str, Value]) -> str:
-    """The knobs in a few words."""
     return ", ".join(f"{name} {_shown(name, value)}" for name, value in knobs.items())
 
 
 def _knobs(knobs: Mapping[str, Value], width: int) -> list[Line]:
     if not knobs:
-        return [Line((("as they are", MUTED),))]
+        return [Line((("unchanged", MUTED),))]
     longest = max(map(len, knobs))
     lines = []
     for name, value in knobs.items():
@@ -71,15 +78,6 @@ def _knobs(knobs: Mapping[str, Value], width: int) -> list[Line]:
 
 def _shown(name: str, value: Value) -> str:
     return KNOBS[name].show(value)
-
-
-_CHOOSE = (("list-up", "choose"), ("persona-begin", "begins"), ("close", "closes"))
-_ASK = (
-    ("persona-begin", "once more begins a new chat with it"),
-    ("persona-here", "takes its knobs from here on in this one"),
-    ("close", "goes back"),
-)
-_SAVES = "/persona save NAME keeps this chat's settings."
 
 
 class Begin(NamedTuple):
@@ -116,7 +114,6 @@ class PersonasDialog(DetailedListing[Begin]):
         self.picker.chosen = next((at for at, persona in enumerate(self._all) if persona.name == asked), 0)
 
     def compose(self) -> ComposeResult:
-        """Title, list, details, what is wrong with the files, hint."""
         with Vertical():
             yield Label(self.TITLE, classes="title", markup=False)
             with Container(id="body"):
@@ -126,16 +123,13 @@ class PersonasDialog(DetailedListing[Begin]):
             yield Label(self._hint, classes="hint", markup=False)
 
     def on_mount(self) -> None:
-        """Colours."""
         super().on_mount()
         self._details.paint_with(self._palette)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The personas in view."""
         return [persona_line(self._all[at], width, self._longest, chosen=at == chosen) for at in rows]
 
     def action_move(self, how: str) -> None:
-        """Goes to another one."""
         super().action_move(how)
         self._details.show()
         self._ask(False)
@@ -148,12 +142,10 @@ class PersonasDialog(DetailedListing[Begin]):
             self._end(new=True)
 
     def action_here(self) -> None:
-        """From here on with its knobs."""
         if self._begun:
             self._end(new=False)
 
     def action_close(self) -> None:
-        """Takes the question back, or closes."""
         if self.asking:
             self._ask(False)
         else:

@@ -56,16 +56,14 @@ class SaveDialog(Dialog[None]):
         self._saving = False
 
     def compose(self) -> ComposeResult:
-        """Title, path, problem, hint."""
         with Vertical():
             yield Label("Save transcript", classes="title", markup=False)
             yield Field(str(self._path))
             yield Label("", classes="problem", markup=False)
             yield Label(_hint(), classes="hint", markup=False)
-            yield Label(f"The name's ending says as what:\n{_LIST}", classes="hint", markup=False)
+            yield Label(f"The extension chooses the format:\n{_LIST}", classes="hint", markup=False)
 
     def on_input_changed(self) -> None:
-        """Another path needs another answer."""
         self._confirmed = None
         self._say("")
 
@@ -78,7 +76,7 @@ class SaveDialog(Dialog[None]):
         except TranscriptError as error:
             self._say(f"{error.message}: {error.hint}")
         except (OSError, ValueError) as error:  # such as a name that is too long, or has a NUL in it
-            self._say(f"it cannot be written there: {getattr(error, 'strerror', None) or error}")
+            self._say(f"cannot write the file: {getattr(error, 'strerror', None) or error}")
 
     def _save_as(self, path: Path) -> None:
         folder = path.is_dir()  # whoever writes says so better than the list of endings
@@ -86,10 +84,10 @@ class SaveDialog(Dialog[None]):
             of_file(path)
         if path.exists() and not folder and path != self._confirmed:
             self._confirmed = path
-            self._say(f"{path.name} exists: Enter again overwrites it")
+            self._say(f"{path.name} exists; press Enter again to overwrite it")
         else:
             self._saving = True
-            self.query_one(".hint", Label).update("Saving … Closed or not, it goes on.")
+            self.query_one(".hint", Label).update("Saving … You can close this; saving continues.")
             self._save(path)
 
     def over(self, problem: str) -> None:

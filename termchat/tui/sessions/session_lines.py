@@ -43,7 +43,6 @@ class _Columns(NamedTuple):
 
     @classmethod
     def of(cls, width: int, *, searching: bool) -> _Columns:
-        """The columns of a list this wide."""
         left = max(width - 2 - _WHEN, 1)
         if searching and left > 3 * _LEAST_TITLE:
             title = left * 2 // 5
@@ -55,7 +54,6 @@ class _Columns(NamedTuple):
 
 
 def heading(width: int, *, searching: bool) -> Line:
-    """The names of the columns."""
     columns = _Columns.of(width, searching=searching)
     text = "  " + column("TITLE", columns.title) + column("MATCH", columns.match) + column("MODEL", columns.model)
     text += column("USED", _WHEN)
@@ -120,7 +118,7 @@ def preview_lines(row: SessionSummary, said: Sequence[tuple[Role, str]] | None, 
     facts = [turns, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
-        head.append(_muted(f"begun {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
+        head.append(_muted(f"started {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]

@@ -55,7 +55,6 @@ class SessionList:
 
     @property
     def row(self) -> SessionSummary | None:
-        """The highlighted one."""
         return self.rows[self.at] if self.rows else None
 
     @property
@@ -75,7 +74,6 @@ class SessionList:
 
     @property
     def opening(self) -> bool:
-        """Whether a chat is being fetched."""
         return self._work.waits("open")
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -126,12 +124,10 @@ class SessionList:
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def rename(self, row: SessionSummary, title: str) -> None:
-        """Another title."""
         self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
         self._change(lambda: self._store.rename(row.id, title))
 
     def duplicate(self, row: SessionSummary) -> None:
-        """A copy, which is highlighted."""
         self._change(lambda: self._store.duplicate(row.id))
 
     def delete(self, row: SessionSummary) -> None:

@@ -37,7 +37,7 @@ _DOES = {
     "session-duplicate": "copies",
     "session-delete": "deletes",
     "session-new": "new chat",
-    "session-undelete": "brings back",
+    "session-undelete": "restores",
 }
 """What the hint says of a key."""
 
@@ -82,7 +82,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
         super().__init__(palette)
         self._chat, self._list, self._new, self._do = chat, sessions, new, do
         self._heading, self._preview = Sheet(self._headed, id="heading"), Sheet(self._previewed, id="preview")
-        self._search = Field(placeholder="search in all chats", id="search", select_on_focus=False)
+        self._search = Field(placeholder="search all chats", id="search", select_on_focus=False)
         self._titled = Field(id="name", classes="-off", select_on_focus=False)
         self._entered = False
         sessions.deliver, sessions.changed = self.call_later, self._changed
@@ -106,12 +106,10 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             yield Label(self._hint(), classes="hint", markup=False)
 
     def inputs(self) -> Iterable[Widget]:
-        """The search."""
         self._search.cursor_blink = self._titled.cursor_blink = False
         yield self._search
 
     def on_mount(self) -> None:
-        """Shows what is known, then looks anew."""
         super().on_mount()
         self._heading.paint_with(self._palette)
         self._preview.paint_with(self._palette)
@@ -123,15 +121,13 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self._list.close()
 
     def on_lines_view_laid(self) -> None:
-        """Fills the room there is."""
         self._changed()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The chats in view, or why there are none."""
         listed = self._list
         if not listed.rows:
-            nothing = "no chat has all these words in it" if listed.searched else "no chat was saved yet"
-            return [Line((("looking …" if listed.looking else nothing, MUTED),))]
+            nothing = "no chat contains all these words" if listed.searched else "no saved chats yet"
+            return [Line((("searching …" if listed.looking else nothing, MUTED),))]
         now, opened, searching = time(), self._opened, bool(listed.searched)
         return [
             session_line(row, width, now, searching=searching, opened=row.id == opened, chosen=at == chosen)
@@ -163,7 +159,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
 
     def _hint(self) -> Content:
         if self._renaming:
-            return hint(("session-enter", "renames"), ("close", "leaves the title as it is"))
+            return hint(("session-enter", "renames"), ("close", "cancels"))
         if self._list.opening:
             return Content("opening …")
         deleted = self._list.deleted
@@ -177,13 +173,11 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
 
     @property
     def _opened(self) -> str:
-        """The id of the chat on the screen."""
         return self._chat.recorder.session(self._chat.conversation)
 
     # --- what a person does ------------------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Searches."""
         if event.input is self._search:
             self.say("")
             self._list.search(event.value)
@@ -199,7 +193,6 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self._open()
 
     def action_move(self, how: str) -> None:
-        """Goes to another row."""
         self._entered = False
         super().action_move(how)
         self._list.choose(self.picker.chosen)
@@ -212,20 +205,17 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
         return action != "drop" or self._search.cursor_at_end
 
     def action_close(self) -> None:
-        """Closes the title that is typed, then the list."""
         if self._renaming:
             self._type_title(False)
         else:
             super().action_close()
 
     def action_rename(self) -> None:
-        """Types another title in place of the highlighted one."""
         if (row := self._list.row) is not None:
             self._titled.value = sanitize(row.title, keep="")
             self._type_title(True)
 
     def action_duplicate(self) -> None:
-        """Copies the chat."""
         if (row := self._list.row) is not None:
             self._list.duplicate(row)
             self.say("")
@@ -239,19 +229,17 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
         if opened:
             self._new()
         self._list.delete(row)
-        new = "; an empty chat is open in its place" if opened else ""
-        self.tell(f'"{_short(row)}" is deleted: {name_of("session-undelete")} brings it back{new}')
+        new = "; a new chat is open instead" if opened else ""
+        self.tell(f'"{_short(row)}" deleted; {name_of("session-undelete")} restores it{new}')
 
     def action_undo(self) -> None:
-        """Brings back what was deleted last."""
         row = self._list.undelete()
         if row is not None:
-            self.tell(f'"{_short(row)}" is back')
+            self.tell(f'"{_short(row)}" restored')
         else:
-            self.say("nothing was deleted")
+            self.say("nothing to restore")
 
     def action_new(self) -> None:
-        """An empty chat."""
         self.dismiss("new")
 
     def _open(self) -> None:

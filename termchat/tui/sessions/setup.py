@@ -35,26 +35,23 @@ class SetupDialog(Dialog[Setup]):
         self._system, self._raw = system, raw
 
     def compose(self) -> ComposeResult:
-        """System prompt and raw mode."""
         with Vertical():
             yield Label("New chat", classes="title", markup=False)
-            yield SystemPrompt(self._system, placeholder="system prompt, may stay empty")
+            yield SystemPrompt(self._system, placeholder="System prompt (optional)")
             yield RawMark(self._raw)
             does = (
-                ("setup-start", "starts the chat"), ("newline", "a new line"), ("setup-raw", "raw mode"), ("close", "closes"),
+                ("setup-start", "starts"), ("newline", "inserts a line break"), ("setup-raw", "switches raw mode"),
+                ("close", "closes"),
             )  # fmt: skip
             yield Label(hint(*does), classes="hint", markup=False)
 
     def action_raw(self) -> None:
-        """The other mode."""
         self.query_one(RawMark).toggle()
 
     def action_start(self) -> None:
-        """Starts the chat, should the text not have the keyboard."""
         self.query_one(SystemPrompt).action_send()
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Starts the chat."""
         event.stop()
         self.dismiss(Setup(event.text, self.query_one(RawMark).on))
 
@@ -67,22 +64,19 @@ class RawMark(Label):
         super().__init__(self._text, markup=False)
 
     def toggle(self) -> None:
-        """The other mode."""
         self.on = not self.on
         self.update(self._text)
 
     def on_click(self) -> None:
-        """The other mode."""
         self.toggle()
 
     @property
     def _text(self) -> str:
-        return f"[{'x' if self.on else ' '}] raw completion: no chat template, no system prompt"
+        return f"[{'x' if self.on else ' '}] raw mode: no chat template, no system prompt"
 
 
 class SystemPrompt(Composer):
     """A composer that may also send nothing."""
 
     def action_send(self) -> None:
-        """Sends the text as it stands."""
         self.post_message(self.Submitted(self.message.strip()))

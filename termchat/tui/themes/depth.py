@@ -59,7 +59,6 @@ class Colorless(LineFilter):
     """Takes the colours out of what Textual's own widgets draw; a ground of its own becomes reverse."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments without colours."""
         return [Segment(text, _without(style) if style else style, control) for text, style, control in segments]
 
 

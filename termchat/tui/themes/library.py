@@ -24,6 +24,9 @@ _AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("
 """By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
 
 
+_PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
+
+
 class Shelf:
     """The themes of some folders, of which a later one's come first; `problems` are those of the files read so far.
 
@@ -91,9 +94,6 @@ class Shelf:
         return loaded
 
 
-_PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
-
-
 class Wardrobe:
     """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background."""
 
@@ -102,7 +102,6 @@ class Wardrobe:
         self.dark = _guessed(os.environ if environ is None else environ)
 
     def worn(self) -> LoadedTheme:
-        """The theme that is to be shown."""
         return self.of(self.wanted)
 
     def of(self, wanted: str) -> LoadedTheme:
@@ -120,9 +119,9 @@ class Wardrobe:
         if there:
             return problems
         known = [AUTO, *self.shelf.all()]
-        said = f"there is no theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
+        said = f"unknown theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
         said = f"{place}: {said}" if place else said
-        return [*problems, Notice(said, f"there are {', '.join(known)}", "warning")]
+        return [*problems, Notice(said, f"known themes: {', '.join(known)}", "warning")]
 
 
 def _guessed(environ: Mapping[str, str]) -> bool:

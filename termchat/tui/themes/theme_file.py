@@ -35,6 +35,23 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
+_SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
+"""What Textual calls by the same names."""
+_ANSI = {
+    "ansi-background": DEFAULT,
+    "ansi-foreground": DEFAULT,
+    "input-cursor-background": DEFAULT,
+    "input-cursor-foreground": DEFAULT,
+    "input-cursor-text-style": "reverse",
+    "block-cursor-background": DEFAULT,
+    "block-cursor-foreground": DEFAULT,
+    "block-cursor-text-style": "reverse",
+    "screen-selection-background": "ansi_cyan",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What stands out where it is not known which colours the terminal has for text and background."""
+
+
 class Palette(msgspec.Struct, frozen=True, kw_only=True):
     """The colours of a theme. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm, `heat_text` what
     is written on each of them."""
@@ -95,7 +112,6 @@ class ThemeError(ValueError):
 
 
 def is_name(text: str) -> bool:
-    """Whether a theme may be called so."""
     return _NAME.fullmatch(text) is not None and text != AUTO
 
 
@@ -162,14 +178,14 @@ def _palette(path: Path) -> Palette:
     source = _Source(path)
     name, dark, colors = (source.table.get(key) for key in ("name", "dark", "colors"))
     if not isinstance(name, str) or not is_name(name):
-        raise source.refuse("name", f"name must be letters, digits, - and _, and not {AUTO!r}")
+        raise source.refuse("name", f"name may use letters, digits, - and _, and must not be {AUTO!r}")
     if not isinstance(dark, bool):
         raise source.refuse("dark", "dark must be true or false")
     if not isinstance(colors, dict):
-        raise source.refuse("[colors]", "there is no table [colors]")
+        raise source.refuse("[colors]", "the table [colors] is missing")
     known = (*COLORS, "heat", "heat_text")
     for key in [*(source.table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(known))]:
-        raise source.refuse(key, f"{key!r} is not a colour of a theme; they are {', '.join(known)}")
+        raise source.refuse(key, f"{key!r} is not a colour of a theme; known colours: {', '.join(known)}")
     for key in (*COLORS, "heat"):
         if key not in colors:
             raise source.refuse("[colors]", f"the colour {key!r} is missing")
@@ -181,7 +197,9 @@ def _palette(path: Path) -> Palette:
         raise source.refuse("heat", f"heat must be a list of at least two colours like #82b1ff, not {heat!r}")
     written = colors.get("heat_text", [colors["text"]] * len(heat))
     if not _is_scale(written) or len(written) != len(heat):
-        raise source.refuse("heat_text", f"heat_text must be a list of {len(heat)} colours, one for each of heat")
+        raise source.refuse(
+            "heat_text", f"heat_text must be a list of {len(heat)} colours, one for each colour of heat"
+        )
     own = {key: colors[key] for key in COLORS}
     return Palette(name=name, dark=dark, heat=tuple(heat), heat_text=tuple(written), **own)
 
@@ -228,21 +246,3 @@ def textual_theme(palette: Palette) -> Theme:
         ansi=ansi,
         **colors,
     )
-
-
-_SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
-"""What Textual calls by the same names."""
-
-_ANSI = {
-    "ansi-background": DEFAULT,
-    "ansi-foreground": DEFAULT,
-    "input-cursor-background": DEFAULT,
-    "input-cursor-foreground": DEFAULT,
-    "input-cursor-text-style": "reverse",
-    "block-cursor-background": DEFAULT,
-    "block-cursor-foreground": DEFAULT,
-    "block-cursor-text-style": "reverse",
-    "screen-selection-background": "ansi_cyan",
-    "screen-selection-foreground": "ansi_black",
-}
-"""What stands out where it is not known which colours the terminal has for text and background."""

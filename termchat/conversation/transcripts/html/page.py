@@ -44,7 +44,6 @@ def highest(values: Sequence[float]) -> list[float]:
 
 
 def typical(values: Sequence[float]) -> float:
-    """The median, 0 of nothing."""
     return median(values) if values else 0.0
 
 
@@ -54,7 +53,7 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     yield from _head(title)
     yield f"<header><h1>{title}</h1><ul>"
     yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in facts(conversation, info))
-    yield '</ul><p class="help">Point at a token, or go there by → and ←: what it was drawn from.</p></header>'
+    yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.</p></header>'
     yield from _switch()
     yield "<main>"
     if conversation.system:
@@ -143,7 +142,7 @@ def _plots(nodes: list[Node]) -> Iterator[str]:
     yield plot("ribbon", entropies, max(bits, 1.0), f"entropy of {len(entropies)} steps, up to {bits:.1f} bit")
     yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure><figure>"
     yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
-    yield f"<figcaption>time a step: {', '.join(said)}</figcaption></figure></div>"
+    yield f"<figcaption>time per step: {', '.join(said)}</figcaption></figure></div>"
 
 
 @cache
