@@ -14,47 +14,47 @@ _NAME = "termchat"
 
 
 def config_file() -> Path:
-    """What the user set."""
+    """Your settings."""
     return platformdirs.user_config_path(_NAME, appauthor=False) / "config.toml"
 
 
 def user_models_file() -> Path:
-    """The user's own catalogue of models, in the format of the one that ships."""
+    """Your own model catalogue, in the same format as the bundled one."""
     return platformdirs.user_config_path(_NAME, appauthor=False) / "models.toml"
 
 
 def personas_file() -> Path:
-    """The user's own personas, in the format of those that ship."""
+    """Your own personas, in the same format as the bundled ones."""
     return platformdirs.user_config_path(_NAME, appauthor=False) / "personas.toml"
 
 
 def models_folder() -> Path:
-    """Where downloaded models lie, each in a folder of its own name."""
+    """Downloaded models, each in its own folder."""
     return platformdirs.user_data_path(_NAME, appauthor=False) / "models"
 
 
 def store_file() -> Path:
-    """The database of chats."""
+    """Saved chats (SQLite)."""
     return platformdirs.user_data_path(_NAME, appauthor=False) / "sessions.db"
 
 
 def log_file() -> Path:
-    """What llama.cpp and termchat have to say beside the screen."""
+    """Log of termchat and llama.cpp."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "termchat.log"
 
 
 def history_file() -> Path:
-    """The messages that were written."""
+    """Message history."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "history.jsonl"
 
 
 def tuned_file() -> Path:
-    """What `termchat tune` measured on this machine."""
+    """Results of `termchat tune` on this machine."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"
 
 
 def themes_folder() -> Path:
-    """The user's own themes, beside the ones that ship."""
+    """Your own themes."""
     return platformdirs.user_config_path(_NAME, appauthor=False) / "themes"
 
 

@@ -1,4 +1,4 @@
-"""The flags that commands share, made from the tables of options and knobs, and the settings they add up to."""
+"""The flags that commands share, made from the tables of options and knobs, and the settings that result."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from termchat.options import OPTIONS, Option
 _METAVARS = {"float": "X", "int": "N", "seed": "N", "choice": "WORD", "text": "TEXT", "texts": "FOLDERS"}
 
 FOLDERS = ("model_folders",)
-"""The option that says where else models lie, for commands that look for them."""
+"""The option with extra folders to search, for commands that look for models."""
 
 
 def flags(
     *, without: Collection[str] = (), only: Collection[str] = tuple(OPTIONS), knobs: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
+    """A flag for every option and knob, for a function or a finished command.
+
+    Values are checked by `settings`, so that a refusal has the same words everywhere.
+    """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         wanted = [OPTIONS[name] for name in OPTIONS if name in only and name not in without]
-        for setting in reversed([*wanted, *(KNOBS.values() if knobs else ())]):
+        every = [*wanted, *(KNOBS.values() if knobs else ())]
+        for setting in every if isinstance(command, click.Command) else reversed(every):
             command = _option(setting)(command)
         return command
 
@@ -34,7 +38,7 @@ def flags(
 
 
 def _option(setting: Option | Knob) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The flag of a setting; its help says what it takes, and its default."""
+    """The flag of a setting; its help ends with what is allowed, and the default."""
     name, flag = setting.name, "--" + setting.name.replace("_", "-")
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
@@ -64,10 +68,10 @@ def _group(setting: Option | Knob) -> str:
 
 
 def config(given: dict[str, Any]) -> settings.Config:
-    """The settings, with the flags that were given before all else.
+    """The settings; the flags given override everything else.
 
     Raises:
-        click.BadParameter: a flag's value is refused.
+        click.BadParameter: the value of a flag is invalid.
     """
     given = {name: value for name, value in given.items() if value not in (None, ())}
     try:

@@ -191,11 +191,11 @@ def until_gone(pids: list[int]) -> None:
 
 _LEFT_IN_THE_BUFFER = """
 import sys
-from termchat.cli import chat
+from termchat.cli.main import _leave
 sys.stdout.write("the last frame")
 sys.stderr = open("/dev/full", "w")
 sys.stderr.write("and where the cursor is put back")
-chat._leave(129)
+_leave(129)
 """
 
 

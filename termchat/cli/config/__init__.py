@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import click
 
-from termchat.cli.main import group
+from termchat.cli.config import check, edit, init, path, set, show, unset
+from termchat.cli.help import PageGroup
 
-_COMMANDS = {name: name for name in ("check", "edit", "init", "path", "set", "show", "unset")}
 
-
-@click.group("config", cls=group(__name__, _COMMANDS))
-def command() -> None:
+@click.group("config", cls=PageGroup)
+def config() -> None:
     """Show, check and change the settings.
 
-    A setting is looked for in this order: a flag, what was set for one model in the list of models, a variable
-    (TERMCHAT_TOP_K for top_k), config.toml, what `termchat tune` measured, what the model itself recommends, the default.
+    The first of these that sets a value wins: a flag, the model's settings in the model list, a variable (TERMCHAT_TOP_K for
+    top_k), config.toml, `termchat tune`, the model's own recommendation, the default.
     """
+
+
+for _module in (check, edit, init, path, set, show, unset):
+    config.add_command(_module.command)

@@ -9,7 +9,7 @@ import click
 from termchat import paths
 from termchat.cli.flags import config
 from termchat.cli.help import Page
-from termchat.cli.output import tell_json
+from termchat.cli.output import print_json
 from termchat.text import home, one_line
 
 
@@ -27,7 +27,7 @@ def command(*, as_json: bool) -> None:
 
     found = problems(config({}))
     if as_json:
-        tell_json({"problems": found})
+        print_json({"problems": found})
     else:
         told(found)
     sys.exit(1 if found else 0)

@@ -6,10 +6,10 @@ import click
 
 from termchat import paths
 from termchat.cli.help import Page
-from termchat.cli.output import tell_path
+from termchat.cli.output import print_path
 
 
 @click.command("path", cls=Page)
 def command() -> None:
     """Print where config.toml is, or would be."""
-    tell_path(paths.config_file())
+    print_path(paths.config_file())

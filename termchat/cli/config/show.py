@@ -9,7 +9,7 @@ import click
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
-from termchat.cli.output import complain, table, tell_json
+from termchat.cli.output import complain, print_json, table
 from termchat.settings import SETTINGS, TABLES, Config, range_of
 from termchat.text import guess_of
 
@@ -35,7 +35,7 @@ def command(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
         raise click.UsageError(f"there is no setting {unknown!r}{guess_of(unknown, SETTINGS)}")
     wanted = names or tuple(SETTINGS)
     if as_json:
-        tell_json(
+        print_json(
             {
                 "settings": [_object(chosen, name) for name in wanted],
                 "keys": [{"id": id, "keys": keys, "place": chosen.key_places[id]} for id, keys in chosen.keys.items()],
