@@ -108,7 +108,7 @@ def test_a_download_that_was_interrupted_goes_on_where_it_was(server: FileServer
     with started("models", "pull", url, "--to", str(home / "models")) as process:
         until(lambda: part.exists() and part.stat().st_size > 0, process)
         said = interrupted(process)
-    assert "stopped; what came is kept" in said
+    assert "stopped; the part already downloaded is kept" in said
     assert "Run it again to resume." in said
     kept = part.stat().st_size
     assert kept > 0
@@ -147,7 +147,7 @@ def test_without_any_stdout_there_is_no_traceback(args: str, code: int) -> None:
     command = [*TERMCHAT, "sessions", *args.split()]
     done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=WITHIN)
     assert done.returncode == code
-    assert done.stderr == (b"termchat: there is no stdout to write the chat to\n" if code else b"")
+    assert done.stderr == (b"termchat: stdout is closed\n" if code else b"")
 
 
 @pytest.mark.parametrize("args", WRITING, ids=" ".join)
