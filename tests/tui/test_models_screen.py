@@ -14,7 +14,7 @@ from termchat.chat.service import Chat
 from termchat.models import listing, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
-from termchat.models.listing import Row
+from termchat.models.listing import ModelRow
 from termchat.settings import load
 from termchat.tui import start
 from termchat.tui.models.downloads import Pull
@@ -48,9 +48,9 @@ GB = 10**9
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def row(name: str = "tiny", **more: object) -> Row:
+def row(name: str = "tiny", **more: object) -> ModelRow:
     given = {"wanted": name, "name": name, "state": "ready", "size": 2 * GB, "quantization": "Q4_K_M", "context": 8192}
-    return Row(**given | {"source": "LM Studio"} | more)  # type: ignore[arg-type]
+    return ModelRow(**given | {"source": "LM Studio"} | more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

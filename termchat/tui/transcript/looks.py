@@ -65,7 +65,7 @@ class TimeHeat:
         return CALM - int(min(log2(max(times, 1.0)) / log2(MOST_TIMES), 1.0) * CALM)
 
 
-class Measure(NamedTuple):
+class LookMeasure(NamedTuple):
     """What a token look shows: a column, a new scale for each reply, and what the two ends of the scale stand for."""
 
     column: Callable[[TokenColumns], array[float] | array[int]]
@@ -74,11 +74,11 @@ class Measure(NamedTuple):
     calm: str
 
 
-MEASURES: dict[TokenLook, Measure] = {
-    "probability": Measure(attrgetter("probabilities"), lambda: probability_heat, "0%", "100%"),
-    "entropy": Measure(attrgetter("entropies"), lambda: entropy_heat, "6 bit and more", "0 bit"),
-    "rank": Measure(attrgetter("ranks"), lambda: rank_heat, "256 and beyond", "0, the likeliest"),
-    "time": Measure(attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),
+MEASURES: dict[TokenLook, LookMeasure] = {
+    "probability": LookMeasure(attrgetter("probabilities"), lambda: probability_heat, "0%", "100%"),
+    "entropy": LookMeasure(attrgetter("entropies"), lambda: entropy_heat, "6 bit and more", "0 bit"),
+    "rank": LookMeasure(attrgetter("ranks"), lambda: rank_heat, "256 and beyond", "0, the likeliest"),
+    "time": LookMeasure(attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),
 }
 
 _Reading = tuple[bytearray, Callable[..., int]]
