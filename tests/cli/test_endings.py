@@ -109,7 +109,7 @@ def test_a_download_that_was_interrupted_goes_on_where_it_was(server: FileServer
         until(lambda: part.exists() and part.stat().st_size > 0, process)
         said = interrupted(process)
     assert "stopped; the part already downloaded is kept" in said
-    assert "Run it again to resume." in said
+    assert "Run the command again to resume." in said
     kept = part.stat().st_size
     assert kept > 0
     held.set()
@@ -178,7 +178,7 @@ def test_a_terminal_that_can_do_nothing_is_refused_with_a_way_out(term: str | No
     _, said = process.communicate(timeout=WITHIN)
     os.close(leader)
     assert process.returncode == 2
-    assert b"use: termchat run PROMPT" in said
+    assert b"Use: termchat run PROMPT" in said
     assert b"\x1b" not in said
 
 
