@@ -234,7 +234,7 @@ PAGES: dict[str, Manual] = {
         (_STORE,),
     ),
     "sessions search": Manual(
-        (("Chats that contain both words or words starting with them", "termchat sessions search river alp"),),
+        (("Both words, or words that start with them", "termchat sessions search river alp"),),
         ("sessions list", "sessions show"),
         (),
         (_STORE,),

@@ -167,7 +167,7 @@ def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def tell(message: str, hint: str = "") -> None:
         complain(message, hint)
-        if "being taken along" in message:
+        if "recovering" in message:
             told_so.set()
 
     monkeypatch.setattr(sessions, "_SILENT_S", 0.05)

@@ -30,7 +30,9 @@ from termchat.decoding.records import ModelIdentity, Record, Token
 from tests.formats import example_chats
 from tests.formats.example_chats import ExampleChat
 
-SCHEMA = json.loads((Path(termchat.__file__).parent / "conversation/formats/transcript.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(
+    (Path(termchat.__file__).parent / "conversation/transcripts/transcript.schema.json").read_text("utf-8")
+)
 EXAMPLES: tuple[Callable[[], ExampleChat], ...] = (example_chats.whole, example_chats.conditions, example_chats.hostile)
 
 

@@ -17,7 +17,9 @@ from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from tests.formats.trees import tree
 
-SCHEMA = json.loads((Path(termchat.__file__).parent / "conversation/formats/transcript.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(
+    (Path(termchat.__file__).parent / "conversation/transcripts/transcript.schema.json").read_text("utf-8")
+)
 SEEDS = range(25)
 
 
