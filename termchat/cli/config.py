@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,6 +83,8 @@ def edit() -> None:
 
     Creates a commented config.toml first if there is none. Uses $VISUAL, then $EDITOR.
     """
+    import subprocess
+
     editor = _editor(os.environ)
     if not editor:
         complain("no editor found", "Set $EDITOR, for example: export EDITOR=nano")

@@ -97,7 +97,7 @@ def test_a_transcript_that_nobody_could_take_in_again_is_not_written(tmp_path: P
 KILLED = """
 import os, sys
 from pathlib import Path
-from termchat.conversation import export
+from termchat.conversation.transcripts import export
 from tests.formats import example_chats
 page = example_chats.whole()
 export.write(Path(sys.argv[1]), page.chat, page.info, lambda number: os.kill(os.getpid(), 9))
