@@ -49,7 +49,7 @@ def history_file() -> Path:
 
 
 def tuned_file() -> Path:
-    """What `termchat tune` measured on this machine, and the settings chosen for single models."""
+    """Results of `termchat tune` on this machine, and settings chosen for single models."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"
 
 

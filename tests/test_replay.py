@@ -301,7 +301,7 @@ def test_an_altered_id_is_named_with_its_step(home: Path, short: Path, tmp_path:
     assert first.startswith(f"different at node 2, step {step}: recorded ")
     assert f"({after}), now " in first
     assert first.endswith(f"({before})")
-    assert "likely cause: the transcript was changed" in report
+    assert "likely cause: the transcript was edited" in report
     assert "in logit/temperature + noise" in report
 
 
@@ -317,7 +317,7 @@ def test_a_changed_model_file_behind_the_same_header_is_found_out(
     report = said(termchat(home, "replay", stream, "--model", changed), 1)
     assert report.startswith("different at node 2, step ")
     assert "now" in report.splitlines()[0]
-    assert "other weights" in report
+    assert "different weights" in report
     assert report.count("recorded    noise        now    noise") == 1
 
 
@@ -327,7 +327,7 @@ def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
     longer = tmp_path / "longer.gguf"
     longer.write_bytes(model_path.read_bytes() + b"\0" * 64)
     first, last = said(termchat(home, "replay", short, "--model", longer), 0).splitlines()
-    assert first == f"the model file is another one: {_sha256(longer)[:16]} now, {_sha256(model_path)[:16]} recorded"
+    assert first == f"a different model file: {_sha256(longer)[:16]} now, {_sha256(model_path)[:16]} recorded"
     assert last == "identical, 50 tokens"
 
 
@@ -343,7 +343,7 @@ def test_other_numbers_for_the_same_tokens_are_a_difference(home: Path, short: P
 
     report = said(termchat(home, "replay", altered(short, tmp_path / "altered.jsonl", alter)), 1)
     assert report.startswith("different at node 2, step 30: recorded ")
-    assert "the same now, but with other numbers; no token of the reply is another one" in report
+    assert ": same token now, but different numbers; every token of the reply matches" in report
 
 
 # --- what cannot be done ---------------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_a_transcript_that_cannot_be_true_loads_nothing(
 
     done = termchat(home, "replay", altered(short, tmp_path / "lie.jsonl", alter))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the transcript cannot be what it says: " in done.stderr
+    assert "the transcript is inconsistent: " in done.stderr
     assert "\x1b" not in done.stderr
 
 
@@ -403,7 +403,7 @@ def test_a_transcript_without_a_reply_says_so(home: Path, stream: Path, tmp_path
     (tmp_path / "short.jsonl").write_text("".join(stream.read_text().splitlines(keepends=True)[:3]))
     done = termchat(home, "replay", tmp_path / "short.jsonl")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no reply with a token" in done.stderr
+    assert "contains no reply with tokens" in done.stderr
 
 
 # --- the report ------------------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ def difference(before: Start, after: Start, now: Token | None = None, **changes:
         ({"threads": 4}, "threads: 2 then, 4 now"),
         ({"ubatch": 512}, "micro-batch: 63 then, 512 now"),
         ({"llama_cpp": "0.3.99"}, "llama-cpp-python: 0.3.36 then, 0.3.99 now"),
-        ({"dice": 2}, "version of the dice: 1 then, 2 now"),
+        ({"dice": 2}, "dice version: 1 then, 2 now"),
         ({"kv_type": "\x1b"}, "KV type: f16 then, ␛ now"),
     ],
 )
@@ -464,13 +464,13 @@ def test_what_is_other_on_record_is_the_likely_cause(changes: dict[str, Any], ca
 def test_causes_that_are_not_on_record_are_told_from_the_numbers() -> None:
     same = start([1])
     (near,) = difference(same, same).causes()
-    assert "nothing on record is other" in near
+    assert "no recorded setting differs" in near
     (far,) = difference(same, same, made([-9.0, 2.6, 5.0], [0.25, 1.0, 2.0], 2)).causes()
-    assert far.startswith("other weights")
+    assert far.startswith("different weights")
     (shapes,) = difference(same, same, known_shapes=False).causes()
     assert shapes.startswith("batch shape")
     loose = msgspec.structs.replace(same, exact=False)
-    assert difference(loose, same).causes()[0].startswith("the record was not made exactly")
+    assert difference(loose, same).causes()[0].startswith("the recording was not exact")
 
 
 def test_the_report_shows_both_distributions_and_how_near_it_was() -> None:

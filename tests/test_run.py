@@ -116,10 +116,10 @@ def test_mistakes_say_what_and_what_to_do(environment: dict[str, str], args: lis
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--temperature", "9"], "--temperature stands before run; put it after: termchat run --temperature"),
-        (["--no-fast-prefill"], "--no-fast-prefill stands before run"),
-        (["--raw"], "--raw stands before run"),
-        (["--resume"], "--resume is for the chat; run has no such flag"),
+        (["--temperature", "9"], "put --temperature after run: termchat run --temperature"),
+        (["--no-fast-prefill"], "put --no-fast-prefill after run"),
+        (["--raw"], "put --raw after run"),
+        (["--resume"], "--resume only works for the chat; run has no such flag"),
     ],
 )
 def test_a_flag_before_the_command_is_not_ignored(environment: dict[str, str], flags: list[str], said: str) -> None:
@@ -196,7 +196,7 @@ def test_ctrl_c_while_the_prompt_is_read(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("form", ["", "--json"])
-@pytest.mark.parametrize(("target", "said"), [("/dev/full", "No space left on device"), ("&-", "there is no stdout")])
+@pytest.mark.parametrize(("target", "said"), [("/dev/full", "No space left on device"), ("&-", "stdout is closed")])
 def test_output_that_cannot_be_written(environment: dict[str, str], form: str, target: str, said: str) -> None:
     command = f"{sys.executable} -m termchat run hi {form} --seed 7 --max-tokens 4 --context 256 --threads 1 >{target}"
     done = subprocess.run(

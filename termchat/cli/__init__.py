@@ -1,7 +1,20 @@
-"""The command line: each command is one module, and one call into the rooms below.
+"""The command line: from the words after `termchat` to one call into the screen or into `termchat.commands`.
 
-A new command is a module here and a name in `chat`. It is imported when it is asked for, and what it needs when it runs, so
-that `--help` and the first frame wait for none of it.
+`main` is the program. Without a command it reads the flags and starts the chat (`tui.start`); with one it imports the module of
+that command, which reads its own flags, calls what does the work and prints the result. What does the work is imported when
+the command runs, so that `--help`, completion and the first frame wait for none of it.
+
+- `main`: the chat, and the table of all commands.
+- `tasks`: run, replay, tune and doctor, done by `termchat.commands`.
+- `models`, `sessions`, `config`: groups of commands on `termchat.models`, `termchat.conversation` and `termchat.config`;
+  `config_check` finds every mistake in a configuration.
+- `locate`: the list of all files and folders.
+- `flags`: flags made from the tables of knobs and options, and from flags to settings.
+- `help`: the manual pages behind `--help`, and the classes of commands that print them.
+- `completers`, `shell_completion`: what a shell offers, and the scripts with which it asks.
+- `output`: tables, JSON and complaints for all of them.
+
+A new command is a function in one of these modules, a line in the table of `main`, and a page in `help`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a shell may put behind a flag or a command: names of models, chats, themes and settings.
+"""What a shell offers after a flag or a command: names of models, saved chats, themes and settings.
 
-A shell asks while a person types: nothing here takes longer than it must, says anything, or fails.
+A shell asks while a person types, so nothing here prints, raises, or imports more than it needs.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 VARIABLE = "_TERMCHAT_COMPLETE"
-"""Set by the scripts when a shell asks; click answers, before anything else happens."""
+"""Set by the completion scripts; click then answers with completions instead of running a command."""
 
 _CHATS = 200
-"""How many of the saved chats are offered, the last used first."""
+"""Saved chats offered at most, most recently used first."""
 _PATHS = (".", "/", "~")
 _LONGEST = 70
 
 
 def completer_of(find: Callable[[], Iterable[tuple[str, str]]], *, paths: bool = False) -> Completer:
-    """Offers what `find` finds, names with what they are; with `paths` also files, where one is begun."""
+    """Offers the names that `find` returns, with their descriptions; with `paths` also files, once a path is begun."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -69,17 +69,16 @@ def _sessions() -> Iterable[tuple[str, str]]:
     from termchat.conversation.store import database, search
 
     with closing(database.connect_to_read(paths.store_file())) as db:
-        yield from [("last", "the last used")]
+        yield "last", "the latest chat"
         yield from [(one.id, one.title) for one in search.newest(db, _CHATS, 0, False)]
 
 
 def _themes() -> Iterable[tuple[str, str]]:
     from termchat import paths
-    from termchat import paths as own_paths
     from termchat.toml import TomlError, TomlFile
 
-    names = {"auto": "follows the terminal"}
-    for folder in (own_paths.shipped_folder("themes"), paths.themes_folder()):
+    names = {"auto": "matches the terminal's background"}
+    for folder in (paths.shipped_folder("themes"), paths.themes_folder()):
         for file in sorted(folder.glob("*.toml")):
             try:
                 table = TomlFile(file).table
@@ -111,19 +110,17 @@ personas = completer_of(_personas)
 
 
 def words(*choices: str) -> Completer:
-    """Offers these words."""
     return completer_of(lambda: [(word, "") for word in choices])
 
 
 def folders(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Has the shell offer folders."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(begun, type="dir")]
 
 
 def of_setting(name: str) -> Completer | None:
-    """Offers the values of a setting, where they can be told."""
+    """Offers the values of a setting, if they can be listed."""
     from termchat.config.settings import SETTINGS
 
     named = {"model": models, "theme": themes, "persona": personas, "model_folders": folders}
@@ -138,6 +135,6 @@ def of_setting(name: str) -> Completer | None:
 
 
 def values(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Offers the values of the setting that is named before."""
+    """Offers the values of the setting named before it, as in `config set NAME VALUE`."""
     completer = of_setting(str(context.params.get("name")))
     return completer(context, parameter, begun) if completer is not None else []

@@ -1,4 +1,4 @@
-"""The flags that commands share, made from the tables of options and knobs, and the settings they add up to."""
+"""The flags that commands share, made from the tables of options and knobs, and the settings that result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:  # pydantic takes time, and `termchat --version` needs none of
 _METAVARS = {"float": "X", "int": "N", "seed": "N", "choice": "WORD", "text": "TEXT", "texts": "FOLDERS"}
 
 FOLDERS = ("model_folders",)
-"""The option that says where else models lie, for commands that look for them."""
+"""The option with extra folders to search, for commands that look for models."""
 
 
 def flags(
     *, without: Collection[str] = (), only: Collection[str] | None = None, knobs: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A flag for every option and knob; values are checked by `settings`, so that a refusal is worded the same anywhere."""
+    """A flag for every option and knob, for a function or a finished command.
+
+    Values are checked by `settings`, so that a refusal has the same words everywhere.
+    """
     from termchat.config.settings import OPTIONS
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +41,7 @@ def flags(
 
 
 def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The flag of a setting; its help says what it takes, and its default."""
+    """The flag of a setting; its help ends with what is allowed, and the default."""
     name, flag = setting.name, "--" + setting.name.replace("_", "-")
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
@@ -70,10 +73,10 @@ def _group(setting: Setting) -> str:
 
 
 def config(given: dict[str, Any]) -> Settings:
-    """The settings, with the flags that were given before all else.
+    """The settings; the flags given override everything else.
 
     Raises:
-        click.BadParameter: a flag's value is refused.
+        click.BadParameter: the value of a flag is invalid.
     """
     from termchat.config.settings import FlagError, load
 

@@ -1,4 +1,4 @@
-"""`termchat locate`: every file and folder that termchat keeps or reads."""
+"""`termchat locate`: every file and folder that termchat writes or reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from termchat.cli.completers import completer_of
 from termchat.cli.help import Page
-from termchat.cli.output import complain, table, tell_json, tell_path
+from termchat.cli.output import complain, print_json, print_path, table
 from termchat.text import guess_of, home, size
 
 _TITLES = ("NAME", "SIZE", "WHERE", "WHAT")
@@ -20,7 +20,7 @@ _RIGHT = frozenset({"SIZE"})
 
 
 class Located(NamedTuple):
-    """A file or folder; `size` in bytes, of a folder with all that is in it; None where nothing is there."""
+    """A file or folder. `size` is in bytes, a folder's with everything in it; None if it does not exist."""
 
     name: str
     path: Path
@@ -28,30 +28,30 @@ class Located(NamedTuple):
     size: int | None
 
 
-@click.command("locate", cls=Page, short_help="Say where termchat keeps things.")
+@click.command("locate", cls=Page, short_help="Show where termchat keeps its files.")
 @click.argument(
     "name", required=False, shell_complete=completer_of(lambda: ((name, what) for name, _, what in places()))
 )
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-def command(*, name: str | None, as_json: bool) -> None:
-    """Say where termchat keeps things, and how large they are; of NAME, only where it is.
+def locate(*, name: str | None, as_json: bool) -> None:
+    """Show where termchat keeps its files and how large they are. With NAME, print only that path.
 
-    The variables XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME move what is yours.
+    XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME move your own files.
 
-    With --json: `files`, each with name, path, what, size (bytes; null if it is not there).
+    With --json: `files`, each with name, path, what, size (bytes; null if it does not exist).
     """
     found = list(_found())
     if name is not None:
         one = next((one for one in found if one.name == name), None)
         if one is None:
             names = [one.name for one in found]
-            complain(f"there is no {name!r}{guess_of(name, names)}", f"There are {', '.join(names)}.")
+            complain(f"unknown name {name!r}{guess_of(name, names)}", f"Known names: {', '.join(names)}.")
             sys.exit(1)
         found = [one]
     if as_json:
-        tell_json({"files": [one._asdict() for one in found]})
+        print_json({"files": [one._asdict() for one in found]})
     elif name is not None:
-        tell_path(found[0].path)
+        print_path(found[0].path)
     else:
         rows = [(one.name, "-" if one.size is None else size(one.size), home(one.path), one.what) for one in found]
         table(_TITLES, rows, _RIGHT)
@@ -63,13 +63,13 @@ def _found() -> Iterator[Located]:
 
 
 def places() -> Iterator[tuple[str, Path, str]]:
-    """Names, where they are, and what they are."""
+    """Every place as its name, its path and what it holds."""
     yield from _own()
     yield from _shipped()
 
 
 def _own() -> Iterator[tuple[str, Path, str]]:
-    """What is the user's: all that `termchat.paths` knows of, described as there."""
+    """The user's own: every function of `termchat.paths`, described by its docstring."""
     from termchat import paths
 
     for name, function in vars(paths).items():
@@ -84,9 +84,9 @@ def _shipped() -> Iterator[tuple[str, Path, str]]:
 
     package = Path(paths.__file__).parent
     yield "program", package, "termchat itself"
-    yield "library", LIBRARY, "the compiled step; without it termchat runs, and slower"
-    yield "shipped-models", paths.shipped_file("models.toml"), "the catalogue that ships"
-    yield "shipped-themes", paths.shipped_folder("themes"), "the themes that ship"
+    yield "library", LIBRARY, "compiled step observer; termchat also runs without it, more slowly"
+    yield "shipped-models", paths.shipped_file("models.toml"), "bundled model catalogue"
+    yield "shipped-themes", paths.shipped_folder("themes"), "bundled themes"
 
 
 def _small(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""How commands speak: complaints on stderr, tables for people, one JSON object for scripts."""
+"""What commands print: complaints on stderr, tables for people, one JSON object for scripts."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from termchat.models.errors import ModelError
 from termchat.text import cells, one_line, sanitize
 
 _GAP = "  "
-_EVERY = 5.0
-"""Seconds between lines about progress where lines stay."""
+_EVERY_S = 5.0
+"""Seconds between lines of progress where stderr is not a terminal."""
 
 
 def complain(message: str, hint: str = "") -> None:
-    """Says on stderr what is wrong, and what to do."""
+    """Prints on stderr what is wrong, and what to do."""
     click.echo(f"termchat: {sanitize(message)}", err=True)
     if hint:
         click.echo(f"  {sanitize(hint)}", err=True)
 
 
 def fail(error: ModelError) -> NoReturn:
-    """Says it and ends the command with 1."""
+    """Reports the error and exits with 1."""
     complain(error.message, error.hint)
     sys.exit(1)
 
 
-def tell_json(value: Any) -> None:
-    """One object on stdout, ASCII only; paths as texts."""
+def print_json(value: Any) -> None:
+    """One object on stdout, ASCII only; a path becomes a string."""
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-def tell_path(path: Path) -> None:
-    """A path alone on stdout: its own bytes for a script, on a terminal with marks for what would steer that."""
-    said = str(path)
-    seen = sys.stdout is not None and sys.stdout.isatty()
-    click.echo(sanitize(said, keep="") if seen else said.encode("utf-8", "surrogateescape"))
+def print_path(path: Path) -> None:
+    """A path alone on stdout: its own bytes for a script, sanitised on a terminal."""
+    text = str(path)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    click.echo(sanitize(text, keep="") if terminal else text.encode("utf-8", "surrogateescape"))
 
 
 def width() -> int:
-    """Cells of a line of stdout; where it is no terminal, more than any line takes."""
+    """Cells of a line of stdout; if it is not a terminal, more than any line takes."""
     return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 1 << 20
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:
-    """Prints rows under titles, no wider than the terminal. The columns named in `right` stand to the right."""
+    """Prints rows under titles, no wider than the terminal. The columns named in `right` are aligned right."""
     shown = [list(titles), *([one_line(cell, 1 << 16) for cell in row] for row in rows)]
     widths = [max(cells(row[column]) for row in shown) for column in range(len(titles))]
     most = width()
@@ -64,7 +64,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Prints names and values, one pair a line; those without a value are left out."""
+    """Prints names and values, one pair per line, without the pairs that have no value."""
     wide = max((len(name) for name, value in pairs if value), default=0)
     for name, value in pairs:
         if value:
@@ -72,26 +72,26 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 class ProgressLine:
-    """One line on stderr that changes: in place on a terminal, else a new line now and then. Leave it with `end`."""
+    """One line on stderr that changes: in place on a terminal, otherwise a new line now and then. Call `end` after it."""
 
     def __init__(self) -> None:
         self._live = sys.stderr is not None and sys.stderr.isatty()
-        self._shown, self._urgent, self._last = 0, "", -_EVERY
+        self._shown, self._urgent, self._last = 0, "", -_EVERY_S
 
     def show(self, text: str, urgent: str = "") -> None:
-        """Shows it; where lines stay, at once only if `urgent` is something new."""
+        """Shows the text; where stderr is not a terminal, at once only if `urgent` has changed."""
         if self._live:
             line = one_line(text, shutil.get_terminal_size().columns - 1)
             taken = cells(line)
             click.echo("\r" + line + " " * (self._shown - taken), nl=False, err=True)
             self._shown = taken
-        elif monotonic() - self._last >= _EVERY or urgent != self._urgent:
+        elif monotonic() - self._last >= _EVERY_S or urgent != self._urgent:
             click.echo(one_line(text, 1 << 16), err=True)
             self._last = monotonic()
         self._urgent = urgent
 
     def end(self) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         if self._live and self._shown:
             click.echo("\r" + " " * self._shown + "\r", nl=False, err=True)
             self._shown = 0

@@ -1,4 +1,4 @@
-"""`termchat completion`: the script that has a shell complete our commands."""
+"""`termchat completion`: the script with which a shell completes our commands."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from termchat.cli.completers import VARIABLE
 from termchat.cli.help import Page
 
 
-@click.command("completion", cls=Page, short_help="Print what has a shell complete commands.")
+@click.command("completion", cls=Page, short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
-def command(ctx: click.Context, /, *, shell: str) -> None:
-    """Print a script that has SHELL complete commands, flags, models, chats, themes and settings."""
+def completion(ctx: click.Context, /, *, shell: str) -> None:
+    """Print a completion script for SHELL.
+
+    It completes commands, flags, models, saved chats, themes and settings.
+    """
     made = get_completion_class(shell)
     if made is not None:
         click.echo(made(ctx.find_root().command, {}, "termchat", VARIABLE).source(), nl=False)
@@ -54,11 +57,11 @@ class Bash(BashComplete):
     source_template = _BASH
 
     def source(self) -> str:
-        """The script; whoever asks for it may well use another shell to do so."""
+        """The script. Unlike click's, this does not check the version of bash: another shell may have asked for it."""
         return self.source_template % self.source_vars()
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one at the cursor, and this."""
+        """The words before the cursor's word, and that word."""
         line = os.environ["COMP_WORDS"]
         words = split_arg_string(line)[1:]
         return (words[:-1], words[-1]) if words and not line[-1:].isspace() else (words, "")
@@ -66,6 +69,6 @@ class Bash(BashComplete):
 
 @add_completion_class
 class Fish(FishComplete):
-    """Completion for fish. click's script cuts what it offers at a comma, so half of a description is lost."""
+    """Completion for fish. click's own script cuts descriptions at their first comma."""
 
     source_template = FishComplete.source_template.replace("string split", "string split --max 1")

@@ -1,1 +1,12 @@
-"""What the command line does by itself, without the screen: run, replay, tune, bench and doctor."""
+"""What the command line does by itself, without a screen.
+
+The settings come in from `termchat.cli.tasks`; an exit code or a report goes back, and the output goes to stdout or
+to a callable that was passed in. Each module finds the model with `chat.opening`, starts an engine of its own
+(`engine.local`) and closes it at the end. No other room calls these modules.
+
+- `run`: one prompt, one reply, through the chat service, as text or as the record stream.
+- `replay`: every reply of a transcript generated again from its records; at the first token that is not the same it makes a
+  `difference`, the report that names the likely cause.
+- `tune`: prints and saves what `bench` measures. `bench` drives the engine with the same work for each setting.
+- `doctor`: the report on versions, engine, files, settings, terminal, models and saved chats.
+"""

@@ -1,7 +1,8 @@
-"""The same work again and again on an engine, with so many threads: how fast a prompt is read and a reply is drawn.
+"""Measures how fast a model processes a prompt and generates a reply with different threads and batch sizes.
 
-Measured as in a chat: every step observed and recorded, the records taken in at the screen's pace, with as much work beside
-it as the screen makes. Threads spin while they wait for each other, so a core that the screen needs costs more than itself.
+`measure` sweeps the settings and chooses the fastest; `Bench` runs one prompt and one reply, the same work each time. It is
+measured as in a chat: every step is observed and recorded, and records are read at the screen's pace beside as much work as
+the screen makes. Threads spin while they wait for each other, so a core that the screen needs costs more than itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from termchat.engine.port import (
 )
 
 FRAME_S, DRAWING_S = 1 / 16, 0.0035
-"""What the screen does while a reply streams: every so many seconds, so many of work."""
+"""The screen's work while a reply streams: seconds from one frame to the next, and seconds of work for each."""
 
 _TEXT = (
     "Once upon a time, in a village far away from the sea, there lived an old woman who had never seen a ship. "
@@ -41,16 +42,27 @@ _TEXT = (
 )
 _SETTINGS = Tuning(temperature=0.8)
 
+GAIN = 1.03
+"""How many times as fast as the default a value must be: less is noise on most machines, and not felt."""
+EXACT, FAST = 63, 512
+BATCHES = (32, EXACT, FAST)
+_REPLY = 24
+_ROUNDS = (3, 9)
+_CONTEXT = 2048
+_SHORTEST = 2 * EXACT + 1
+_PLACES, _COMPARED = (64, 576), 32
+"""After how many tokens batches are compared with single tokens: from cell 512 on llama.cpp computes differently."""
+
 
 class BenchRun(msgspec.Struct, frozen=True):
-    """One prompt and one reply, in tokens a second; `decode` is of the steps after the first."""
+    """One prompt and one reply, in tokens per second; `decode` counts the steps after the first."""
 
     prefill: float
     decode: float
 
 
 class Bench:
-    """A model on an engine. The reply's tokens are forced, so that each run is the same work and none ends early.
+    """A model on an engine. The reply's tokens are forced, so that every run is the same work and none ends early.
 
     Raises:
         EngineError: the model cannot be loaded, or a run fails.
@@ -62,7 +74,7 @@ class Bench:
         self._runs = 0
 
     def load(self, spec: ModelSpec) -> ModelInfo:
-        """The model anew, in another way."""
+        """Loads the model again, in another way."""
         for event in self._events(self._engine.send(Load(spec))):
             if isinstance(event, Loaded):
                 self.model = event.info
@@ -74,7 +86,7 @@ class Bench:
         return self.model
 
     def run(self, threads: int, prompt: int, reply: int) -> BenchRun:
-        """Reads a prompt of so many tokens, other ones than the last time, and draws a reply of so many."""
+        """Processes a prompt and generates a reply of these many tokens; no prompt starts like the one before."""
         self._runs += 1
         shift = self._runs % len(self._ids)
         story = (self._ids[shift:] + self._ids[:shift]) * ((prompt + reply) // len(self._ids) + 1)
@@ -96,11 +108,11 @@ class Bench:
                 finished = event
                 break
         if prefill is None or finished is None or finished.tokens_per_second is None:
-            raise EngineError("measure", "the engine measured nothing", "")
+            raise EngineError("measure", "the engine returned no measurements", "")
         return BenchRun((prefill.tokens - prefill.reused) / (prefill.ms / 1e3), finished.tokens_per_second)
 
     def compare(self, at: int, count: int) -> float:
-        """How far apart the model's distributions are, one token at a time and in one batch, for so many tokens after `at`."""
+        """How far apart single-token and batched distributions are (total variation), over `count` tokens after `at`."""
         story = self._ids * ((at + count) // len(self._ids) + 1)
         for event in self._events(self._engine.send(Compare(story[: at + count], at))):
             if isinstance(event, Compared):
@@ -108,10 +120,10 @@ class Bench:
         raise AssertionError  # the events end with an answer or an error
 
     def _events(self, number: int) -> Iterator[Event]:
-        """All that answers a command, while the screen would draw.
+        """The answers to a command, read at the screen's pace.
 
         Raises:
-            EngineError: it failed.
+            EngineError: the command failed.
         """
         while True:
             sleep(FRAME_S)
@@ -124,53 +136,40 @@ class Bench:
 
 
 def _draw() -> None:
-    """As much work as a frame."""
+    """As much work as drawing a frame."""
     end = perf_counter() + DRAWING_S
     while perf_counter() < end:
         pass
 
 
-GAIN = 1.03
-"""How much faster than the default something must be: less is noise on most machines, and nobody feels it."""
-EXACT, FAST = 63, 512
-BATCHES = (32, EXACT, FAST)
-_REPLY = 24
-_ROUNDS = (3, 9)
-_CONTEXT = 2048
-_SHORTEST = 2 * EXACT + 1
-_PLACES, _COMPARED = (64, 576), 32
-"""After how many tokens batches are compared with single tokens: llama.cpp goes another way from cell 512 on."""
-
-
 class Series(msgspec.Struct, frozen=True):
-    """The rates of one value of a setting, in tokens a second, one a round."""
+    """The rates of one value of a setting in tokens per second, one for each round."""
 
     value: int
     rates: list[float]
 
     @property
     def median(self) -> float:
-        """The middle one."""
         return median(self.rates)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The quartiles."""
+        """The lower and upper quartile."""
         if len(self.rates) < 2:
             return self.median, self.median
         low, _, high = quantiles(self.rates, n=4, method="inclusive")
         return low, high
 
     def beats(self, other: Series) -> bool:
-        """Whether it is faster by more than noise: in three rounds of four, and by the median ratio of the rounds."""
+        """It is faster by more than noise: by the median ratio of the rounds, and in three rounds of four."""
         ratios = [mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True)]
         return median(ratios) >= GAIN and Series(0, ratios).spread[0] > 1.0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A setting, what was measured, and what comes of it: `chosen` is the default where nothing beat it.
+    """A setting, its measurements, and the value chosen: the default if no other value beat it.
 
-    `fastest` beat it too, but may not be chosen; 0 if there is none.
+    `fastest` is a value that is faster still but must not be chosen, since it is not exact; 0 if there is none.
     """
 
     setting: str
@@ -180,12 +179,11 @@ class Result(msgspec.Struct, frozen=True):
     fastest: int = 0
 
     def of(self, value: int) -> Series:
-        """The series of a value."""
         return next(series for series in self.series if series.value == value)
 
 
 class TuneReport(msgspec.Struct, frozen=True):
-    """All that was measured. Rates are those with what was chosen; `differences` as in `tuned.Tuned`."""
+    """All measurements. The rates are those of the chosen values; `differences` as in `per_model.Tuned`."""
 
     model: str
     machine: str
@@ -197,7 +195,7 @@ class TuneReport(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> dict[str, int]:
-        """What is better than its default."""
+        """The values that differ from their defaults."""
         return {result.setting: result.chosen for result in self.results if result.chosen != result.default}
 
 
@@ -205,7 +203,7 @@ class TuneReport(msgspec.Struct, frozen=True):
 
 
 def thread_counts(cores: int, threads: int) -> list[int]:
-    """What to try on a machine of so many cores that run so many threads: all of a few, else what is likely."""
+    """The thread counts to try: all of them up to 6 hardware threads, otherwise the likely ones."""
     if threads <= 6:
         return list(range(1, threads + 1))
     likely = {1, 2, cores // 4, cores // 2, cores * 3 // 4, cores - 2, cores - 1, cores, threads}
@@ -225,7 +223,7 @@ def choose(setting: str, default: int, series: list[Series], most: int = 1 << 30
 
 
 def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str], None]) -> TuneReport:
-    """Measures for about so many seconds, in rounds in which every value has its turn, and tells each round.
+    """Measures for about `seconds`, in rounds in which every value has its turn; `tell` receives a line for each round.
 
     Raises:
         EngineError: the model cannot be loaded, or the engine fails.
@@ -251,7 +249,7 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
             read[count].rates.append(run.prefill)
         return ", ".join(f"{count}: {drawn[count].rates[-1]:.1f} / {read[count].rates[-1]:.0f}" for count in counts)
 
-    tell("threads: decode / prompt, tokens a second")
+    tell("threads: decode / prompt, tokens per second")
     _rounds(threads_round, seconds * 2 / 3, tell)
     decoding = choose("threads", cores, list(drawn.values()))
     reading = choose("threads_batch", cores, list(read.values()))
@@ -265,7 +263,7 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
             batches[size].rates.append(bench.run(reading.chosen, prompt, 2).prefill)
         return ", ".join(f"{size}: {series.rates[-1]:.0f}" for size, series in batches.items())
 
-    tell("prompt batch: prompt, tokens a second")
+    tell("prompt batch: prompt, tokens per second")
     _rounds(batch_round, seconds / 3, tell)
     batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
     return TuneReport(
@@ -287,10 +285,10 @@ def _differences(bench: Bench, spec: ModelSpec) -> dict[int, float]:
 
 
 def keep(report: TuneReport, spec: ModelSpec) -> str:
-    """Has the settings used from now on; returns where they are kept.
+    """Saves the settings for later chats; returns the path of the file.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: it cannot be written.
     """
     found = per_model.Tuned(
         spec.sha256,
@@ -306,13 +304,13 @@ def keep(report: TuneReport, spec: ModelSpec) -> str:
 
 
 def _prompt(rate: float, context: int) -> int:
-    """The length of a prompt that takes about a second: whole exact batches and the last token."""
+    """The length of a prompt that takes about a second: whole exact batches, and the last token."""
     batches = min(max(int(rate) // EXACT, 2), 2 * FAST // EXACT, (context - _REPLY) // EXACT - 1)
     return batches * EXACT + 1
 
 
 def _turned(values: list[int], number: int) -> list[int]:
-    """Each round begins with another one, so that none is always the first."""
+    """Each round starts with another value, so that none is always the first."""
     at = number % len(values)
     return values[at:] + values[:at]
 

@@ -1,4 +1,4 @@
-"""Where a reply that was made again parts from its record: both distributions, how near it was, and why."""
+"""The report on a replay that differs: the first token that is not the same, both distributions, how close it was, and why."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ SHOWN = 8
 """Candidates in the table."""
 
 FAR = 0.2
-"""Total variation beyond which it is not the way of computing: between exact and other ways at most 0.13 was measured."""
+"""Total variation above which the weights must differ: exact and inexact ways of computing were at most 0.13 apart."""
 
 _CAUSES: tuple[tuple[str, Callable[[Start], object]], ...] = (
     ("model file (sha256 of header and size)", lambda start: start.model.sha256[:16]),
     ("llama-cpp-python", lambda start: start.llama_cpp),
-    ("version of the dice", lambda start: start.dice),
+    ("dice version", lambda start: start.dice),
     ("threads", lambda start: start.threads),
-    ("threads of the prompt", lambda start: start.threads_batch),
+    ("prompt threads", lambda start: start.threads_batch),
     ("micro-batch", lambda start: start.ubatch),
     ("KV type", lambda start: start.kv_type),
 )
-"""What the numbers depend on and the records tell, the likeliest to matter first."""
+"""What the numbers depend on, as far as records tell; what matters most comes first."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first token of node `node` that is another one, or that was drawn with other numbers.
+    """The first token of node `node` that differs, or that was drawn with different numbers.
 
-    `now` is None where the reply ended before it, as `ended` says. `parted` is the step from which the numbers were other,
-    with the same token still. `known_shapes`: the batches in which the prompt was decoded are on record, and were used.
+    `now` is None if the reply ended before it, as `ended` says. `parted` is the first step with different numbers, which may
+    still have the same token. `known_shapes`: the prompt's batch sizes were recorded, and were used again.
     """
 
     node: int
@@ -46,7 +46,6 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def same_token(self) -> bool:
-        """Whether only the numbers are other."""
         return self.now is not None and self.now.id == self.recorded.id
 
     def lines(self) -> Iterator[str]:
@@ -56,11 +55,11 @@ class Difference(msgspec.Struct, frozen=True):
         if now is None:
             yield f"{where}, now the reply has ended ({show_piece(self.ended)})"
         elif self.same_token:
-            yield f"{where}, the same now, but with other numbers; no token of the reply is another one"
+            yield f"{where}: same token now, but different numbers; every token of the reply matches"
         else:
             yield f"{where}, now {_name(now)}"
         if self.parted is not None and self.parted != recorded.step:
-            yield f"  the numbers were other from step {self.parted} on"
+            yield f"  numbers first differ at step {self.parted}"
         if now is not None:
             yield ""
             yield from _table(recorded, now)
@@ -70,42 +69,40 @@ class Difference(msgspec.Struct, frozen=True):
         yield from (f"  likely cause: {cause}" for cause in self.causes())
 
     def causes(self) -> list[str]:
-        """What may have made the difference, in words; at least one."""
+        """The likely causes, in words; at least one."""
         pairs = ((name, read(self.before), read(self.after)) for name, read in _CAUSES)
         found = [f"{name}: {show_piece(f'{was} then, {now} now')}" for name, was, now in pairs if was != now]
         if not self.before.exact:
-            found.append("the record was not made exactly (fast prefill, layers on a GPU, or rebuilt cells)")
+            found.append("the recording was not exact (fast prefill, GPU layers or rebuilt cells)")
         if not self.known_shapes:
-            found.append("batch shape: in which batches the prompt was decoded is not known")
+            found.append("batch shape: the prompt's batch sizes were not recorded")
         if self.now is None:
-            return found or ["the token that ends a reply is another one"]
+            return found or ["a different end-of-reply token"]
         if self.parted is None and not found:
-            return [
-                "the transcript was changed: the numbers are the same, and with these the dice take the token of now"
-            ]
+            return ["the transcript was edited: its numbers are unchanged, but they lead the dice to the new token"]
         distance = total_variation(self.recorded, self.now)
         if found and distance <= FAR:
             return found
         if distance > FAR:
             return [
                 *found,
-                f"other weights: the model's own distributions are far apart ({distance:.3f} in total variation)",
+                f"different weights: the model's own distributions are far apart ({distance:.3f} in total variation)",
             ]
         return [
-            "nothing on record is other: another machine or build of llama.cpp, or other weights behind the same header "
-            f"(the model's own distributions are {distance:.2g} apart in total variation)"
+            "no recorded setting differs: probably another machine or llama.cpp build, or different weights behind the "
+            f"same header (the model's own distributions are {distance:.2g} apart in total variation)"
         ]
 
 
 def total_variation(one: Token, other: Token) -> float:
-    """How far the model's own distributions are apart, 0 to 1, as far as the candidates on record tell."""
+    """How far apart the model's own distributions are, 0 to 1, measured over the recorded candidates."""
     before, now = ({c.id: math.exp(c.logprob) for c in token.candidates} for token in (one, other))
     return sum(abs(before.get(i, 0.0) - now.get(i, 0.0)) for i in before.keys() | now.keys()) / 2
 
 
 def lead(token: Token, winner: int, other: int) -> float | None:
-    """By how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, as the dice compare
-    them; under greedy in the model's logits. None where a candidate was cut, or is not on record."""
+    """By how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, which the dice
+    compare; at temperature 0 in the model's logits. None if a candidate was cut or not recorded."""
     found = {candidate.id: candidate for candidate in token.candidates}
     first, second = found.get(winner), found.get(other)
     if first is None or second is None:
@@ -118,7 +115,7 @@ def lead(token: Token, winner: int, other: int) -> float | None:
 
 
 def is_greedy(token: Token) -> bool:
-    """Whether the step was taken without dice."""
+    """The step was drawn without dice."""
     return any(stage.name == "temperature" and stage.survivors == 1 for stage in token.stages)
 
 
@@ -131,11 +128,11 @@ def _tie(recorded: Token, now: Token) -> Iterator[str]:
             yield f"  {when}: {_name(winner)} {abs(ahead):.6g} {side} {_name(other)} {measure}"
         else:
             cut = next((c.removed_by for c in token.candidates if c.id == other.id), None)
-            yield f"  {when}: {_name(other)} " + (f"was cut by {show_piece(cut)}" if cut else "was no candidate")
+            yield f"  {when}: {_name(other)} " + (f"was cut by {show_piece(cut)}" if cut else "was not a candidate")
 
 
 def _table(recorded: Token, now: Token) -> Iterator[str]:
-    """The likeliest candidates of both, and the two tokens."""
+    """The likeliest candidates of both steps, and the two tokens."""
     columns = [{c.id: c for c in token.candidates} for token in (recorded, now)]
     merged = columns[1] | columns[0]
     chosen = [token.id for token in (recorded, now)]

@@ -1,4 +1,7 @@
-"""What `termchat doctor` looks at: made to be pasted into a bug report. Nothing is changed, and nothing can end it early."""
+"""The report of `termchat doctor`, meant for pasting into a bug report: it holds no secrets.
+
+Examining changes nothing, and no failure of a part ends it early.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _WIDTH = 18
 
 
 class Section(msgspec.Struct):
-    """Rows of a name and a text, under a title."""
+    """A title, and rows of a name and a text."""
 
     title: str
     rows: list[tuple[str, str]] = []
@@ -51,17 +54,17 @@ class DoctorReport(msgspec.Struct):
     todo: list[str] = []
 
     def section(self, title: str) -> Section:
-        """A new one, the last."""
+        """Adds a section and returns it."""
         self.sections.append(Section(title))
         return self.sections[-1]
 
     def advise(self, what: str) -> None:
-        """One more thing to do; the same one only once."""
+        """Adds a thing to do, unless it is already there."""
         if what not in self.todo:
             self.todo.append(what)
 
     def cleaned(self) -> DoctorReport:
-        """The report as others may see it."""
+        """A copy without secrets, fit for others to see."""
         private = Private()
         sections = [
             Section(section.title, [(private.clean(name), private.clean(text)) for name, text in section.rows])
@@ -77,7 +80,7 @@ class DoctorReport(msgspec.Struct):
                 yield f"  {name:<{_WIDTH}} {text}".rstrip()
             yield ""
         yield "What to do"
-        for line in self.todo or ["nothing: all is well"]:
+        for line in self.todo or ["nothing; no problems found"]:
             yield f"  {line}"
 
     def as_dict(self) -> dict[str, object]:
@@ -89,20 +92,20 @@ class DoctorReport(msgspec.Struct):
 
 
 class Private:
-    """What must not be seen by others: secrets, the home folder, the user's name in a path. And no control characters."""
+    """What others must not see: secrets, the home folder, the user's name in a path, control characters."""
 
     def __init__(self) -> None:
         home = Path.home()
         self._homes = sorted({str(home), os.path.realpath(home)} - {"/", ""}, key=len, reverse=True)
         try:
             user = getpass.getuser()
-        except (OSError, KeyError):  # nobody knows this user
+        except (OSError, KeyError):  # the system does not know this user
             user = ""
         self._user = re.compile(rf"(?<=[/\\]){re.escape(user)}(?![\w.-])") if user and user != "root" else None
         self._secrets = [secret for name in _TOKENS if len(secret := os.environ.get(name, "")) > 3]
 
     def clean(self, text: str) -> str:
-        """The text on one line, without any of it."""
+        """The text on one line, without any of these."""
         for secret in self._secrets:
             text = text.replace(secret, "…")
         text = _LOOKS_SECRET.sub("…", text)
@@ -120,11 +123,11 @@ _SMALLEST = (40, 12)
 _VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "COLORFGBG", "LANG", "LC_ALL")
 _ONLY_WHETHER = ("TMUX", "STY", "SSH_CONNECTION", "HF_TOKEN", "HF_ENDPOINT", "HTTPS_PROXY", "LLAMA_CACHE", "HF_HOME")
 _PRIVATE = ("system",)
-"""Settings whose value is nobody's business."""
+"""Settings whose value is not shown."""
 
 
 def examine(config: Settings, engine: Engine | None = None) -> DoctorReport:
-    """All of it, cleaned for others to see; takes a second or two."""
+    """The whole report, cleaned for others to see; takes a second or two."""
     report = DoctorReport()
     _versions(report.section("Versions"))
     _engine(report, make_engine() if engine is None else engine)
@@ -149,7 +152,7 @@ def _versions(section: Section) -> None:
 
 
 def _engine(report: DoctorReport, engine: Engine) -> None:
-    """The build and its devices, asked in the engine's own process: a broken build must not take us along."""
+    """The build and its devices, asked in the engine's own process: a broken build must not end this one."""
     section = report.section("Engine")
     section.rows.append(("machine", per_model.machine()))
     answer = _probed(engine)
@@ -160,9 +163,9 @@ def _engine(report: DoctorReport, engine: Engine) -> None:
     for name, features in answer.backends.items():
         on = [feature if value == "1" else f"{feature}={value}" for feature, value in features.items() if value != "0"]
         section.rows.append((f"backend {name}", " ".join(on)))
-    section.rows.append(("own code", "compiled" if answer.compiled else "not compiled"))
+    section.rows.append(("step observer", "compiled" if answer.compiled else "not compiled"))
     if not answer.compiled:
-        report.advise("Install termchat again with a C compiler at hand: its steps are observed faster then.")
+        report.advise("Reinstall termchat with a C compiler available; observing each step will be faster.")
     for device in answer.devices:
         memory = f", {size(device.free)} of {size(device.total)} free" if device.total else ""
         section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{memory})"))
@@ -205,7 +208,7 @@ def _paths(section: Section) -> None:
         ("log", paths.log_file()),
         ("tuned", paths.tuned_file()),
     ):
-        section.rows.append((name, str(path) if path.exists() else f"{path} (not there)"))
+        section.rows.append((name, str(path) if path.exists() else f"{path} (does not exist)"))
 
 
 def _settings(report: DoctorReport, config: Settings) -> None:
@@ -239,11 +242,11 @@ def _terminal(report: DoctorReport, environ: Mapping[str, str]) -> None:
     if columns and (columns < _SMALLEST[0] or rows < _SMALLEST[1]):
         report.advise(f"Make the terminal larger: the chat needs {_SMALLEST[0]}×{_SMALLEST[1]} cells.")
     if encoding.lower().replace("-", "") != "utf8":
-        report.advise("Have the terminal speak UTF-8: export LANG=C.UTF-8")
+        report.advise("Use a UTF-8 locale: export LANG=C.UTF-8")
     if environ.get("TERM", "dumb") == "dumb":
-        report.advise("TERM is not set, or dumb: the chat needs a terminal that can place its cursor.")
+        report.advise("TERM is dumb or not set; the chat needs a terminal that can position the cursor.")
     elif environ.get("TMUX") and environ.get("COLORTERM") not in ("truecolor", "24bit"):
-        report.advise("In tmux all colours need: set -as terminal-features ',*:RGB', and COLORTERM=truecolor.")
+        report.advise("For full colour in tmux: set -as terminal-features ',*:RGB', and export COLORTERM=truecolor.")
 
 
 def _models(report: DoctorReport, config: Settings) -> None:
@@ -254,7 +257,7 @@ def _models(report: DoctorReport, config: Settings) -> None:
     except (ModelError, OSError) as error:
         message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
         section.rows.append(("chat with", message))
-        report.advise(f"There is no model to chat with: {message}. {hint}".rstrip())
+        report.advise(f"No model to chat with: {message}. {hint}".rstrip())
     listed = listing.listing(config.model_folders)
     for problem in listed.problems:
         section.rows.append(("catalogue", problem))
@@ -269,7 +272,7 @@ def _models(report: DoctorReport, config: Settings) -> None:
             section.rows.append((row.name, row.problem))
             report.advise(f"The model {row.name} cannot be used: {row.problem}")
     skipped = Counter(one.reason for one in listed.skipped)
-    section.rows += [("left out", f"{count}: {why}") for why, count in skipped.most_common(_SHOWN)]
+    section.rows += [("skipped", f"{count}: {why}") for why, count in skipped.most_common(_SHOWN)]
 
 
 def _chats(report: DoctorReport) -> None:
@@ -279,6 +282,8 @@ def _chats(report: DoctorReport) -> None:
         section.rows.append(("saved", "none yet"))
     elif found.problem:
         section.rows.append(("problem", found.problem))
-        report.advise(f"The chats cannot be read: {found.problem}. Copy {Path(path).parent} before anything else.")
+        report.advise(
+            f"Saved chats cannot be read: {found.problem}. Back up {Path(path).parent} before you do anything else."
+        )
     else:
-        section.rows.append(("saved", f"{found.chats}, {size(found.size)}, sound"))
+        section.rows.append(("saved", f"{found.chats}, {size(found.size)}, no damage found"))

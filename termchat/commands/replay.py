@@ -1,4 +1,4 @@
-"""A transcript made again, reply by reply, on its model: is every token the same, and were its numbers?"""
+"""Generates the replies of a transcript again on their model and compares every token with its numbers."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
 _GATHER = 0.04
-"""Seconds between looks at the engine: waking for every token would take a core from it just when it needs all."""
+"""Seconds between reads from the engine: waking for every token would take a core when the engine needs all of them."""
 
 _ROOM = 256
-"""Cells beyond what a chat needs, and what their number is a multiple of."""
+"""The context is a multiple of this many cells, with at least as many free."""
 
 _CANDIDATES = 1000
-"""The most that are asked for, as in `termchat run`."""
+"""Candidates requested at most, as in `termchat run`."""
 
 Tell = Callable[[str], None]
 
@@ -61,10 +61,10 @@ class ReplayError(Exception):
 
 
 def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
-    """Makes every reply of a transcript again and tells how that went; returns the exit code.
+    """Generates every reply of a transcript again and reports on it; returns the exit code.
 
-    0: all of it is identical. 1: something is different, or it could not be done. Flags in `config` go before what is on
-    record; of its other settings only those count that records do not tell.
+    0: everything is identical. 1: a token differs, or the replay failed. Flags in `config` override the record; its other
+    settings count only where the record says nothing.
     """
     engine = make_engine(paths.log_file())
     try:
@@ -88,8 +88,8 @@ def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
 class _Replay:
     """The replies of one transcript, one after the other, on one engine.
 
-    The cache goes through what it went through then: cells that were kept are kept, and where the record says that cells
-    were decoded which are still here, the process of then had lost them, and the model is loaded anew.
+    The cache follows its recorded history: cells that were kept are kept. If the record says that cells were decoded which
+    this engine still has, the recorded process had lost them (it was restarted), so the model is loaded again.
     """
 
     def __init__(self, config: Settings, transcript: Transcript, engine: Engine, tell: Tell) -> None:
@@ -103,15 +103,15 @@ class _Replay:
         self._tokens = 0
 
     def run(self) -> tuple[Difference | None, int]:
-        """The first difference, or None, and how many tokens were the same.
+        """The first difference, or None, and how many tokens were identical.
 
         Raises:
-            ReplayError, ModelError, EngineError: it cannot be done.
+            ReplayError, ModelError, EngineError: the replay failed.
         """
         if not self._replies:
-            raise ReplayError("there is no reply with a token in this transcript")
+            raise ReplayError("this transcript contains no reply with tokens")
         for node in self._replies:
-            difference = self._again(node)
+            difference = self._regenerate(node)
             if difference is not None:
                 return difference, self._tokens
             if len(self._replies) > 1:
@@ -121,7 +121,7 @@ class _Replay:
     # --- the model ---------------------------------------------------------------------------------------------------
 
     def _load(self, node: Node, start: Start) -> None:
-        """Has the recorded model there, in the recorded way, with just the cells that were kept."""
+        """Loads the recorded model in the recorded way, unless it is loaded with just the cells that were kept."""
         spec = self._spec_for(self._most_threads(start))
         offered = _common(self._cells, self._transcript.conversation.prompt(node.number))
         lost = node.prefill is not None and node.prefill.reused < offered
@@ -134,13 +134,13 @@ class _Replay:
                 break
         if spec.sha256 != start.model.sha256 and start.model.sha256 not in self._told:
             self._told.add(start.model.sha256)
-            self._tell(f"the model file is another one: {spec.sha256[:16]} now, {start.model.sha256[:16]} recorded")
+            self._tell(f"a different model file: {spec.sha256[:16]} now, {start.model.sha256[:16]} recorded")
 
     def _most_threads(self, start: Start) -> Start:
-        """The start to load the model for: that of a reply with the most threads, if one of fewer can follow on its cells.
+        """The start to load the model for: the one with the most threads, if a reply with fewer can continue on its cells.
 
-        On a busy machine replies begin with fewer threads than the model was loaded with. Loading it anew for each of them
-        would make the cells anew too, with other threads than they were made with.
+        On a busy machine replies start with fewer threads than the model was loaded with. Loading it again for each of them
+        would also compute the cells again, with a different number of threads.
         """
         alike = (other.start for other in self._replies if other.start is not None and _is_alike(other.start, start))
         most = max(alike, key=lambda other: other.threads)
@@ -148,7 +148,7 @@ class _Replay:
         return most if batch == start.threads_batch else start
 
     def _spec_for(self, start: Start) -> ModelSpec:
-        """The model as it was loaded then; flags go before that."""
+        """The model as it was recorded; flags override the record."""
         given = {name for name, origin in self._config.origin.items() if origin == FLAG}
         name: str | None = start.model.name
         if "model" in given:
@@ -156,7 +156,7 @@ class _Replay:
         elif name not in catalogue.load().entries:
             raise ReplayError(
                 f"the transcript's model {name!r} is not in the catalogue",
-                f"give its file, {start.model.path}: --model",
+                f"pass its file with --model, for example {start.model.path}",
             )
         if name not in self._found:
             self._found[name] = choose(self._config, name).spec
@@ -176,13 +176,13 @@ class _Replay:
         try:
             wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
         except OptionError as error:
-            raise ReplayError(f"the transcript cannot be what it says: {error}") from None
+            raise ReplayError(f"the transcript is inconsistent: {error}") from None
         return msgspec.structs.replace(spec, **wanted)
 
     # --- a reply -----------------------------------------------------------------------------------------------------
 
-    def _again(self, node: Node) -> Difference | None:
-        """Makes one reply again. Where a number is other, it goes on to the first token that is."""
+    def _regenerate(self, node: Node) -> Difference | None:
+        """Generates one reply again. After a number that differs it continues, up to the first token that differs."""
         start = node.start
         assert start is not None
         self._load(node, start)
@@ -217,7 +217,7 @@ class _Replay:
         return different(*parted) if parted is not None else None
 
     def _request(self, node: Node, start: Start, shapes: list[int] | None) -> Generate:
-        """The reply as it was asked for, and as it was steered while it ran: knobs, threads, and tokens that were forced."""
+        """The recorded request, with a script of what was steered while it ran: knobs, threads and forced tokens."""
         assert self._spec is not None
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
         script: list[Scripted] = []
@@ -236,7 +236,7 @@ class _Replay:
                     script.append(Scripted(record.step, id=record.id))
                 step, most = record.step + 1, max(most, len(record.candidates))
         if first is None or done is None:
-            raise ReplayError(f"node {node.number} does not say with which settings it was drawn")
+            raise ReplayError(f"node {node.number} has no recorded settings")
         return Generate(
             ids=self._transcript.conversation.prompt(node.number),
             samplers=first.samplers,
@@ -247,7 +247,7 @@ class _Replay:
             candidates=min(max(most, 1), _CANDIDATES),
             shapes=shapes or [],
             rebuild_exactly=bool(shapes),
-            # Threads that are named are kept: the engine takes no fewer, however busy the machine is.
+            # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
             script=(Scripted(done, threads=fixed or start.threads), *script),
             keep_logits=False,
         )
@@ -259,10 +259,10 @@ class _Replay:
                 return
 
     def _events(self, number: int) -> Iterator[Event]:
-        """What the engine answers to a command, as it comes.
+        """The engine's answers to a command, as they come.
 
         Raises:
-            EngineError: the answer is that it failed, or the engine died.
+            EngineError: the command failed, or the engine died.
         """
         while self._engine.alive:
             for answered, event in self._engine.receive(0.5):
@@ -271,7 +271,7 @@ class _Replay:
                 if answered == number:
                     yield event
             sleep(_GATHER)
-        raise EngineError("engine", "the engine process is gone")
+        raise EngineError("engine", "the engine process has stopped")
 
 
 def _identical(tokens: int) -> str:
@@ -279,12 +279,12 @@ def _identical(tokens: int) -> str:
 
 
 def _numbers(token: Token) -> tuple[float, ...]:
-    """What has to be the same bit for bit."""
+    """The numbers that must be equal bit for bit."""
     return token.logit, token.logprob, token.probability, token.entropy
 
 
 def _is_alike(one: Start, other: Start) -> bool:
-    """Whether the same model was loaded in the same way, but for threads."""
+    """The same model was loaded in the same way, apart from threads."""
     return (one.model, one.ubatch, one.kv_type) == (other.model, other.ubatch, other.kv_type)
 
 

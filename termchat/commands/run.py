@@ -1,4 +1,4 @@
-"""One prompt, one reply, on stdout: what `termchat run` does."""
+"""One prompt, one reply on stdout, as text or as the record stream."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
 _GATHER = 0.04
-"""Seconds between looks at the engine: waking for every token would take a core from it just when it needs all."""
+"""Seconds between reads from the engine: waking for every token would take a core when the engine needs all of them."""
 
 
 class _Text(Recorder):
-    """Writes the reply's text as it comes; on a terminal nothing in it can steer the terminal."""
+    """Writes the reply's text as it comes; on a terminal it is sanitised."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._last = ""
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        """Shows a token's text, and at the end what was still held."""
         if isinstance(record, Token):
             self._write(record.text)
         elif isinstance(record, Finished):
@@ -44,7 +43,7 @@ class _Text(Recorder):
                 self._write("\n")
 
     def failed(self, failure: Failed) -> None:
-        """Nothing: stderr has it."""
+        """Writes nothing: the failure is on stderr."""
 
     def _write(self, text: str) -> None:
         if text:
@@ -58,18 +57,17 @@ class _Json(Recorder):
     """Writes every record as a line of JSON."""
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        """Writes it."""
         sys.stdout.write(to_json(record) + "\n")
         sys.stdout.flush()
 
     def failed(self, failure: Failed) -> None:
-        """A failure before the reply began has no reply to be part of."""
+        """Writes a failure before the first record, which no recorded reply holds."""
         sys.stdout.write(to_json(failure) + "\n")
         sys.stdout.flush()
 
 
 class _Signals:
-    """Counts SIGINT and SIGTERM; a second one leaves at once."""
+    """Remembers the first SIGINT or SIGTERM; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.caught: int | None = None
@@ -83,10 +81,10 @@ class _Signals:
 
 
 def answer(config: Settings, prompt: str, *, prefill: str = "", raw: bool, as_json: bool, candidates: int) -> int:
-    """Prints the reply to `prompt`, begun with `prefill`, and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
+    """Prints the reply to `prompt`, started with `prefill`, and returns the exit code: 0, 1 failed, 130 or 143 interrupted."""
     signals = _Signals()
     if sys.stdout is None:
-        _complain("there is no stdout to write the reply to")
+        _complain("stdout is closed")
         return 1
     printer = _Json() if as_json else _Text()
     try:
@@ -113,14 +111,14 @@ def _answer(
     """See `answer`.
 
     Raises:
-        OSError: stdout takes nothing.
+        OSError: stdout cannot be written.
     """
     try:
         found: tuple[Settings, ModelSpec | Failed] = find_model(config)
     except ModelError as error:
         found = config, Failed("model", well_formed(error.message), well_formed(error.hint))
     config, spec = found
-    for problem in config.problems:  # only now: what the model recommends may be one
+    for problem in config.problems:  # only now: a recommendation of the model may be one
         _complain(problem)
     if isinstance(spec, Failed):
         return _fail(printer, spec)
@@ -166,7 +164,7 @@ def _fail(printer: _Text | _Json, failure: Failed) -> int:
 
 
 def _drop_stdout() -> None:
-    """Has what is still in the buffer go nowhere at exit, where it would fail once more."""
+    """Discards what is still in the buffer, which would fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""`termchat tune` on paper: from the settings to a table, or to JSON."""
+"""Measures the configured model with `bench`, prints a table or JSON, and saves the fastest settings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from termchat.text import sanitize
 
 _RATES = {"threads": "decode", "threads_batch": "prompt", "prefill_batch": "prompt"}
 
-_BEFORE = "a flag, what is set in the list of models and config.toml"
-
 
 def tune(config: Settings, *, seconds: float, dry_run: bool, as_json: bool) -> int:
-    """Measures the configured model, prints, and keeps what is best; returns the exit code."""
+    """Measures, prints and saves; returns the exit code."""
 
     def progress(line: str) -> None:
         print(sanitize(line), file=sys.stderr if as_json else sys.stdout, flush=True)
@@ -37,7 +35,7 @@ def tune(config: Settings, *, seconds: float, dry_run: bool, as_json: bool) -> i
     except (ModelError, EngineError) as error:
         return _fail(error.message, error.hint)
     except OSError as error:
-        return _fail(f"what was measured cannot be kept: {error.strerror or error}", str(paths.tuned_file().parent))
+        return _fail(f"the results could not be saved: {error.strerror or error}", str(paths.tuned_file().parent))
     finally:
         engine.close()
     if as_json:
@@ -45,12 +43,16 @@ def tune(config: Settings, *, seconds: float, dry_run: bool, as_json: bool) -> i
     else:
         for line in lines(report):
             progress(line)
-        progress(f"kept in {place}; {_BEFORE} go before it" if place else "nothing was kept")
+        progress(
+            f"saved in {place}; a flag, the model list's settings and config.toml override it"
+            if place
+            else "nothing was saved"
+        )
     return 0
 
 
 def as_dict(report: TuneReport, *, kept: bool) -> dict[str, Any]:
-    """The report for programs; rates in tokens a second."""
+    """The report for programs; rates in tokens per second."""
     found: dict[str, Any] = msgspec.to_builtins(report)
     for result, told in zip(report.results, found["results"], strict=True):
         for series, row in zip(result.series, told["series"], strict=True):
@@ -71,8 +73,8 @@ def lines(report: TuneReport) -> Iterator[str]:
     yield ""
     for at, apart in report.differences.items():
         what = "equal bit for bit" if not apart else f"up to {apart:.1%} apart"
-        yield f"after {at} tokens: one by one and in batches, probabilities are {what}"
-    yield "KV type and flash attention stay as configured: other ones change the numbers, and so the replies."
+        yield f"after {at} tokens: single-token and batched probabilities are {what}"
+    yield "KV type and flash attention are left alone: changing them would change the numbers and the replies."
 
 
 def _remark(result: Result, value: int) -> str:
@@ -86,7 +88,7 @@ def _verdict(result: Result) -> str:
     if result.chosen != result.default:
         said = f"{result.setting} {result.chosen}: {gain:.2f} times as fast as the default"
     else:
-        said = f"{result.setting} stays {result.default}: nothing is faster by more than the noise"
+        said = f"{result.setting} stays {result.default}: no other value is clearly faster"
     if result.fastest:
         faster = result.of(result.fastest).median / result.of(result.chosen).median
         said += f"; --fast-prefill would be {faster:.2f} times as fast, but is not exact"

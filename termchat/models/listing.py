@@ -17,7 +17,7 @@ from termchat.models.gguf.brief import quantization_in, read_brief
 State = Literal["ready", "not downloaded", "not installed", "broken"]
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a list of models. Its texts may be foreign: sanitise them before they are shown.
 
     Sizes in bytes, None where unknown. `wanted` is what to give to `--model`, and tells rows apart: a later row with the same
@@ -49,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Listing(msgspec.Struct, frozen=True):
     """Rows in order, what was left out on the disk, and what is wrong with the catalogues."""
 
-    rows: list[Row]
+    rows: list[ModelRow]
     skipped: list[Skipped]
     problems: tuple[str, ...]
 
@@ -57,7 +57,7 @@ class Listing(msgspec.Struct, frozen=True):
 def listing(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | None = None) -> Listing:
     """The whole list: the catalogue in its order, then what was found, by name."""
     known = catalogue.load() if models is None else models
-    rows: dict[str, Row] = {}
+    rows: dict[str, ModelRow] = {}
     skipped = []
     for one in gather(folders, known):
         if isinstance(one, Skipped):
@@ -68,7 +68,9 @@ def listing(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | No
     return Listing([*(row for row in rows.values() if row.catalogued), *found], skipped, known.problems)
 
 
-def gather(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | None = None) -> Iterator[Row | Skipped]:
+def gather(
+    folders: Iterable[str | Path] = (), models: catalogue.Catalogue | None = None
+) -> Iterator[ModelRow | Skipped]:
     """The list as it is found, for a screen that fills: the catalogue at once, then the disk."""
     known = (catalogue.load() if models is None else models).entries
     here: set[Path] = set()
@@ -91,7 +93,7 @@ def gather(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | Non
             yield _on_disk(one)
 
 
-def _catalogued(name: str, entry: Entry) -> Row:
+def _catalogued(name: str, entry: Entry) -> ModelRow:
     try:
         return _ready(name, entry, entry.locate(name), entry.source)
     except NotHere as error:
@@ -100,7 +102,7 @@ def _catalogued(name: str, entry: Entry) -> Row:
         return _row(name, entry, "broken", problem=error)
 
 
-def _ready(name: str, entry: Entry, path: Path, source: str) -> Row:
+def _ready(name: str, entry: Entry, path: Path, source: str) -> ModelRow:
     """The row of an entry whose file is here, if it can be read."""
     try:
         brief = read_brief(path)
@@ -119,8 +121,8 @@ def _ready(name: str, entry: Entry, path: Path, source: str) -> Row:
     )
 
 
-def _row(name: str, entry: Entry, state: State, problem: ModelError | None = None) -> Row:
-    return Row(
+def _row(name: str, entry: Entry, state: State, problem: ModelError | None = None) -> ModelRow:
+    return ModelRow(
         wanted=name,
         name=name,
         state=state,
@@ -137,8 +139,8 @@ def _row(name: str, entry: Entry, state: State, problem: ModelError | None = Non
     )
 
 
-def _on_disk(found: FoundModel) -> Row:
-    return Row(
+def _on_disk(found: FoundModel) -> ModelRow:
+    return ModelRow(
         wanted=str(found.path),
         name=found.name,
         state="ready",

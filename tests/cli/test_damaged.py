@@ -16,9 +16,8 @@ from click.testing import CliRunner, Result
 
 from termchat import paths
 from termchat.chat.opening import reopen_latest
-from termchat.cli import main
+from termchat.cli import main, sessions
 from termchat.cli.output import complain
-from termchat.cli.sessions import which
 from termchat.config.settings import load
 from termchat.conversation.store import repair
 from termchat.conversation.store.store import ModelRef, Store
@@ -168,11 +167,11 @@ def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def tell(message: str, hint: str = "") -> None:
         complain(message, hint)
-        if "being taken along" in message:
+        if "recovering" in message:
             told_so.set()
 
-    monkeypatch.setattr(which, "_SILENT_S", 0.05)
-    monkeypatch.setattr(which, "complain", tell)
+    monkeypatch.setattr(sessions, "_SILENT_S", 0.05)
+    monkeypatch.setattr(sessions, "complain", tell)
     monkeypatch.setattr(repair, "rescue", patient)
     done = run("list", "--json")
     assert told(done) == KEPT

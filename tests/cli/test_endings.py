@@ -108,8 +108,8 @@ def test_a_download_that_was_interrupted_goes_on_where_it_was(server: FileServer
     with started("models", "pull", url, "--to", str(home / "models")) as process:
         until(lambda: part.exists() and part.stat().st_size > 0, process)
         said = interrupted(process)
-    assert "stopped; what came is kept" in said
-    assert "Run it again to resume." in said
+    assert "stopped; the part already downloaded is kept" in said
+    assert "Run the command again to resume." in said
     kept = part.stat().st_size
     assert kept > 0
     held.set()
@@ -147,7 +147,7 @@ def test_without_any_stdout_there_is_no_traceback(args: str, code: int) -> None:
     command = [*TERMCHAT, "sessions", *args.split()]
     done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=WITHIN)
     assert done.returncode == code
-    assert done.stderr == (b"termchat: there is no stdout to write the chat to\n" if code else b"")
+    assert done.stderr == (b"termchat: stdout is closed\n" if code else b"")
 
 
 @pytest.mark.parametrize("args", WRITING, ids=" ".join)
@@ -178,7 +178,7 @@ def test_a_terminal_that_can_do_nothing_is_refused_with_a_way_out(term: str | No
     _, said = process.communicate(timeout=WITHIN)
     os.close(leader)
     assert process.returncode == 2
-    assert b"use: termchat run PROMPT" in said
+    assert b"Use: termchat run PROMPT" in said
     assert b"\x1b" not in said
 
 
@@ -191,11 +191,11 @@ def until_gone(pids: list[int]) -> None:
 
 _LEFT_IN_THE_BUFFER = """
 import sys
-from termchat.cli import chat
+from termchat.cli.main import _leave
 sys.stdout.write("the last frame")
 sys.stderr = open("/dev/full", "w")
 sys.stderr.write("and where the cursor is put back")
-chat._leave(129)
+_leave(129)
 """
 
 

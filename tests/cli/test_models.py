@@ -166,7 +166,7 @@ def test_progress_is_one_line_and_ctrl_c_keeps_what_came(server: FileServer, hom
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
     assert time.monotonic() - begun < 20  # the server is silent for two minutes
-    assert "Run it again to resume." in terminal.seen
+    assert "Run the command again to resume." in terminal.seen
     assert "Traceback" not in terminal.seen
     before = terminal.seen.partition("termchat:")[0]
     assert "\n" not in before
@@ -187,7 +187,7 @@ def test_rm_removes_what_was_downloaded(server: FileServer, termchat: Termchat) 
 def test_rm_asks(server: FileServer, termchat: Termchat) -> None:
     path = Path(termchat("pull", server.put("/a.gguf", SMALL)).stdout.strip())
     terminal = Terminal("rm", path)
-    terminal.until("Remove them and free 200 kB? [y/N]")
+    terminal.until("Remove these files and free 200 kB? [y/N]")
     terminal.type("n\n")
     assert terminal.end() == 1
     assert path.exists()

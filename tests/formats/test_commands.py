@@ -119,10 +119,10 @@ def test_half_characters_are_told(session: str) -> None:
     done = run("import", "own.jsonl", "other.json")
     assert done.exit_code == 0
     assert done.stderr.splitlines() == [
-        "took in half \ufffd",
-        "  1 half character in it is now U+FFFD, since nothing can keep one",
-        "took in a\ufffd\ufffd",
-        "  2 half characters in it are now U+FFFD, since nothing can keep one",
+        "imported half \ufffd",
+        "  1 half character in it was replaced by U+FFFD: half a character cannot be stored",
+        "imported a\ufffd\ufffd",
+        "  2 half characters in it were replaced by U+FFFD: half a character cannot be stored",
     ]
     own, other = done.stdout.split()
     assert [json.loads(line) for line in run("export", own).stdout.splitlines()][1:] == lines[1:]

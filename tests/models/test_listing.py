@@ -7,13 +7,13 @@ from pathlib import Path
 from termchat.models.catalogue import Catalogue
 from termchat.models.disk.discovery import Skipped
 from termchat.models.entry import Entry
-from termchat.models.listing import Row, gather, listing
+from termchat.models.listing import ModelRow, gather, listing
 from tests.models.gguf_files import TEXT, model, named
 
 REPO = {"description": "From a repository", "repo": "owner/Tiny-GGUF", "file": "Tiny-Q8_0.gguf", "license": "MIT"}
 
 
-def rows(catalogue: dict[str, Entry], *folders: Path) -> dict[str, Row]:
+def rows(catalogue: dict[str, Entry], *folders: Path) -> dict[str, ModelRow]:
     return {row.wanted: row for row in listing(folders, Catalogue(catalogue)).rows}
 
 
@@ -99,9 +99,9 @@ def test_the_catalogue_comes_at_once_and_the_disk_as_it_is_found(tmp_path: Path)
         named(f"m{number}", tmp_path)
     (tmp_path / "x.gguf").touch()
     stream = gather([tmp_path], Catalogue({"tiny": Entry(**REPO)}))
-    assert isinstance(first := next(stream), Row)
+    assert isinstance(first := next(stream), ModelRow)
     assert first.wanted == "tiny"
     named("late", tmp_path / "z")
     rest = list(stream)
-    assert [row.name for row in rest if isinstance(row, Row)] == ["m0", "m1", "m2", "late"]
+    assert [row.name for row in rest if isinstance(row, ModelRow)] == ["m0", "m1", "m2", "late"]
     assert [one.path.name for one in rest if isinstance(one, Skipped)] == ["x.gguf"]

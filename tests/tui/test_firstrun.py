@@ -16,7 +16,7 @@ from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
-from termchat.models.listing import Row
+from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.models.gather import Models
 from termchat.tui.models.welcome import first_run_lines
@@ -88,7 +88,7 @@ async def test_a_model_that_is_here_is_named_and_highlighted(models: Models, hom
 
 
 def test_a_model_that_cannot_be_used_is_not_passed_over() -> None:
-    broken = Row(wanted="smollm2", name="smollm2", state="broken", problem="the file is cut short")
+    broken = ModelRow(wanted="smollm2", name="smollm2", state="broken", problem="the file is cut short")
     lines = first_run_lines([broken], 60, looking=False)
     assert "1 cannot be used: the file is cut short" in " ".join(line.text[17:].strip() for line in lines)
 

@@ -15,7 +15,7 @@ from termchat.config.settings import load
 from termchat.models import listing, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
-from termchat.models.listing import Row
+from termchat.models.listing import ModelRow
 from termchat.tui import start
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Models
@@ -48,9 +48,9 @@ GB = 10**9
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def row(name: str = "tiny", **more: object) -> Row:
+def row(name: str = "tiny", **more: object) -> ModelRow:
     given = {"wanted": name, "name": name, "state": "ready", "size": 2 * GB, "quantization": "Q4_K_M", "context": 8192}
-    return Row(**given | {"source": "LM Studio"} | more)  # type: ignore[arg-type]
+    return ModelRow(**given | {"source": "LM Studio"} | more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
     from termchat.models.disk.discovery import Skipped
     from termchat.models.gguf.header import Header
-    from termchat.models.listing import Row
+    from termchat.models.listing import ModelRow
     from termchat.models.memory import Memory
 
 
@@ -47,7 +47,7 @@ class Facts(NamedTuple):
         return self._replace(run=run, context=context, memory=memory)
 
 
-def read_facts(row: Row, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
+def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
     """Reads the file of a row; `picked` is how a person wants it to be run, None what is kept for it.
 
     Raises:
@@ -94,25 +94,25 @@ class _Around(NamedTuple):
 class _Listed(NamedTuple):
     """A row, and its file whatever it is called."""
 
-    row: Row
+    row: ModelRow
     file: str
 
 
 class _Read(NamedTuple):
-    row: Row
+    row: ModelRow
     facts: Facts | ModelError
 
 
 class Models:
-    """All models, by what they are asked for with (`Row.wanted`).
+    """All models, by what they are asked for with (`ModelRow.wanted`).
 
     `told` hears in a thread of each download that ended and each model that was chosen; set it before either begins.
     """
 
     def __init__(self, config: Settings | None = None) -> None:
         self._config = config
-        self.rows: dict[str, Row] = {}
-        self.sources: dict[str, Row] = {}
+        self.rows: dict[str, ModelRow] = {}
+        self.sources: dict[str, ModelRow] = {}
         """What is in no list and was downloaded all the same."""
         self.skipped: list[Skipped] = []
         self.catalogue: Catalogue | None = None
@@ -175,7 +175,7 @@ class Models:
         known = catalogue.load()
         yield _Around(known, memory.available())
         for one in listing.gather(self.config.model_folders, known):
-            if isinstance(one, listing.Row):
+            if isinstance(one, listing.ModelRow):
                 yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
             else:
                 yield one
@@ -205,11 +205,11 @@ class Models:
 
     # --- what the files say ------------------------------------------------------------------------------------------
 
-    def facts(self, row: Row) -> Facts | ModelError | None:
+    def facts(self, row: ModelRow) -> Facts | ModelError | None:
         """What a row's file says, or why it cannot be used; None while it was not read."""
         return self._facts.get((str(row.path), row.size))
 
-    def recommended(self, row: Row) -> Mapping[str, Value]:
+    def recommended(self, row: ModelRow) -> Mapping[str, Value]:
         """The knobs for a model, as far as is known yet."""
         facts = self.facts(row)
         if isinstance(facts, Facts):
@@ -217,7 +217,7 @@ class Models:
         entry = self.catalogue.entries.get(row.wanted) if self.catalogue is not None else None
         return entry.recommended if entry is not None else {}
 
-    def spare(self, loaded: Row | None) -> int | None:
+    def spare(self, loaded: ModelRow | None) -> int | None:
         """Bytes that a model may take, for which the loaded one is let go; None while unknown.
 
         Weights are pages of a file, which count as free already; cache and room to compute in are given back.
@@ -227,14 +227,14 @@ class Models:
             return self.available
         return self.available + facts.memory.kv + facts.memory.compute
 
-    def read(self, rows: Iterable[Row]) -> None:
+    def read(self, rows: Iterable[ModelRow]) -> None:
         """Reads the files of these rows, in order, in place of those that were to be read."""
         unread = [row for row in rows if row.path is not None and self.facts(row) is None]
         if self._reading is not None:
             self._reading.stop()
         self._reading = Aside(lambda: self._read(unread)) if unread else None
 
-    def _read(self, rows: Sequence[Row]) -> Iterator[_Read]:
+    def _read(self, rows: Sequence[ModelRow]) -> Iterator[_Read]:
         for row in rows:
             assert row.path is not None
             try:
@@ -271,7 +271,7 @@ class Models:
 
         self._choosing = Aside(work)
 
-    def pick(self, row: Row, facts: Facts) -> str:
+    def pick(self, row: ModelRow, facts: Facts) -> str:
         """Has a model be run from now on as these facts say; returns why that cannot be kept, "" if it is."""
         self._picked[row.wanted] = facts.run.picked
         self._facts[str(row.path), row.size] = facts
@@ -281,7 +281,7 @@ class Models:
             return error.strerror or str(error)
         return ""
 
-    def pull(self, row: Row) -> None:
+    def pull(self, row: ModelRow) -> None:
         """Downloads a model, or goes on with it; `told` hears of the end."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row

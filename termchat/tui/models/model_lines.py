@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from termchat.config.options import OptionValue
     from termchat.config.settings import Settings
     from termchat.models.download.progress import Pulling
-    from termchat.models.listing import Row
+    from termchat.models.listing import ModelRow
     from termchat.tui.models.gather import Facts
 
 
@@ -73,7 +73,7 @@ class Need(NamedTuple):
 class Item(NamedTuple):
     """A model as the list shows it. `need` is None while unknown, `spare` bytes of memory that it may take, if known."""
 
-    row: Row
+    row: ModelRow
     state: State
     need: Need | None = None
     spare: int | None = None
@@ -89,13 +89,13 @@ class Item(NamedTuple):
         return "tight" if self.need.total > self.spare * COMFORT else "fits"
 
 
-def need_told(row: Row) -> Need | None:
+def need_told(row: ModelRow) -> Need | None:
     """What the catalogue says that a model needs, or what its size alone says: it takes no less."""
     told = _GIGABYTES.search(row.needs)
     return Need(round(float(told[1]) * 10**9), about=True) if told else None
 
 
-def text_of(row: Row) -> str:
+def text_of(row: ModelRow) -> str:
     """What a filter looks at."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
     return " ".join(parts).lower()
@@ -106,7 +106,7 @@ def matches(text: str, words: Iterable[str]) -> bool:
     return all(word in text for word in words)
 
 
-def rank(state: State, row: Row, at: int) -> tuple[int, str, int]:
+def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
     """Where a model stands in the list: what is loaded, what is here by name, then what can be had in the catalogue's order."""
     here = state in ("loaded", "loading", "on disk")
     return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at

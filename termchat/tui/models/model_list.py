@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
 from termchat.models.errors import ModelError
-from termchat.models.listing import Row
+from termchat.models.listing import ModelRow
 from termchat.text import cells, size
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Facts, Models, file_of
@@ -37,17 +37,17 @@ class ModelList:
 
     def __init__(self, chat: Chat, models: Models) -> None:
         self._chat, self._models = chat, models
-        self._ordered: list[tuple[Row, str]] = []
+        self._ordered: list[tuple[ModelRow, str]] = []
         self._filter = ""
         self._selected = ""
-        self.loaded: Row | None = None
+        self.loaded: ModelRow | None = None
         self.longest = 0
         """Cells of the longest name of all."""
-        self.shown: list[Row] = []
+        self.shown: list[ModelRow] = []
         self.at = 0
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> ModelRow | None:
         """The highlighted one."""
         return self.shown[self.at] if self.shown else None
 
@@ -94,7 +94,7 @@ class ModelList:
         if self._selected == wanted:
             self._selected = renamed
 
-    def state(self, row: Row) -> State:
+    def state(self, row: ModelRow) -> State:
         """What there is of a model."""
         pull = self._models.pulls.of(row.wanted)
         if self.loaded is not None and row.wanted == self.loaded.wanted:
@@ -105,7 +105,7 @@ class ModelList:
             return "on disk"
         return "on disk" if row.state == "ready" else row.state
 
-    def item(self, row: Row) -> Item:
+    def item(self, row: ModelRow) -> Item:
         """A model as a line shows it."""
         facts = self._models.facts(row)
         pull = self._models.pulls.of(row.wanted)
@@ -113,7 +113,7 @@ class ModelList:
         need = Need(facts.memory.total, about=False) if isinstance(facts, Facts) else need_told(row)
         return Item(row, self.state(row), need, self.spare, download)
 
-    def known(self, row: Row) -> Known:
+    def known(self, row: ModelRow) -> Known:
         """What else there is to say of a model."""
         info, facts = self._chat.model, self._models.facts(row)
         running = None
@@ -121,14 +121,14 @@ class ModelList:
             running = Running(info, facts.run.config if isinstance(facts, Facts) else None)
         return Known(facts, self._models.recommended(row), running)
 
-    def running(self, row: Row) -> dict[str, OptionValue]:
+    def running(self, row: ModelRow) -> dict[str, OptionValue]:
         """The engine's settings that a model really runs with, if it is the loaded one."""
         info = self._chat.model
         if info is None or row is not self.loaded:
             return {}
         return {name: getattr(info, name) for name, _ in self._models.config.engine if hasattr(info, name)}
 
-    def memory(self, row: Row, facts: Facts) -> str:
+    def memory(self, row: ModelRow, facts: Facts) -> str:
         """What a model takes beside what there is, if it is run as these facts say."""
         item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)
         return memory_text(item, facts)
@@ -171,12 +171,12 @@ class ModelList:
         rows = (*(row for row, _ in self._ordered), *self.shown)
         self.longest = max((cells(row.name) for row in rows), default=0)
 
-    def _elsewhere(self) -> Row | None:
+    def _elsewhere(self) -> ModelRow | None:
         """The row of a loaded model that no list has."""
         spec, info = self._chat.spec, self._chat.model
         if spec is None or info is None or not spec.path:  # a recording has no file
             return None
-        return Row(
+        return ModelRow(
             wanted=spec.path,
             name=info.name,
             state="ready",
@@ -188,7 +188,7 @@ class ModelList:
         )
 
 
-def _anywhere(text: str) -> Row:
+def _anywhere(text: str) -> ModelRow:
     """The row of what is in no list."""
     source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
-    return Row(wanted=text, name=text, state="not downloaded", source=source)
+    return ModelRow(wanted=text, name=text, state="not downloaded", source=source)

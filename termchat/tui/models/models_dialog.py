@@ -17,7 +17,7 @@ from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
 from termchat.models.errors import ModelError
-from termchat.models.listing import Row
+from termchat.models.listing import ModelRow
 from termchat.text import one_line, sanitize
 from termchat.tui.dialogs.base import ARROWS, DetailedListing
 from termchat.tui.draw.field import Field
@@ -320,7 +320,7 @@ class ModelsDialog(DetailedListing[Choice]):
         dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self.list.running(row), memory)
         self.app.push_screen(dialog, closed)
 
-    def _load(self, row: Row, facts: Facts, picked: Picked) -> None:
+    def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
         """Goes on with a model that is run like this."""
         if picked == facts.run.picked and self.list.state(row) == "loaded":
             self.dismiss(None)
@@ -354,26 +354,26 @@ class ModelsDialog(DetailedListing[Choice]):
         self.models.look()
         self.wake()
 
-    def _close(self, _row: Row) -> None:
+    def _close(self, _row: ModelRow) -> None:
         self.dismiss(None)
 
-    def _chat_with(self, row: Row) -> None:
+    def _chat_with(self, row: ModelRow) -> None:
         if self._free():
             self.models.choose(row.wanted)
             self.wake()
 
-    def _download(self, row: Row) -> None:
+    def _download(self, row: ModelRow) -> None:
         self.models.pull(row)
         self.gather()
         self.wake()
 
-    def _refuse(self, row: Row) -> None:
+    def _refuse(self, row: ModelRow) -> None:
         self.say(row.problem)
 
-    def _wait(self, _row: Row) -> None:
+    def _wait(self, _row: ModelRow) -> None:
         self.say("it is on its way: Del stops it")
 
-    _ENTERED: dict[State, Callable[[ModelsDialog, Row], None]] = {  # noqa: RUF012 - a table, never changed
+    _ENTERED: dict[State, Callable[[ModelsDialog, ModelRow], None]] = {  # noqa: RUF012 - a table, never changed
         "loaded": _close,
         "loading": _close,
         "on disk": _chat_with,

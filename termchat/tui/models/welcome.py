@@ -12,7 +12,7 @@ from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, prose
 from termchat.tui.keys.tables import name_of
 
 if TYPE_CHECKING:  # not needed before the first frame
-    from termchat.models.listing import Row
+    from termchat.models.listing import ModelRow
 
 _TEACHES = (
     ("tune", "tune", "turn the knobs, also while a reply streams"),
@@ -48,7 +48,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     return lines
 
 
-def first_run_lines(rows: Sequence[Row], width: int, *, looking: bool) -> list[Line]:
+def first_run_lines(rows: Sequence[ModelRow], width: int, *, looking: bool) -> list[Line]:
     """What termchat is, what is on this machine, and what can be had; `looking`: there may be more."""
     here, away, broken = (
         [row for row in rows if row.state == state] for state in ("ready", "not downloaded", "broken")
@@ -66,7 +66,7 @@ def _labelled(title: str, text: str, width: int) -> Iterable[Line]:
         yield Line(((f"{label:<{_LABEL}}", TITLE), (line.text, TEXT)))
 
 
-def _on_disk(here: Sequence[Row], looking: bool) -> str:
+def _on_disk(here: Sequence[ModelRow], looking: bool) -> str:
     if not here:
         return "looking …" if looking else _NONE
     named = ", ".join(one_line(row.name, 32) for row in here[:3])
@@ -74,7 +74,7 @@ def _on_disk(here: Sequence[Row], looking: bool) -> str:
     return f"{named}{more}. Enter chats with the highlighted one."
 
 
-def _to_get(away: Sequence[Row], looking: bool) -> str:
+def _to_get(away: Sequence[ModelRow], looking: bool) -> str:
     sizes = sorted(row.size for row in away if row.size)
     if not sizes:
         return "looking …" if looking else _PACKAGE

@@ -1,0 +1,289 @@
+"""`termchat config`: show, check and change the settings, and write the file that documents them.
+
+What a command works with is imported when it runs, so that `--help` and completion wait for none of it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from termchat import paths
+from termchat.cli import completers
+from termchat.cli.flags import config as settings_of
+from termchat.cli.flags import flags
+from termchat.cli.help import PageGroup
+from termchat.cli.output import complain, print_json, print_path, table
+from termchat.config import file as configfile
+from termchat.config.options import OptionError, OptionValue, range_of
+from termchat.config.settings import SETTINGS, TABLES, Settings
+from termchat.config.sources import KEYS
+from termchat.decoding.samplers import KnobError, Value, unescape
+from termchat.external_editor import EditorError, editor_command
+from termchat.text import guess_of, home, one_line, sanitize
+
+_TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "ALLOWED")
+_KEY_TITLES = ("KEY FOR", "KEYS", "FROM")
+
+_LINE = re.compile(r", line \d+")
+
+
+@click.group("config", cls=PageGroup)
+def config() -> None:
+    """Show, check and change the settings.
+
+    The first of these that sets a value wins: a flag, the model's settings in the model list, a variable (TERMCHAT_TOP_K for
+    top_k), config.toml, `termchat tune`, the model's own recommendation, the default.
+    """
+
+
+# --- check, edit, init, path -----------------------------------------------------------------------------------------
+
+
+@config.command("check")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def check(*, as_json: bool) -> None:
+    """Check your configuration for mistakes.
+
+    Checks config.toml and its keys, the TERMCHAT_ variables, and your own themes, personas and models.toml. Mistakes never stop
+    termchat: an invalid setting is ignored.
+
+    With --json: `problems`, one string each.
+    """
+    from termchat.cli.config_check import problems
+
+    found = problems(settings_of({}))
+    if as_json:
+        print_json({"problems": found})
+    else:
+        _print_problems(found)
+    sys.exit(1 if found else 0)
+
+
+def _print_problems(found: list[str]) -> None:
+    for problem in found:
+        click.echo(one_line(problem, 1 << 16))
+    if not found:
+        file = paths.config_file()
+        shown = home(file) if file.exists() else f"{home(file)} (does not exist)"
+        click.echo(f"no mistakes in {one_line(shown, 1 << 16)}, your TERMCHAT_ variables, themes, personas or models")
+
+
+@config.command("edit", short_help="Edit config.toml, then check it.")
+def edit() -> None:
+    """Open config.toml in your editor, and check it for mistakes afterwards.
+
+    Creates a commented config.toml first if there is none. Uses $VISUAL, then $EDITOR.
+    """
+    import subprocess
+
+    try:
+        editor = editor_command()
+    except EditorError as error:
+        complain(error.message, error.hint)
+        sys.exit(1)
+    file = paths.config_file()
+    if not file.exists():
+        _write_template(file)
+    try:
+        code = subprocess.call([*editor, str(file)])
+    except OSError as error:
+        complain(f"the editor {shlex.join(editor)} cannot be run: {error.strerror}", "Check $VISUAL and $EDITOR.")
+        sys.exit(1)
+    if code:
+        complain(f"the editor {shlex.join(editor)} exited with code {code}")
+        sys.exit(1)
+    from termchat.cli.config_check import problems
+
+    found = problems(settings_of({}))
+    _print_problems(found)
+    sys.exit(1 if found else 0)
+
+
+@config.command("init", short_help="Write a config.toml that documents every setting.")
+@click.option("--print", "only_print", is_flag=True, help="print the file instead of writing it")
+@click.option("--force", is_flag=True, help="replace an existing config.toml")
+def init(*, only_print: bool, force: bool) -> None:
+    """Write a config.toml that documents every setting and every key.
+
+    Everything in it is commented out, so it changes nothing until you edit it.
+    """
+    if only_print:
+        from termchat.cli.config_check import template
+
+        click.echo(template(), nl=False)
+        return
+    file = paths.config_file()
+    if file.exists() and not force:
+        complain(f"{home(file)} already exists", "--force replaces it; --print shows what would be written.")
+        sys.exit(1)
+    _write_template(file)
+    click.echo(f"wrote {sanitize(home(file))}", err=True)
+
+
+def _write_template(file: Path) -> None:
+    from termchat.cli.config_check import template
+
+    try:
+        configfile.write(file, template())
+    except configfile.ConfigFileError as error:
+        complain(str(error))
+        sys.exit(1)
+
+
+@config.command("path")
+def path() -> None:
+    """Print the path of config.toml, whether or not it exists."""
+    print_path(paths.config_file())
+
+
+# --- set and unset ---------------------------------------------------------------------------------------------------
+
+
+@config.command(
+    "set", short_help="Set NAME to VALUE in config.toml.", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("name", shell_complete=completers.settings)
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True, shell_complete=completers.values)
+def set_(*, name: str, values: tuple[str, ...]) -> None:
+    """Set NAME to VALUE in config.toml and leave the rest of the file unchanged.
+
+    NAME is a setting of `termchat config show`, or keys.ID for a key. Only lists (stop, model_folders) take more than one
+    VALUE. If the new value conflicts with other settings (for example a key already in use), termchat warns but still writes
+    it.
+    """
+    before = _mistakes()
+    try:
+        file = configfile.put(name, _value(name, values))
+    except (configfile.ConfigFileError, OptionError, KnobError) as error:
+        complain(str(error))
+        sys.exit(1)
+    click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
+    new = [problem for known, problem in _mistakes().items() if known not in before]
+    for problem in new:
+        complain(problem)
+    sys.exit(1 if new else 0)
+
+
+def _mistakes() -> dict[str, str]:
+    """Every mistake in the configuration, by its text without line numbers, which a change of the file shifts."""
+    from termchat.cli.config_check import problems
+
+    return {_LINE.sub("", problem): problem for problem in problems(settings_of({}))}
+
+
+def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
+    """The value as the setting reads it. An unknown name is refused later, when it is written.
+
+    Raises:
+        OptionError, KnobError: the setting refuses it.
+    """
+    setting = SETTINGS.get(name)
+    if setting is not None and setting.kind == "texts":
+        return setting.check([unescape(value) if name == "stop" else value for value in values if value])
+    if name.startswith(KEYS + "."):
+        return ",".join(values)
+    if len(values) > 1:
+        raise click.UsageError(f"{name} takes one value; quote it if it contains spaces")
+    return setting.parse(values[0]) if setting is not None else values[0]
+
+
+@config.command("unset")
+@click.argument("name", shell_complete=completers.settings)
+def unset(*, name: str) -> None:
+    """Remove NAME from config.toml, restoring its default.
+
+    NAME is a setting of `termchat config show`, or keys.ID for a key.
+    """
+    try:
+        removed = configfile.remove(name)
+    except configfile.ConfigFileError as error:
+        complain(str(error))
+        sys.exit(1)
+    file = sanitize(home(paths.config_file()))
+    what = "is no longer set" if removed else "is not set"
+    click.echo(f"{sanitize(name)} {what} in {file}", err=True)
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+@config.command("show", short_help="Print all settings and where they come from.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completers.settings)
+@flags(only=("model",), knobs=False)
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Print all settings, or the named ones, with their values and where they come from.
+
+    Tuned, per-model and recommended values are those of the model you would chat with now.
+
+    With --json: `settings`, each with name, table (in config.toml), value, origin (flag, picker, TERMCHAT_…, config.toml,
+    tuned, model, default), place (origin with its line), default, range, help; `keys`, each with id, keys, place; and
+    `problems`.
+    """
+    chosen = _for_its_model(settings_of(given))
+    unknown = next((name for name in names if name not in SETTINGS), None)
+    if unknown is not None:
+        raise click.UsageError(f"unknown setting {unknown!r}{guess_of(unknown, SETTINGS)}")
+    wanted = names or tuple(SETTINGS)
+    if as_json:
+        print_json(
+            {
+                "settings": [_object(chosen, name) for name in wanted],
+                "keys": [{"id": id, "keys": keys, "place": chosen.key_places[id]} for id, keys in chosen.keys.items()],
+                "problems": chosen.problems,
+            }
+        )
+        return
+    table(_TITLES, [_row(chosen, name) for name in wanted])
+    if chosen.keys and not names:
+        click.echo()
+        table(_KEY_TITLES, [(id, keys, chosen.key_places[id]) for id, keys in chosen.keys.items()])
+    for problem in chosen.problems:
+        complain(problem)
+
+
+def _for_its_model(chosen: Settings) -> Settings:
+    """The settings with what is tuned, set and recommended for their model; unchanged if there is no such model."""
+    from termchat.chat.opening import find_model
+    from termchat.models.errors import ModelError
+
+    try:
+        return find_model(chosen)[0]
+    except ModelError:
+        return chosen
+
+
+def _row(chosen: Settings, name: str) -> tuple[str, ...]:
+    setting: Any = SETTINGS[name]
+    return (
+        name,
+        setting.show(chosen.value(name)),
+        _place(chosen, name),
+        setting.show(setting.default),
+        range_of(setting),
+    )
+
+
+def _object(chosen: Settings, name: str) -> dict[str, Any]:
+    setting = SETTINGS[name]
+    return {
+        "name": name,
+        "table": TABLES[name],
+        "value": chosen.value(name),
+        "origin": chosen.origin[name],
+        "place": _place(chosen, name),
+        "default": setting.default,
+        "range": range_of(setting),
+        "help": setting.help,
+    }
+
+
+def _place(chosen: Settings, name: str) -> str:
+    """Where the value comes from, with its line if that is a file."""
+    return chosen.places.get(name, chosen.origin[name])

@@ -1,0 +1,119 @@
+"""Every mistake in a configuration, and the config file that documents every setting and every key.
+
+Both are made from the tables in which settings, keys, themes, models and personas are declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from textwrap import wrap
+
+from termchat.config.options import range_of
+from termchat.config.origins import DEFAULT
+from termchat.config.settings import SETTINGS, TABLES, Settings
+from termchat.config.sources import KEYS
+from termchat.text import guess_of
+from termchat.toml import literal
+
+_WIDTH = 100
+_FOREWORD = """\
+termchat settings. A line that starts with # and no space shows a default: remove the # and change the value.
+
+Flags and variables (TERMCHAT_TOP_K for top_k) override this file. A setting that is not set anywhere takes the model's own
+recommendation, then the default. Run termchat config show to see where each value comes from, and termchat config check to
+find mistakes.\
+"""
+_TABLES = {
+    "engine": "How the engine runs the model.",
+    "sampling": "Knobs that every new chat starts with. Ctrl+T changes them during a chat.",
+    KEYS: 'Key bindings: one key ("ctrl+k") or several separated by commas ("ctrl+k,f8"). "" removes the key.',
+}
+"""The comment at the head of each table."""
+
+
+def problems(config: Settings) -> list[str]:
+    """One line each, which may hold foreign text. The terminal's own problems are for `termchat doctor` to find."""
+    found = (*config.problems, *_keys(config), *_engine(config), *_theme(config), *_model(config), *_lists())
+    return list(dict.fromkeys(found))
+
+
+def _keys(config: Settings) -> Iterator[str]:
+    from termchat.tui.keys.remap import checked
+
+    yield from checked(config.keys, config.key_places)[1]
+
+
+def _engine(config: Settings) -> Iterator[str]:
+    if odds := config.engine.at_odds:
+        yield f"{_place(config, 'kv_type')}: {odds}"
+
+
+def _theme(config: Settings) -> Iterator[str]:
+    from termchat import paths
+    from termchat.tui.themes.theme_file import AUTO, load_themes
+
+    themes, bad = load_themes([paths.shipped_folder("themes"), paths.themes_folder()])
+    yield from map(str, bad)
+    if config.theme not in (AUTO, *themes):
+        guess = guess_of(config.theme, themes)
+        yield f"{_place(config, 'theme')}: unknown theme {config.theme!r}{guess}; using the default"
+
+
+def _model(config: Settings) -> Iterator[str]:
+    if config.origin["model"] == DEFAULT:
+        return
+    from termchat.models import catalogue
+    from termchat.models.errors import ModelError
+
+    try:
+        catalogue.resolve(config.model, folders=config.model_folders)
+    except ModelError as error:
+        yield f"{_place(config, 'model')}: {error.message}. {error.hint}".rstrip()
+
+
+def _lists() -> Iterator[str]:
+    """Mistakes in the user's own lists of models and personas."""
+    from termchat.config import personas
+    from termchat.models import catalogue
+
+    yield from catalogue.load().problems
+    yield from personas.load().problems
+
+
+def _place(config: Settings, name: str) -> str:
+    return config.places.get(name, config.origin[name])
+
+
+def template() -> str:
+    """A config.toml in which every setting is commented out with a # and no space, as in sshd_config; without these, the file
+    sets the defaults."""
+    return "\n".join((*_comment(_FOREWORD), "", *_setting_lines(), *_key_lines(), ""))
+
+
+def _setting_lines() -> Iterator[str]:
+    for table, names in groupby(sorted(SETTINGS, key=lambda name: TABLES[name] != ""), key=lambda name: TABLES[name]):
+        if table:
+            yield from (f"[{table}]", *_comment(_TABLES[table]), "")
+        for name in names:
+            setting = SETTINGS[name]
+            allowed = "true false" if setting.kind == "bool" else range_of(setting)
+            yield from _comment(f"{setting.help} ({allowed})")
+            default = "fresh" if setting.default is None else setting.default
+            yield from (f"#{name} = {literal(default)}", "")
+
+
+def _key_lines() -> Iterator[str]:
+    from termchat.tui.keys.dialogs import GROUPS
+
+    yield from (f"[{KEYS}]", *_comment(_TABLES[KEYS]))
+    for group in GROUPS:
+        yield from ("", f"# {group.title}")
+        for key in group.table:
+            if key.action:
+                yield from _comment(key.help) if key.help else ()
+                yield f"#{key.id} = {literal(key.keys)}"
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}".rstrip() for paragraph in text.split("\n\n") for line in (*wrap(paragraph, _WIDTH), "")][:-1]

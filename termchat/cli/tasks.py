@@ -1,0 +1,111 @@
+"""`termchat run`, `replay`, `tune` and `doctor`: each reads its flags and makes one call into `termchat.commands`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from termchat.cli import completers
+from termchat.cli.flags import config, flags
+from termchat.cli.help import Page
+from termchat.decoding.samplers import well_formed
+
+_OF_THE_SCREEN = ("theme", "glyphs", "on_full")
+_ON_RECORD = (*_OF_THE_SCREEN, "system", "persona", "fast_prefill")
+_MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
+"""Options that a command has no flag for: the screen's alone, those a replay takes from the record, those `tune` finds."""
+
+
+@click.command("run", cls=Page, short_help="Answer one prompt and exit.")
+@click.argument("prompt", required=False)
+@click.option("--raw", is_flag=True, help="complete PROMPT without the model's chat template")
+@click.option("--prefill", default="", metavar="TEXT", help="start the reply with TEXT; the model continues from there")
+@click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object per line")
+@click.option(
+    "--candidates",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="candidates to record per step",
+)
+@flags(without=_OF_THE_SCREEN)
+def run(*, prompt: str | None, prefill: str, raw: bool, as_json: bool, candidates: int, **given: Any) -> None:
+    """Answer PROMPT and exit. Only the reply's text goes to stdout.
+
+    If PROMPT is missing or "-", it is read from stdin.
+    """
+    chosen = config(given)
+    if prompt is None or prompt == "-":
+        if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
+            raise click.UsageError("no prompt: pass PROMPT or pipe one in")
+        prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not prompt:
+        raise click.UsageError("the prompt is empty")
+    from termchat.commands.run import answer
+
+    prompt, prefill = well_formed(prompt), well_formed(prefill)
+    sys.exit(answer(chosen, prompt, prefill=prefill, raw=raw, as_json=as_json, candidates=candidates))
+
+
+@click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every token.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@flags(without=_ON_RECORD, knobs=False)
+def replay(*, file: Path, **given: Any) -> None:
+    """Generate every reply in FILE again and report whether each token matches.
+
+    FILE is a chat saved as .jsonl, or the output of termchat run --json. Model, threads and everything else on record are
+    used as recorded, unless a flag overrides them.
+    """
+    chosen = config(given)
+    from termchat.commands import replay as replaying
+
+    sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True)))
+
+
+@click.command("tune", cls=Page, short_help="Find the fastest settings for a model.")
+@click.argument("model", required=False, shell_complete=completers.models)
+@click.option(
+    "--seconds",
+    type=click.IntRange(5, 3600),
+    default=60,
+    show_default=True,
+    help="approximate measuring time in seconds",
+)
+@click.option("--dry-run", is_flag=True, help="measure without saving")
+@click.option("--json", "as_json", is_flag=True, help="print all measurements as one JSON object")
+@flags(without=_MEASURED, knobs=False)
+def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Find the fastest settings for MODEL (a name or a file) on this machine and save them for later chats.
+
+    It tries thread counts for decoding and for prompts, and prompt batch sizes that keep results exact. Flags, the model's
+    settings in the model list, and config.toml override the saved values.
+    """
+    chosen = config({**given, "model": model})
+    from termchat.commands import tune as tuning
+
+    sys.exit(tuning.tune(chosen, seconds=seconds, dry_run=dry_run, as_json=as_json))
+
+
+@click.command("doctor", cls=Page, short_help="Diagnose problems and suggest fixes.")
+@click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
+@flags(knobs=False)
+def doctor(*, as_json: bool, **given: Any) -> None:
+    """Check versions, build, devices, files, settings, terminal, models and saved chats, and suggest fixes.
+
+    Safe to paste into a bug report: no secrets or user name, and the home folder is shown as ~.
+    """
+    chosen = config(given)
+    from termchat.commands.doctor import examine
+
+    report = examine(chosen)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report.as_dict()))
+    else:
+        for line in report.lines():
+            click.echo(line)
+    sys.exit(1 if report.todo else 0)
