@@ -207,7 +207,7 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
         sys.exit(1)
     with _opened() as store:
         found = store.find(session)
-        store.read_through(found)  # damage found halfway would part what is written from what follows
+        store.read_through(found)  # so that damage is found before the first line is written
         stored = store.load(found)
         nodes = stored.conversation.nodes
 

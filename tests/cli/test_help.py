@@ -133,6 +133,15 @@ def test_it_needs_nothing_that_takes_time() -> None:
     assert done.stdout.splitlines()[-1] == "set()"
 
 
+def test_the_version_waits_for_no_settings() -> None:
+    code = (
+        "import sys\nfrom termchat.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
+        "print({'termchat.cli.flags', 'msgspec', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
