@@ -41,7 +41,7 @@ def other_wheel(gpu: Hardware) -> Remark:
     """How to get the build for a GPU."""
     index = {"Apple GPU": "metal", "AMD GPU": "rocm72"}.get(gpu.name) or _cuda_index(gpu.cuda)
     return Remark(
-        f"this machine has an {gpu.name}, but this build of llama.cpp does not use it",
+        f"this build of llama.cpp does not use this machine's {gpu.name}",
         f"{_COMMAND}{_INDEX}{index}   (or set gpu_layers = 0 to stay on the CPU)",
     )
 

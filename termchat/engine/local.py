@@ -34,7 +34,6 @@ class Outbox:
         self._closed = self._writing = False
 
     def write(self, data: bytes) -> None:
-        """Sends it."""
         with self._lock:
             written = 0 if self._rest else _written(self._descriptor, data)
             self._rest += data[written:]
@@ -76,7 +75,7 @@ def _written(descriptor: int, data: bytes | bytearray) -> int:
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
-"""What stands in the log of a worker that was ended since a chat template did not come back (`llama.deadline.last_resort`)."""
+"""What stands in the log of a worker that was ended since a chat template did not come back (`llama.sandbox.last_resort`)."""
 _OTHERWISE = "use raw mode (--raw), or another model"
 
 
@@ -97,24 +96,16 @@ class LocalEngine:
 
     @property
     def alive(self) -> bool:
-        """Whether there is an engine process."""
         return self._process is not None
 
     @property
     def pid(self) -> int | None:
-        """The process id of the worker."""
         return self._process.pid if self._process else None
 
     def fileno(self) -> int:
-        """The descriptor that events come from, or -1."""
         return self._out.fileno() if self._process else -1
 
     def send(self, command: Command) -> int:
-        """Takes a command and returns its number. Where there is no worker, or no longer, it starts one first.
-
-        Raises:
-            EngineError: the process cannot be started.
-        """
         if self._process is None:
             self._start()
         self._number += 1
@@ -124,7 +115,6 @@ class LocalEngine:
         return self._number
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes)."""
         if self._process is None:
             return []
         found: list[tuple[int, Event]] = []
@@ -145,7 +135,6 @@ class LocalEngine:
         return found
 
     def close(self) -> None:
-        """Ends the worker; it frees everything by leaving."""
         process = self._process
         if process is None:
             return
@@ -225,7 +214,7 @@ class LocalEngine:
         said = self._last_line()
         if said.startswith(_STUCK):
             return number, Failed(
-                "engine", "the engine was ended: the model's chat template never came to an end", _OTHERWISE
+                "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
             )
         return number, Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 

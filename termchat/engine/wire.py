@@ -19,7 +19,6 @@ _HEAD = 4
 
 
 def frame(encoder: msgspec.msgpack.Encoder, number: int, message: Command | Event) -> bytes:
-    """The bytes of one message."""
     body = encoder.encode((number, message))
     return len(body).to_bytes(_HEAD, "little") + body
 

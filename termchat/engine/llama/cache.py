@@ -32,7 +32,7 @@ class Aborted(Exception):
 
 
 class ContextFull(Exception):
-    """There is no cell left for the next token."""
+    """No cell is left for the next token."""
 
 
 class Cache:
@@ -66,7 +66,7 @@ class Cache:
         if not self.pointer:
             why = last_errors() or "not enough memory?"
             raise EngineError(
-                "memory", f"no context of {self.capacity} tokens could be made: {why}", "try a smaller --context"
+                "memory", f"could not create a context of {self.capacity} tokens: {why}", "try a smaller --context"
             )
         self.memory: Any = LIB.llama_get_memory(self.pointer)
         self.ids: list[int] = []
@@ -91,7 +91,6 @@ class Cache:
         self._kept: NDArray[np.float32] | None = None
 
     def close(self) -> None:
-        """Frees the context and its batches."""
         if self.pointer:
             LIB.llama_batch_free(self._batch)
             LIB.llama_batch_free(self._one)
@@ -286,7 +285,7 @@ class Cache:
         """
         kept = self.common(ids)
         if not self.model.can_rewind:
-            raise EngineError("capability", "this model cannot be asked about a past position", "")
+            raise EngineError("capability", "past positions cannot be inspected with this model", "")
         LIB.llama_memory_seq_cp(self.memory, MAIN, SPARE, 0, kept)
         try:
             at = kept

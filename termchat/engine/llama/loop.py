@@ -50,12 +50,12 @@ def generate(
     """
     model = cache.model
     if not request.ids:
-        raise EngineError("prompt", "the prompt is empty", "type something, or give a system prompt")
+        raise EngineError("prompt", "the prompt is empty", "type a message or set a system prompt")
     scripted = [entry.id for entry in request.script if entry.id is not None]
     unknown = next((i for i in (*request.ids, *scripted) if not 0 <= i < model.n_vocab), None)
     if unknown is not None:
         raise EngineError(
-            "prompt", f"token {unknown} is not in this model's vocabulary", "was it another model's chat?"
+            "prompt", f"token {unknown} is not in this model's vocabulary", "was this chat written with another model?"
         )
     if len(request.ids) > cache.capacity:
         raise EngineError(
@@ -95,13 +95,12 @@ class _Reply:
         self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
 
     def close(self) -> None:
-        """Frees the chain; threads that a script named are given up."""
+        """Frees the chain; the threads are the machine's again where a script had set them."""
         self.steering.close()
         if self.steering.keeps_threads:
             self.cache.set_threads(self.pace.threads)
 
     def records(self) -> Iterator[Record | Prefilling | FirstToken | Paused]:
-        """The whole stream."""
         cache, request, steering = self.cache, self.request, self.steering
         plan = cache.prepare(self.ids, request.shapes if request.rebuild_exactly else None)
         yield self._start(reused=len(self.ids) - sum(plan))
@@ -192,7 +191,7 @@ class _Reply:
         return self.observer.draw(self.row(), steering.chain, self.request.seed, self.step, steering.forced)
 
     def _wait(self, drawn: Drawn) -> Generator[Settings | Paused, None, Drawn]:
-        """Stands still until the step may be taken; returns what is drawn by then."""
+        """Waits until the step may be taken; returns what is drawn then."""
         steering = self.steering
         while steering.waiting and steering.forced is None:
             since = perf_counter()
@@ -248,7 +247,7 @@ class _Reply:
         return (text + gate.release(), ending) if ending is not None else (text, None)
 
     def _decode(self, token: int) -> Iterator[Settings]:
-        """On to the next step; fewer threads where others hold the cores."""
+        """Decodes the token; on a busy machine the next one with fewer threads, which is a change of settings."""
         begun = perf_counter()
         self.cache.decode(token)
         self.cache.logits()
@@ -277,7 +276,6 @@ class _Reply:
 
 
 def identity(cache: Cache) -> ModelIdentity:
-    """Which model this is, for the records."""
     model = cache.model
     return ModelIdentity(
         name=model.spec.name,
@@ -300,7 +298,6 @@ def token_record(
     *,
     forced: bool = False,
 ) -> Token:
-    """The record of one step."""
     return Token(
         step=step,
         position=position,

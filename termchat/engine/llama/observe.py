@@ -51,7 +51,7 @@ class Labels(dict[int, str]):
         return (ctypes.c_void_p * self._n_vocab)()
 
     def point(self, token: int) -> None:
-        """Has native code find the label of a token."""
+        """Makes the label of a token visible to native code."""
         self._packed[token] = packed = packed_text(self[token])
         self.pointers[token] = ctypes.addressof(packed)
 
@@ -233,7 +233,7 @@ class NativeStep:
         self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
     def _use(self, chain: NativeChain) -> None:
-        """Steps are drawn through another chain from now on."""
+        """Draws through another chain from now on."""
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
         step.masking, step.hiding = chain.masking, chain.hiding

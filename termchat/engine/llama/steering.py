@@ -71,7 +71,6 @@ class Steering:
         return Settings(self.number, self.samplers, self.conditions, self.origin, self._cache.threads)
 
     def close(self) -> None:
-        """Frees the chain."""
         if self.chain is not None:
             self.chain.close()
             self.chain = None
@@ -169,7 +168,7 @@ class Steering:
                 return self.rules.after(data)
         except TimeoutError:
             raise EngineError(
-                "condition", "a regular expression takes too long to match", "write it without repeats inside repeats"
+                "condition", "a regular expression takes too long to match", "avoid nested repeats such as (a+)+"
             ) from None
 
     # --- what changes ------------------------------------------------------------------------------------------------
@@ -183,11 +182,11 @@ class Steering:
             self.rebuild()
 
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
-        """Other conditions; a text that stands in the reply already is no news."""
+        """Replaces the conditions. A text that the reply contains already does not count as met."""
         try:
             self.rules = Rules(conditions)
         except ConditionError as error:
-            raise EngineError("condition", str(error), "change the condition or take it away") from None
+            raise EngineError("condition", str(error), "change or delete the condition") from None
         self.conditions = conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
