@@ -17,13 +17,13 @@ from termchat.engine import wire
 from termchat.engine.port import ALL_FEATURES, LAST, Command, EngineError, Event, Generate, Steer
 
 _LOOK = 100
-"""Milliseconds between two looks at whether it was closed."""
+"""Milliseconds after which the thread checks whether the outbox was closed."""
 
 
 class Outbox:
-    """Writes at once what the pipe takes; a thread writes the rest as there is room, in order.
+    """Writes what the pipe takes at once; a thread writes the rest in order, as there is room.
 
-    A pipe that nobody reads any more swallows everything: whoever reads the other pipe sees that death.
+    After the reader's death writes are dropped silently: whoever reads the other pipe notices it.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -42,7 +42,7 @@ class Outbox:
                 Thread(target=self._run, args=(os.dup(self._descriptor),), name="outbox", daemon=True).start()
 
     def close(self) -> None:
-        """Drops what is not written yet; the descriptor is the caller's."""
+        """Drops what is not written yet; the caller closes the descriptor."""
         with self._lock:
             self._closed = True
 
@@ -63,7 +63,7 @@ class Outbox:
 
 
 def _written(descriptor: int, data: bytes | bytearray) -> int:
-    """Writes what there is room for; how many bytes are done with."""
+    """Writes what there is room for; returns how many bytes need not be written again."""
     try:
         return os.write(descriptor, data)
     except BlockingIOError:
@@ -75,7 +75,7 @@ def _written(descriptor: int, data: bytes | bytearray) -> int:
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
-"""What stands in the log of a worker that was ended since a chat template did not come back (`llama.sandbox.last_resort`)."""
+"""The start of the log's last line where a chat template that never finished ended the worker (`llama.sandbox.last_resort`)."""
 _OTHERWISE = "use raw mode (--raw), or another model"
 
 
@@ -219,7 +219,7 @@ class LocalEngine:
         return number, Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 
     def _last_line(self) -> str:
-        """What the worker last wrote to its log, without llama.cpp's noise of a normal life."""
+        """The last line of the log that tells of a failure."""
         if self._log is None or self._log_start is None:
             return ""
         try:

@@ -88,7 +88,7 @@ class Chain:
         self.n_vocab = n_vocab
         stages = chain_of(settings)
         self._stages = [(stage, _sampler(stage, settings, n_vocab), stage.masks(settings)) for stage in stages]
-        # What was not preselected is hidden, not cut, until this stage takes it away.
+        # Up to this stage, tokens that were not preselected are only left out of the array, not removed from the chain.
         hiding = next(i for i, stage in enumerate(stages) if stage.limit)
         self._limit = getattr(settings, stages[hiding].limit)
         if any(stage.whole and stage.active(settings) for stage in stages[:hiding]):
@@ -171,7 +171,7 @@ class Chain:
     def _note_cut(
         self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str]
     ) -> None:
-        """Which of the watched ids are gone after a stage that left `alive` of the rest."""
+        """Notes which of the watched ids a stage removed, when it left `alive` of `rest`."""
         if alive < len(rest):
             rest = rest[np.isfinite(rest["logit"])]
         kept: set[int] | NDArray[np.bool_]

@@ -42,11 +42,11 @@ def generate(
 ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
     """The records of one reply, from `Start` to `Finished`.
 
-    After a `Paused` it goes on when `poll` has a command; without one it says the same again, so wait for one. `asked_at` is
-    the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of them.
+    After a `Paused` it continues when `poll` has a command; without one it yields the same again, so wait for one.
+    `asked_at` is the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of them.
 
     Raises:
-        EngineError: the prompt is empty or larger than the context, a condition is none, or llama.cpp failed.
+        EngineError: the prompt is empty or larger than the context, a condition is invalid, or llama.cpp failed.
     """
     model = cache.model
     if not request.ids:
@@ -71,7 +71,7 @@ def generate(
 
 
 class _Reply:
-    """One reply while it is made: its ids, who steers it, and its clock, which stands still while the reply waits."""
+    """One running reply: its ids, its steering, and its clock, which stops while the reply is paused."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""The observed step in one call of native code, where it was built: `observe.c`, which is compiled when termchat is installed.
+"""The observed step in one call of native code: `observe.c`, which is compiled when termchat is installed.
 
-Python and numpy do the same in `chain.py` and `decoding.draw`, slower; this is for the steps that are usual.
+`chain.py` and `decoding.draw` do the same in Python and numpy, slower. They take the steps that native code declines, and all
+of them where it could not be compiled.
 """
 
 from __future__ import annotations

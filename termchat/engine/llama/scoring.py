@@ -23,9 +23,9 @@ from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, Score, Scored
 
 STREAMED_BYTES = 128 << 20
-"""The most that the rows of the newest reply take, kept in case it will be asked about."""
+"""The most memory for the rows of the newest reply, which are kept in case it is asked about."""
 ASKED_BYTES = 512 << 20
-"""The most that the rows of the last reply that was asked about take; those beyond are computed again each time."""
+"""The most memory for the rows of the last reply that was asked about; rows beyond it are computed again each time."""
 
 _BLOCK = 64
 
@@ -65,7 +65,7 @@ class Rows:
 
 
 class Drafts:
-    """Room for rows that may be kept, made many at a time: what is new from the system costs more than the copy."""
+    """Room for rows that may be kept, allocated many at a time: fresh pages cost more than the copy."""
 
     def __init__(self, n_vocab: int) -> None:
         self._shape = (_BLOCK, n_vocab)

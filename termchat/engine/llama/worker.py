@@ -63,8 +63,8 @@ def _nothing() -> None:
 class Inbox:
     """Commands as they arrive, read by a thread of its own.
 
-    What steers a running reply is kept apart from work that waits its turn. A cancel also raises the abort flag, so that a
-    long prefill ends at once.
+    Commands that steer a running reply are kept apart from work that waits its turn. A cancel also sets the abort flag, so
+    that a long prefill ends at once.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -89,7 +89,7 @@ class Inbox:
         return None
 
     def while_paused(self, reply: int) -> tuple[int, Command, float] | None:
-        """Waits for work that can be done while a reply stands still; None as soon as something steers that reply."""
+        """Waits for work that can be done while a reply is paused; None as soon as a command steers that reply."""
         with self._ready:
             while True:
                 self._drop_older(reply)
