@@ -43,7 +43,8 @@ def generate(
     """The records of one reply, from `Start` to `Finished`.
 
     After a `Paused` it continues when `poll` has a command; without one it yields the same again, so wait for one.
-    `asked_at` is the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of them.
+    `asked_at` is the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of
+    them.
 
     Raises:
         EngineError: the prompt is empty or larger than the context, a condition is invalid, or llama.cpp failed.
