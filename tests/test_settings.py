@@ -160,7 +160,7 @@ def test_variables_reach_the_engine_and_the_chat(written) -> None:
     [
         ("\n[sampling]\n\ntop_kk = 5\n", "config.toml, line 4: there is no setting 'top_kk' (did you mean top_k?)"),
         ("sampling.top_p = 7\n", "config.toml, line 1: top_p must be a number from 0 to 1, not 7"),
-        ("[sampling]\nstop = [1]\n", "config.toml, line 2: stop must hold texts that are not empty, not 1"),
+        ("[sampling]\nstop = [1]\n", "config.toml, line 2: stop must not contain empty strings (found 1)"),
         ("top_k = 5\n", "config.toml, line 1: top_k belongs under [sampling]"),
         ("[engine]\nmodel = 'x'\n", "config.toml, line 2: model belongs at the top, before any table"),
         ("[engine]\ncontext = true\n", "config.toml, line 2: context must be a whole number from 0 to 10000000"),

@@ -13,6 +13,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
 from termchat.engine.port import (
+    FEATURES,
     Adjust,
     Cancel,
     Event,
@@ -115,6 +116,9 @@ class Replies:
     def adjust(self) -> None:
         """Has the next token obey the knobs and breakpoints as they are now."""
         state = self._state
+        if "adjust" not in state.engine.offers:
+            state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply has them"))
+            return
         state.line.tell(Adjust(state.tuning.samplers(), state.conditions(self._longer), dict(state.origin)))
 
     def pause(self) -> None:

@@ -1,6 +1,12 @@
-"""The vocabulary of decoding: frozen values and pure functions.
+"""The vocabulary of decoding: frozen values and pure functions that every other room reads. Nothing here knows an engine, a
+screen or a file.
 
-Nothing here knows an engine, a screen or a file. `samplers` declares every knob once, `conditions` what can end or
-pause a reply, `rules` which of them a step meets, `dice` the random draw, `records` the one stream of facts that every
-other room reads or writes.
+- `samplers`: every knob with its range, its default and its key (`KNOBS`), and the values they have (`SamplerSettings`,
+  `Tuning`). Flags, config file, panel and checks are made from it.
+- `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
+- `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
+- `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token.
+- `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
+- `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
+- `escapes`: backslash escapes in typed text.
 """

@@ -1,4 +1,4 @@
-"""What a step can meet: one family of conditions, how people write them, and the text that a stop sequence holds back."""
+"""Conditions that end or pause a reply, how people write them, and the text that a stop sequence holds back."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Rule = Threshold | Every | Text
 
 
 class ConditionError(ValueError):
-    """What was written is no condition. The message says what is wrong, and how it is done right."""
+    """Not a condition. The message says what is wrong and shows how to write it."""
 
 
 _RANGES: dict[Measure, tuple[float, float, str]] = {
@@ -89,7 +89,7 @@ def parse(text: str) -> Rule:
     `escapes.unescape`; a regular expression stands between slashes as it is, with `^` and `$` at every line.
 
     Raises:
-        ConditionError: it is none, or could never be met.
+        ConditionError: it is not a condition, or could never be met.
     """
     rest = text.strip()
     action: Action = "pause"
@@ -123,26 +123,28 @@ def compiled(condition: Text) -> re.Pattern[str]:
     """What finds the condition's text.
 
     Raises:
-        ConditionError: the pattern is empty, matches the empty text, or is no regular expression.
+        ConditionError: the pattern is empty, matches the empty text, or is not a valid regular expression.
     """
     if not condition.pattern:
-        raise ConditionError('it must hold some text, for example: text "foo"')
+        raise ConditionError('the text is empty; for example: text "foo"')
     if not condition.regex:
         return re.compile(re.escape(condition.pattern))
     try:
         pattern = re.compile(condition.pattern, re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ConditionError(f"/{condition.pattern}/ is no regular expression: {error}; for example: /fo+/") from None
+        raise ConditionError(
+            f"/{condition.pattern}/ is not a valid regular expression: {error}; for example: /fo+/"
+        ) from None
     if pattern.search(""):
         raise ConditionError(
-            f"/{condition.pattern}/ is met by no text at all; it must ask for some, for example: /fo+/"
+            f"/{condition.pattern}/ matches empty text; write a pattern that needs at least one character, for example: /fo+/"
         )
     return pattern
 
 
 def _parse_regex(text: str, action: Action) -> Text:
     if len(text) < 2 or not text.endswith("/"):
-        raise ConditionError("a regular expression ends with a slash, for example: /fo+/")
+        raise ConditionError("end the regular expression with a slash, for example: /fo+/")
     condition = Text(well_formed(text[1:-1]), regex=True, action=action)
     compiled(condition)
     return condition
@@ -151,7 +153,7 @@ def _parse_regex(text: str, action: Action) -> Text:
 def _parse_text(text: str, action: Action) -> Text:
     quoted = text[len("text") :].strip()
     if len(quoted) < 2 or not (quoted[0] == quoted[-1] == '"'):
-        raise ConditionError('a text stands in double quotes, for example: text "foo"')
+        raise ConditionError('put the text in double quotes, for example: text "foo"')
     condition = Text(well_formed(unescape(quoted[1:-1])), action=action)
     compiled(condition)
     return condition
@@ -160,7 +162,7 @@ def _parse_text(text: str, action: Action) -> Text:
 def _parse_every(text: str, action: Action) -> Every:
     count = text[len("every") :].strip()
     if not (count.isascii() and count.isdigit() and len(count) < 10 and int(count)):
-        raise ConditionError(f"every takes a whole number of tokens from 1, not {count!r}; for example: every 20")
+        raise ConditionError(f"every needs a whole number of tokens, at least 1, not {count!r}; for example: every 20")
     return Every(int(count), action)
 
 
@@ -173,17 +175,17 @@ def _parse_threshold(text: str, action: Action) -> Threshold:
     word = found[1].lower() if found else ""
     measure = next((name for name in _RANGES if name == _ALSO.get(word, word)), None)
     if found is None or measure is None:
-        raise ConditionError(f"{text!r} is no condition; examples: {', '.join(EXAMPLES)}")
+        raise ConditionError(f"{text!r} is not a condition; examples: {', '.join(EXAMPLES)}")
     low, high, example = _RANGES[measure]
     sign = _SIGNS.get(found[2])
     if sign is None:
-        raise ConditionError(f"{measure} is compared by > or <, for example: {example}")
+        raise ConditionError(f"compare {measure} with > or <, for example: {example}")
     try:
         value = float(found[3])
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ConditionError(f"{measure} is compared with a number, not {found[3]!r}; for example: {example}")
+        raise ConditionError(f"{measure} needs a number, not {found[3]!r}; for example: {example}")
     if not (low <= value < high if sign == ">" else low < value <= high):
         span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
         raise ConditionError(f"{measure} is {span}, so it is never {sign} {value:g}; for example: {example}")

@@ -105,7 +105,6 @@ class PackedCandidates(Sequence[Candidate]):
         self._listed: list[Candidate] | None = None
 
     def listed(self) -> list[Candidate]:
-        """All of them."""
         if self._listed is None:
             self._listed = _unpack(self.packed)
         return self._listed

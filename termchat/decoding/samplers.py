@@ -146,11 +146,11 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     def _texts(self, value: object) -> tuple[str, ...]:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, Iterable):
-            raise KnobError(f"{self.name} must be a list of texts, not {value!r}")
+            raise KnobError(f"{self.name} must be a list of strings, not {value!r}")
         found = []
         for text in texts:
             if not isinstance(text, str) or not text:
-                raise KnobError(f"{self.name} must hold texts that are not empty, not {text!r}")
+                raise KnobError(f"{self.name} must not contain empty strings (found {text!r})")
             found.append(well_formed(text))
         return tuple(dict.fromkeys(found))
 
@@ -160,8 +160,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _named(number: float) -> str:
-    """A number for a message; Python writes none of many thousand digits, and nobody reads one of hundreds."""
-    return str(number) if abs(number) < 1e21 or isinstance(number, float) else "one of so many digits"
+    """A number for a message. Python refuses to write thousands of digits, and nobody reads hundreds."""
+    return str(number) if abs(number) < 1e21 or isinstance(number, float) else "a number that long"
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):
@@ -171,28 +171,28 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         float,
         Knob(
             kind="float", key="r", label="repeat", stage="penalties", low=0.01, high=10, step=0.01, coarse=0.1, bar=2,
-            off=1.0, help="divides the logits of tokens seen in the last repeat_last_n",
+            off=1.0, help="makes recent tokens less likely: divides the logits of tokens in the last repeat_last_n",
         ),
     ] = 1.0  # fmt: skip
     repeat_last_n: Annotated[
         int,
         Knob(
             kind="int", key="n", label="last_n", stage="penalties", high=1_000_000, step=1, coarse=64, bar=4096,
-            off=0, logarithmic=True, help="how many of the last tokens the penalties look at, prompt and reply",
+            off=0, logarithmic=True, help="how many recent tokens the penalties look back over, in prompt and reply",
         ),
     ] = 64  # fmt: skip
     frequency_penalty: Annotated[
         float,
         Knob(
             kind="float", key="f", label="freq", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
-            off=0.0, help="subtracted from a token's logit for each time it was seen",
+            off=0.0, help="subtracted from a token's logit each time it has occurred",
         ),
     ] = 0.0  # fmt: skip
     presence_penalty: Annotated[
         float,
         Knob(
             kind="float", key="e", label="presence", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
-            off=0.0, help="subtracted once from the logit of every token that was seen",
+            off=0.0, help="subtracted once from the logit of any token already seen",
         ),
     ] = 0.0  # fmt: skip
     top_k: Annotated[
@@ -206,21 +206,21 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         float,
         Knob(
             kind="float", key="p", label="top_p", stage="top_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
-            help="keeps the nucleus: the likeliest tokens that together reach p",
+            help="keeps the nucleus: the likeliest tokens whose probabilities add up to p",
         ),
     ] = 0.95  # fmt: skip
     min_p: Annotated[
         float,
         Knob(
             kind="float", key="m", label="min_p", stage="min_p", high=1, step=0.01, coarse=0.05, bar=1, off=0.0,
-            help="keeps tokens at least p times as likely as the likeliest",
+            help="keeps tokens with at least p times the probability of the likeliest",
         ),
     ] = 0.05  # fmt: skip
     temperature: Annotated[
         float,
         Knob(
             kind="float", key="t", label="temp", stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
-            bar=2, off=1.0, always=True, help="divides the logits: below 1 sharper, above 1 flatter, 0 greedy",
+            bar=2, off=1.0, always=True, help="divides the logits: below 1 is sharper, above 1 flatter, 0 is greedy",
         ),
     ] = 0.8  # fmt: skip
 
@@ -230,20 +230,26 @@ class Tuning(SamplerSettings, frozen=True):
 
     stop: Annotated[
         tuple[str, ...],
-        Knob(kind="texts", key="s", label="stop", off=(), help="texts that end the reply and are not shown"),
+        Knob(
+            kind="texts",
+            key="s",
+            label="stop",
+            off=(),
+            help="stop sequences: text that ends the reply and is not shown",
+        ),
     ] = ()
     max_tokens: Annotated[
         int,
         Knob(
             kind="int", key="a", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
-            help="ends the reply after so many tokens; 0 is no limit",
+            help="maximum reply length in tokens; 0 means no limit",
         ),
     ] = 0  # fmt: skip
     seed: Annotated[
         int | None,
         Knob(
             kind="seed", key="i", label="seed", high=2**53 - 1, step=1, coarse=100,
-            help="the dice: the same seed draws the same reply; fresh takes a new one for each",
+            help="seed for the dice: the same seed gives the same reply; fresh picks a new seed for each reply",
         ),
     ] = None  # fmt: skip
 
@@ -265,7 +271,7 @@ class Tuning(SamplerSettings, frozen=True):
         checked = {}
         for name, value in changes.items():
             if name not in KNOBS:
-                raise KnobError(f"there is no knob {name!r}; the knobs are {', '.join(KNOBS)}")
+                raise KnobError(f"unknown knob {name!r}; known knobs: {', '.join(KNOBS)}")
             checked[name] = KNOBS[name].check(value)
         return msgspec.structs.replace(self, **checked)
 

@@ -1,8 +1,8 @@
 """Every stage of the sampler chain, declared once, in llama.cpp's order.
 
-All that goes by stages reads this table: the chain and its native step build and apply them (`engine.llama.chain`), why-not
-computes them again (`whynot`), the panels and the transcript's schema name them. A stage's knobs are those of
-`samplers.KNOBS` that name it. To add one: an entry here, its knobs there, and what why-not computes of it.
+The chain and its native step build and apply the stages of this table (`engine.llama.chain`), why-not computes them again
+(`whynot`), the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and the transcript's schema
+have those. To add a stage: an entry here, its knobs there, and its arithmetic in `whynot`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ N_VOCAB = "n_vocab"
 class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of the chain.
 
-    `sampler` is the rest of the name of `llama_sampler_init_…`, which makes it of `arguments`: knobs by name, `N_VOCAB`, or
+    `sampler` is the rest of the name of `llama_sampler_init_…`, which takes `arguments`: knobs by name, `N_VOCAB`, or
     constants. An `optional` stage is left out of the chain, and so of the records, while it is off.
 
-    `keeps` is the knob that says how many of the highest logits it leaves: the engine may select those before the chain runs,
-    unless an active stage in front of it needs the `whole` vocabulary. `remembers` is the knob that says how many of the last
-    tokens it looks at; it is told of each that is accepted. `masks`: under these settings it leaves tokens in their place with
-    a logit of -inf instead of removing them. `draws`: it ends the chain, with one token. `kept` is what a token is called that
-    it does not remove.
+    `limit` names the knob that says how many of the highest logits it leaves. The engine may select those before the chain
+    runs, unless an active stage in front of it needs the `whole` vocabulary. `remembers` names the knob that says how many of
+    the last tokens it looks at; it is told of each token that is taken. `masks` says whether under these settings it leaves
+    tokens in their place with a logit of -inf instead of removing them. `draws`: it ends the chain, with one token. `kept_as`
+    is how the screen calls a token that it leaves.
     """
 
     name: str
@@ -35,11 +35,11 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str | int, ...] = ()
     optional: bool = False
     whole: bool = False
-    keeps: str = ""
+    limit: str = ""
     remembers: str = ""
     masks: Callable[[SamplerSettings], bool] = lambda _: False
     draws: bool = False
-    kept: str = "kept"
+    kept_as: str = "kept"
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -69,8 +69,8 @@ _ORDER = (
         arguments=(N_VOCAB, "repeat_last_n", "repeat_penalty", "frequency_penalty", "presence_penalty"),
         remembers="repeat_last_n",
     ),
-    SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), keeps="top_k"),
-    SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), kept="in the nucleus"),
+    SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), limit="top_k"),
+    SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), kept_as="in the nucleus"),
     SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1)),
     SamplerStage(name="temperature", sampler="temp", arguments=("temperature",), masks=lambda s: s.temperature <= 0),
     SamplerStage(name="dice", draws=True),

@@ -22,37 +22,6 @@ from termchat.decoding.records import Explanation, Penalised, Remedy, StageEffec
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import DICE, STAGES, chain_of
 
-_NEARLY_HALF = 0.48
-"""From so far off, in units of the last place, the C library may round to the other side."""
-
-
-def _own(name: str) -> Callable[[float], float] | None:
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (OSError, AttributeError, TypeError):  # Windows has no such handle
-        return None
-    function.argtypes, function.restype = [ctypes.c_float], ctypes.c_float
-    return function  # type: ignore[no-any-return]
-
-
-_LOGF, _EXPF = _own("logf"), _own("expf")
-
-
-def logf(value: np.float32) -> np.float32:
-    """The natural logarithm of a number above 0."""
-    return np.float32(np.log(np.float64(value)) if _LOGF is None else _LOGF(float(value)))
-
-
-def expf(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """e to the power of each, shape (n,). Only those that float64 leaves in doubt are asked of the C library, one by one."""
-    wide = np.exp(values.astype(np.float64))
-    found = wide.astype(np.float32)
-    if _EXPF is not None:
-        doubtful = np.flatnonzero(np.abs(wide - found) > _NEARLY_HALF * np.spacing(found))
-        found[doubtful] = [_EXPF(value) for value in values[doubtful].tolist()]
-    return found
-
-
 Logits = NDArray[np.float32]
 
 _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -380,3 +349,36 @@ def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> li
         if wins or (not kept and row.place(token) is not None):
             return [Remedy(name, "=", float(off), wins)]
     return []
+
+
+# --- float32 as the C library rounds it ------------------------------------------------------------------------------
+
+_NEARLY_HALF = 0.48
+"""From so far off, in units of the last place, the C library may round to the other side."""
+
+
+def _own(name: str) -> Callable[[float], float] | None:
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError, TypeError):  # Windows has no such handle
+        return None
+    function.argtypes, function.restype = [ctypes.c_float], ctypes.c_float
+    return function  # type: ignore[no-any-return]
+
+
+_LOGF, _EXPF = _own("logf"), _own("expf")
+
+
+def logf(value: np.float32) -> np.float32:
+    """The natural logarithm of a number above 0."""
+    return np.float32(np.log(np.float64(value)) if _LOGF is None else _LOGF(float(value)))
+
+
+def expf(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """e to the power of each, shape (n,). Only those that float64 leaves in doubt are asked of the C library, one by one."""
+    wide = np.exp(values.astype(np.float64))
+    found = wide.astype(np.float32)
+    if _EXPF is not None:
+        doubtful = np.flatnonzero(np.abs(wide - found) > _NEARLY_HALF * np.spacing(found))
+        found[doubtful] = [_EXPF(value) for value in values[doubtful].tolist()]
+    return found

@@ -1,4 +1,4 @@
-"""Which build of llama.cpp this machine's GPU wants; looked at only where the build that is there sees no GPU."""
+"""Which build of llama.cpp would use this machine's GPU; asked only where the installed build sees none."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def find_gpu(root: Path = Path("/")) -> Hardware | None:
 
 
 def other_wheel(gpu: Hardware) -> Remark:
-    """How to get the build for a GPU."""
+    """How to install the build for a GPU."""
     index = {"Apple GPU": "metal", "AMD GPU": "rocm72"}.get(gpu.name) or _cuda_index(gpu.cuda)
     return Remark(
-        f"this machine has an {gpu.name}, but this build of llama.cpp does not use it",
+        f"this build of llama.cpp does not use this machine's {gpu.name}",
         f"{_COMMAND}{_INDEX}{index}   (or set gpu_layers = 0 to stay on the CPU)",
     )
 
 
 def _cuda_index(driver: int) -> str:
-    """The newest that the driver can run; the one most drivers can where it does not say."""
+    """The newest version that the driver can run; where it does not say, one that most drivers can."""
     version = next((version for version in _CUDA if version <= driver), 12040 if not driver else _CUDA[-1])
     return f"cu{version // 1000}{version % 1000 // 10}"
 

@@ -17,13 +17,13 @@ from termchat.engine import wire
 from termchat.engine.port import ALL_FEATURES, LAST, Command, EngineError, Event, Generate, Steer
 
 _LOOK = 100
-"""Milliseconds between two looks at whether it was closed."""
+"""Milliseconds after which the thread checks whether the outbox was closed."""
 
 
 class Outbox:
-    """Writes at once what the pipe takes; a thread writes the rest as there is room, in order.
+    """Writes what the pipe takes at once; a thread writes the rest in order, as there is room.
 
-    A pipe that nobody reads any more swallows everything: whoever reads the other pipe sees that death.
+    After the reader's death writes are dropped silently: whoever reads the other pipe notices it.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -34,7 +34,6 @@ class Outbox:
         self._closed = self._writing = False
 
     def write(self, data: bytes) -> None:
-        """Sends it."""
         with self._lock:
             written = 0 if self._rest else _written(self._descriptor, data)
             self._rest += data[written:]
@@ -43,7 +42,7 @@ class Outbox:
                 Thread(target=self._run, args=(os.dup(self._descriptor),), name="outbox", daemon=True).start()
 
     def close(self) -> None:
-        """Drops what is not written yet; the descriptor is the caller's."""
+        """Drops what is not written yet; the caller closes the descriptor."""
         with self._lock:
             self._closed = True
 
@@ -64,7 +63,7 @@ class Outbox:
 
 
 def _written(descriptor: int, data: bytes | bytearray) -> int:
-    """Writes what there is room for; how many bytes are done with."""
+    """Writes what there is room for; returns how many bytes need not be written again."""
     try:
         return os.write(descriptor, data)
     except BlockingIOError:
@@ -76,7 +75,7 @@ def _written(descriptor: int, data: bytes | bytearray) -> int:
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
-"""What stands in the log of a worker that was ended since a chat template did not come back (`llama.deadline.last_resort`)."""
+"""The start of the log's last line where a chat template that never finished ended the worker (`llama.sandbox.last_resort`)."""
 _OTHERWISE = "use raw mode (--raw), or another model"
 
 
@@ -97,16 +96,13 @@ class LocalEngine:
 
     @property
     def alive(self) -> bool:
-        """Whether there is an engine process."""
         return self._process is not None
 
     @property
     def pid(self) -> int | None:
-        """The process id of the worker."""
         return self._process.pid if self._process else None
 
     def fileno(self) -> int:
-        """The descriptor that events come from, or -1."""
         return self._out.fileno() if self._process else -1
 
     def start(self) -> None:
@@ -119,11 +115,6 @@ class LocalEngine:
             self._start()
 
     def send(self, command: Command) -> int:
-        """Takes a command and returns its number. Where there is no worker, or no longer, it starts one first.
-
-        Raises:
-            EngineError: the process cannot be started.
-        """
         self.start()
         self._number += 1
         if not isinstance(command, Steer):
@@ -132,7 +123,6 @@ class LocalEngine:
         return self._number
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes)."""
         if self._process is None:
             return []
         found: list[tuple[int, Event]] = []
@@ -153,7 +143,6 @@ class LocalEngine:
         return found
 
     def close(self) -> None:
-        """Ends the worker; it frees everything by leaving."""
         process = self._process
         if process is None:
             return
@@ -233,12 +222,12 @@ class LocalEngine:
         said = self._last_line()
         if said.startswith(_STUCK):
             return number, Failed(
-                "engine", "the engine was ended: the model's chat template never came to an end", _OTHERWISE
+                "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
             )
         return number, Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 
     def _last_line(self) -> str:
-        """What the worker last wrote to its log, without llama.cpp's noise of a normal life."""
+        """The last line of the log that tells of a failure."""
         if self._log is None or self._log_start is None:
             return ""
         try:

@@ -66,13 +66,13 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """Load a model, in place of the one that is there. Answer: `Progress` …, then `Loaded` or `Failed`."""
+    """Load a model, in place of the one that is loaded. Answer: `Progress` …, then `Loaded` or `Failed`."""
 
     spec: ModelSpec
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
-    """Let the model go. Answer: `Unloaded`."""
+    """Unload the model and free its memory. Answer: `Unloaded`."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
@@ -116,7 +116,7 @@ class Scripted(msgspec.Struct, frozen=True):
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
-    """What these ids are. Answer: `Tokenized`."""
+    """Bytes and labels of ids. Answer: `Tokenized`."""
 
     ids: list[int]
 
@@ -160,14 +160,14 @@ class Pause(msgspec.Struct, frozen=True, tag=True):
 
 
 class Resume(msgspec.Struct, frozen=True, tag=True):
-    """Let a paused reply go on."""
+    """Resume a paused reply."""
 
 
 Unit = Literal["token", "line", "sentence"]
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    """Let a paused reply go on for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end.
+    """Resume a paused reply for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end.
 
     A line ends with a token that holds a newline. A sentence ends with a token that ends it (`.`, `!`, `?`, `…` or their East
     Asian kin, and what closes quotes and brackets) where white space or the reply's end follows. Steps that are asked for
@@ -263,7 +263,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def offloads(self) -> bool:
-        """Whether layers can be put there."""
+        """Whether layers of a model can be put on it."""
         return self.kind in ("gpu", "integrated gpu")
 
 
@@ -304,13 +304,13 @@ class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The model is there."""
+    """Answers `Load`."""
 
     info: ModelInfo
 
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The model is gone."""
+    """Answers `Unload`."""
 
 
 class Compared(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -475,7 +475,7 @@ class Engine(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether there is an engine process."""
+        """Whether the engine process runs."""
 
     def close(self) -> None:
         """Ends the engine and frees all it holds."""

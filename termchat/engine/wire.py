@@ -19,13 +19,12 @@ _HEAD = 4
 
 
 def frame(encoder: msgspec.msgpack.Encoder, number: int, message: Command | Event) -> bytes:
-    """The bytes of one message."""
     body = encoder.encode((number, message))
     return len(body).to_bytes(_HEAD, "little") + body
 
 
 class Frames(Generic[T]):
-    """Bytes in as they come, whole messages out."""
+    """Splits a stream of bytes into whole messages."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._decoder = decoder
@@ -35,7 +34,7 @@ class Frames(Generic[T]):
         """Takes bytes and returns the messages they complete.
 
         Raises:
-            msgspec.DecodeError: the bytes are no message of this pipe.
+            msgspec.DecodeError: the bytes are not a message of this pipe.
         """
         buffer = self._buffer
         buffer += data

@@ -110,7 +110,7 @@ def test_turned_checks_names_and_values() -> None:
     assert tuning.conditions() == (Stop("x"), Length(5))
     with pytest.raises(KnobError, match="temperature must be a number from 0 to 5, not 9"):
         tuning.turned({"temperature": 9})
-    with pytest.raises(KnobError, match="no knob 'heat'"):
+    with pytest.raises(KnobError, match="unknown knob 'heat'"):
         tuning.turned({"heat": 1})
 
 

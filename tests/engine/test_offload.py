@@ -112,7 +112,7 @@ def test_a_gpu_is_found_without_llama_cpp(
 def test_a_cpu_build_says_so_unless_a_person_wants_the_cpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> None:
     monkeypatch.setattr(gpu_wheel, "find_gpu", lambda: gpu_wheel.Hardware("NVIDIA GPU", 12040))
     for layers, said in (
-        (-1, ["this machine has an NVIDIA GPU, but this build of llama.cpp does not use it"]),
+        (-1, ["this build of llama.cpp does not use this machine's NVIDIA GPU"]),
         (0, []),
     ):
         made = model_session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=layers), lambda _: None)

@@ -96,17 +96,17 @@ class FakeTemplate:
 
 
 HOSTILE = {
-    "a loop in a loop": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "did not end"),
+    "a loop in a loop": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "took longer"),
     "repeated text": ("{{ 'a' * 10**9 }}", "memory"),
     "a power": ("{{ 9 ** (9 ** 9) }}", "memory"),
     "squares": (
         "{% set n = namespace(x=3) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x }}",
-        "memory|did not end",
+        "memory|took longer",
     ),
-    "much text": ("{% for i in range(99999) %}{{ 'a' * 100000 }}{% endfor %}", "too much text|did not end"),
+    "much text": ("{% for i in range(99999) %}{{ 'a' * 100000 }}{% endfor %}", "too much text|took longer"),
     "text that doubles": (
         "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
-        "memory|did not end",
+        "memory|took longer",
     ),
     "a wide filter": ("{{ messages[0].content | center(10**12) }}", "memory"),
     "a constant wide filter": ("{{ 'a' | center(10**12) }}", "memory"),
@@ -115,14 +115,14 @@ HOSTILE = {
     "a huge range": ("{{ range(10**9) | list }}", "[Rr]ange too big"),
     "lists in lists": (
         "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
-        "memory|did not end",
+        "memory|took longer",
     ),
     "a macro that calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
     "a deep expression": ("{{ " + "(" * 20_000 + "1" + ")" * 20_000 + " }}", "recursion|broken"),
-    "many tests that fail late": ("{{ ('a' * 9000000) | urlize | wordwrap(1) | length }}", "did not end|memory|too"),
+    "many tests that fail late": ("{{ ('a' * 9000000) | urlize | wordwrap(1) | length }}", "took longer|memory|too"),
     "a complaint of its own": ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
     "a long complaint": ("{{ raise_exception('a' * 999999) }}", "a{400}"),
-    "a long date": ("{{ strftime_now('%c' * 3000000) }}", "a date of too many parts"),
+    "a long date": ("{{ strftime_now('%c' * 3000000) }}", "date format is too long"),
     "half a character": ("{{ raise_exception('half \\ud800') }}", "half \N{REPLACEMENT CHARACTER}$"),
     "half a statement": ("{% if %}", "broken"),
     "the way out of the sandbox": ("{{ messages.__class__.__mro__ }}{{ ''.__class__.mro() }}", "refuses"),
@@ -193,7 +193,7 @@ def test_nothing_that_catches_exceptions_outlives_the_deadline() -> None:
 
 def test_what_never_comes_back_to_python_ends_the_worker_and_not_the_app() -> None:
     program = (
-        "from termchat.engine.llama.deadline import deadline, last_resort\n"
+        "from termchat.engine.llama.sandbox import deadline, last_resort\n"
         "with deadline(0.1), last_resort(0.5):\n"
         "    sum([[0] * 10_000] * 20_000, [])\n"
     )
@@ -215,7 +215,7 @@ def test_the_worker_that_was_ended_so_is_told_with_what_to_do(tmp_path: Path) ->
         events = engine.receive(1.0)
     (_, failed) = events[-1]
     assert isinstance(failed, Failed)
-    assert "chat template never came to an end" in failed.message
+    assert "chat template never finished" in failed.message
     assert "raw" in failed.hint
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from termchat.engine.port import ALL_FEATURES, Feature, Force, Pause, Score, Step
+from termchat.engine.port import ALL_FEATURES, Adjust, Feature, Force, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.offered import NEEDS, refusal
 from termchat.tui.keys.tables import MODEL, TOKENS
@@ -47,6 +47,19 @@ async def test_its_keys_say_why_and_send_nothing() -> None:
         assert len(desk.engine.generated) == 1
         await desk.type("", "h")
         assert index(desk) == place - 1  # what it offers works
+
+
+async def test_knobs_wait_for_the_next_reply_where_they_cannot_be_turned_in_this_one() -> None:
+    async with desktop() as desk:
+        desk.engine.offers = without("adjust")
+        await desk.sent("hello", "hi")
+        await desk.type("", "ctrl+t", "t", "2", "enter", "escape")
+        assert "this engine cannot change knobs while a reply runs" in desk.text
+        assert desk.engine.asked(Adjust) == []
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("again", "enter")
+        assert desk.engine.generated[-1].samplers.temperature == 2
 
 
 async def test_commands_and_the_palette_say_why_too() -> None:

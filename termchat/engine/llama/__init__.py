@@ -1,1 +1,13 @@
-"""The llama.cpp engine, the only room that imports llama_cpp. It runs in a child process; see `worker`."""
+"""The llama.cpp engine. It runs in a child process, where `worker` reads commands from a pipe and writes events to another.
+
+`worker` owns a `model_session`: one loaded `model` (vocabulary, ids to bytes), its `cache` (a `llama_context` seen as a list
+of ids), its chat `template`, and what answers questions about past positions (`scoring`, `decoding.whynot`).
+
+A reply is a generator, `loop.generate`. At each step it takes the logits from the cache, has `chain` apply the stages of
+`decoding.stages` and draw, writes a record, and decodes the token. `steering` holds what a person changes meanwhile: settings,
+conditions, pauses, forced tokens. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
+`build_hook` compiles and `observe` calls.
+
+`native` imports llama.cpp and keeps its log and its abort flag; `threads` chooses how many threads compute, `offload` how many
+layers go to the GPU; `sandbox` limits what foreign templates and expressions may take.
+"""

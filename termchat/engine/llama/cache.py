@@ -1,8 +1,8 @@
 """The KV cache, seen as a list of ids: what can be reused, what must be decoded.
 
-Bits depend on the shape of a batch (see `generate`), so every batch that is decoded is told to the caller. Prompts go in
-micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone: then a one-token decode and a prompt give
-the same numbers on the CPU, and a rewound reply goes on just as it did.
+The bits of the logits depend on the shapes of the batches, so the caller is told the size of every batch that is decoded.
+Prompts are decoded in micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone: then decoding one token
+and reading a prompt give the same numbers on the CPU, and a rewound reply continues just as it did.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Aborted(Exception):
 
 
 class ContextFull(Exception):
-    """There is no cell left for the next token."""
+    """No cell is left for the next token."""
 
 
 class Cache:
@@ -66,7 +66,7 @@ class Cache:
         if not self.pointer:
             why = last_errors() or "not enough memory?"
             raise EngineError(
-                "memory", f"no context of {self.capacity} tokens could be made: {why}", "try a smaller --context"
+                "memory", f"could not create a context of {self.capacity} tokens: {why}", "try a smaller --context"
             )
         self.memory: Any = LIB.llama_get_memory(self.pointer)
         self.ids: list[int] = []
@@ -91,7 +91,6 @@ class Cache:
         self._kept: NDArray[np.float32] | None = None
 
     def close(self) -> None:
-        """Frees the context and its batches."""
         if self.pointer:
             LIB.llama_batch_free(self._batch)
             LIB.llama_batch_free(self._one)
@@ -99,7 +98,7 @@ class Cache:
             self.pointer = None
 
     def set_threads(self, threads: int) -> None:
-        """From the next decode on; where others hold the cores, prompts are read by as few."""
+        """Takes effect with the next decode; prompts are read with no more threads than that on a busy machine."""
         self.threads_batch = threads_of_batches(threads, self._threads, self._threads_batch)
         self.threads = threads
         LIB.llama_set_n_threads(self.pointer, threads, self.threads_batch)
@@ -122,9 +121,9 @@ class Cache:
         return len(self.ids)
 
     def made_as(self, shapes: list[int], count: int) -> int:
-        """How many of the first `count` cells were decoded in batches of these sizes, from the first cell on.
+        """How many of the first `count` cells were decoded in batches of these sizes, starting at the first cell.
 
-        Where a batch was cut, its first cells still are of that batch; what follows them then is told as a batch of its own.
+        Where a batch was cut, its first cells still belong to it; what follows them then counts as a batch of its own.
         """
         at = 0
         for size in shapes:
@@ -141,8 +140,8 @@ class Cache:
     def prepare(self, ids: list[int], shapes: list[int] | None = None) -> list[int]:
         """Rewinds to what `ids` can reuse and returns the batch sizes in which the rest is to be decoded.
 
-        `shapes` are batch sizes from the first id on, to rebuild cells just as they were made; sizes that this context has no
-        room for (they are of a larger micro-batch) cannot be had again.
+        `shapes` are batch sizes from the first id on, to rebuild cells just as they were made; they are ignored where one is
+        larger than this context's micro-batch.
         """
         kept = self.common(ids)
         if shapes and max(shapes) <= self.batch_size:
@@ -196,7 +195,7 @@ class Cache:
         return [*sizes, *self._planned(ids, max(at, start))]
 
     def decode(self, token: int) -> None:
-        """One token more on the main sequence; its logits are then at hand.
+        """Adds a token to the main sequence; its logits are then at hand.
 
         Raises:
             ContextFull, Aborted, EngineError: see `prefill`.
@@ -286,7 +285,7 @@ class Cache:
         """
         kept = self.common(ids)
         if not self.model.can_rewind:
-            raise EngineError("capability", "this model cannot be asked about a past position", "")
+            raise EngineError("capability", "past positions cannot be inspected with this model", "")
         LIB.llama_memory_seq_cp(self.memory, MAIN, SPARE, 0, kept)
         try:
             at = kept

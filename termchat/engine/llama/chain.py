@@ -1,11 +1,11 @@
 """The sampler chain, applied stage by stage, and what every stage did.
 
-The stages are llama.cpp's own up to the temperature, called one after the other on one candidates array; the draw is ours
-(`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
+The stages are those of `decoding.stages`: llama.cpp's own samplers, called one after the other on one candidates array; the
+draw is ours (`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
 
 The chain need not see the whole vocabulary: the raw top (top_k + penalised tokens) and the penalised tokens themselves hold
 every token that can be among the top_k after the penalties, since only penalised tokens move. Where top_k is off the full
-array is used.
+array is used, as it is where a stage before top_k needs all logits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
 
 
 def _sampler(stage: SamplerStage, settings: SamplerSettings, n_vocab: int) -> Any:
-    """llama.cpp's sampler of a stage, with these settings."""
+    """A new `llama_sampler`; the caller frees it."""
     named = {N_VOCAB: n_vocab} | {name: getattr(settings, name) for name in stage.knobs}
     arguments = (named[argument] if isinstance(argument, str) else argument for argument in stage.arguments)
     return getattr(LIB, f"llama_sampler_init_{stage.sampler}")(*arguments)
@@ -88,11 +88,11 @@ class Chain:
         self.n_vocab = n_vocab
         stages = chain_of(settings)
         self._stages = [(stage, _sampler(stage, settings, n_vocab), stage.masks(settings)) for stage in stages]
-        # What was not preselected is hidden, not cut, until this stage takes it away.
-        hiding = next(i for i, stage in enumerate(stages) if stage.keeps)
-        self._kept = getattr(settings, stages[hiding].keeps)
+        # Up to this stage, tokens that were not preselected are only left out of the array, not removed from the chain.
+        hiding = next(i for i, stage in enumerate(stages) if stage.limit)
+        self._limit = getattr(settings, stages[hiding].limit)
         if any(stage.whole and stage.active(settings) for stage in stages[:hiding]):
-            self._kept = 0
+            self._limit = 0
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
@@ -113,13 +113,12 @@ class Chain:
             self.accept(token)
 
     def close(self) -> None:
-        """Frees the samplers."""
         for _, sampler, _ in self._stages:
             LIB.llama_sampler_free(sampler)
         self._stages = []
 
     def accept(self, token: int) -> None:
-        """The token joins what the penalties look at."""
+        """Tells the stages that remember of a token that was taken."""
         if self._last_n:
             for sampler in self._remembering:
                 LIB.llama_sampler_accept(sampler, token)
@@ -128,8 +127,8 @@ class Chain:
 
     def needs(self) -> int | None:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
-        count: int = self._kept + len(set(self.recent))
-        return count if self._kept and count * _PRESELECT_LIMIT <= self.n_vocab else None
+        count: int = self._limit + len(set(self.recent))
+        return count if self._limit and count * _PRESELECT_LIMIT <= self.n_vocab else None
 
     def apply(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None, watched: Sequence[int]) -> Survivors:
         """Runs the stages over logits of shape (n_vocab,), which stay as they are.
@@ -149,7 +148,7 @@ class Chain:
             now = size = array.size
             if masks:
                 now = int(np.isfinite(data["logit"][:size]).sum())
-            if now < alive or (stage.keeps and not seen):
+            if now < alive or (stage.limit and not seen):
                 self._note_cut(data[:size], now, watched, stage.name, removed)
                 alive, seen = now, True
             stages.append(Stage(stage.name, alive if seen else self.n_vocab))
@@ -172,7 +171,7 @@ class Chain:
     def _note_cut(
         self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str]
     ) -> None:
-        """Which of the watched ids are gone after a stage that left `alive` of the rest."""
+        """Notes which of the watched ids a stage removed, when it left `alive` of `rest`."""
         if alive < len(rest):
             rest = rest[np.isfinite(rest["logit"])]
         kept: set[int] | NDArray[np.bool_]

@@ -42,20 +42,21 @@ def generate(
 ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
     """The records of one reply, from `Start` to `Finished`.
 
-    After a `Paused` it goes on when `poll` has a command; without one it says the same again, so wait for one. `asked_at` is
-    the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of them.
+    After a `Paused` it continues when `poll` has a command; without one it yields the same again, so wait for one.
+    `asked_at` is the `perf_counter` at which the request came. `row` gives the logits that the cache has at hand, or a copy of
+    them.
 
     Raises:
-        EngineError: the prompt is empty or larger than the context, a condition is none, or llama.cpp failed.
+        EngineError: the prompt is empty or larger than the context, a condition is invalid, or llama.cpp failed.
     """
     model = cache.model
     if not request.ids:
-        raise EngineError("prompt", "the prompt is empty", "type something, or give a system prompt")
+        raise EngineError("prompt", "the prompt is empty", "type a message or set a system prompt")
     scripted = [entry.id for entry in request.script if entry.id is not None]
     unknown = next((i for i in (*request.ids, *scripted) if not 0 <= i < model.n_vocab), None)
     if unknown is not None:
         raise EngineError(
-            "prompt", f"token {unknown} is not in this model's vocabulary", "was it another model's chat?"
+            "prompt", f"token {unknown} is not in this model's vocabulary", "was this chat written with another model?"
         )
     if len(request.ids) > cache.capacity:
         raise EngineError(
@@ -71,7 +72,7 @@ def generate(
 
 
 class _Reply:
-    """One reply while it is made: its ids, who steers it, and its clock, which stands still while the reply waits."""
+    """One running reply: its ids, its steering, and its clock, which stops while the reply is paused."""
 
     def __init__(
         self,
@@ -95,13 +96,12 @@ class _Reply:
         self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
 
     def close(self) -> None:
-        """Frees the chain; threads that a script named are given up."""
+        """Frees the chain; the threads are the machine's again where a script had set them."""
         self.steering.close()
         if self.steering.keeps_threads:
             self.cache.set_threads(self.pace.threads)
 
     def records(self) -> Iterator[Record | Prefilling | FirstToken | Paused]:
-        """The whole stream."""
         cache, request, steering = self.cache, self.request, self.steering
         plan = cache.prepare(self.ids, request.shapes if request.rebuild_exactly else None)
         yield self._start(reused=len(self.ids) - sum(plan))
@@ -192,7 +192,7 @@ class _Reply:
         return self.observer.draw(self.row(), steering.chain, self.request.seed, self.step, steering.forced)
 
     def _wait(self, drawn: Drawn) -> Generator[Settings | Paused, None, Drawn]:
-        """Stands still until the step may be taken; returns what is drawn by then."""
+        """Waits until the step may be taken; returns what is drawn then."""
         steering = self.steering
         while steering.waiting and steering.forced is None:
             since = perf_counter()
@@ -248,7 +248,7 @@ class _Reply:
         return (text + gate.release(), ending) if ending is not None else (text, None)
 
     def _decode(self, token: int) -> Iterator[Settings]:
-        """On to the next step; fewer threads where others hold the cores."""
+        """Decodes the token; on a busy machine the next one with fewer threads, which is a change of settings."""
         begun = perf_counter()
         self.cache.decode(token)
         self.cache.logits()
@@ -277,7 +277,6 @@ class _Reply:
 
 
 def identity(cache: Cache) -> ModelIdentity:
-    """Which model this is, for the records."""
     model = cache.model
     return ModelIdentity(
         name=model.spec.name,
@@ -300,7 +299,6 @@ def token_record(
     *,
     forced: bool = False,
 ) -> Token:
-    """The record of one step."""
     return Token(
         step=step,
         position=position,

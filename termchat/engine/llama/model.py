@@ -86,7 +86,6 @@ class Model:
             self.pointer = None
 
     def metadata(self, key: str) -> str | None:
-        """A metadata value as text, or None."""
         size = 1024
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -99,7 +98,6 @@ class Model:
 
     @property
     def template(self) -> str | None:
-        """The chat template in the file, or None."""
         found = LIB.llama_model_chat_template(self.pointer, None)
         return found.decode("utf-8", "replace") if found else None
 
@@ -115,7 +113,7 @@ class Model:
         return int(LIB.llama_vocab_get_attr(self.vocab, token))
 
     def is_control(self, token: int) -> bool:
-        """Whether a token steers instead of speaking."""
+        """Whether it is a control token, or the unknown token: it has a name and no text."""
         return bool(self.attributes(token) & (CONTROL | UNKNOWN))
 
     def piece(self, token: int) -> bytes:

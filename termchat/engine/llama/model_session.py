@@ -55,7 +55,7 @@ class Session:
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
-        """The model and its context, with as many layers on the GPU as fit."""
+        """The model and its context, with as many layers on the GPU as fit; a remark says if that is not all."""
         try:
             return _opened(spec, progress)
         except EngineError as error:
@@ -91,12 +91,10 @@ class Session:
         return remarks
 
     def close(self) -> None:
-        """Frees everything."""
         self.cache.close()
         self.model.close()
 
     def info(self) -> ModelInfo:
-        """What was loaded, and how."""
         model, cache = self.model, self.cache
         return ModelInfo(
             name=model.spec.name,
@@ -134,7 +132,7 @@ class Session:
         return self._template.ids(command.messages), True
 
     def describe(self, ids: list[int]) -> Tokenized:
-        """What these ids are.
+        """Bytes and labels of ids.
 
         Raises:
             EngineError: one is not in the vocabulary.
@@ -213,11 +211,13 @@ class Session:
         except ContextFull:
             raise EngineError(
                 "context",
-                "the context has no room for this reply beside the chat",
+                "not enough free context to rescore this reply",
                 "load the model with a larger --context",
             ) from None
         except Aborted:
-            raise EngineError("busy", "given up for something else", "ask again: it goes on where it stopped") from None
+            raise EngineError(
+                "busy", "interrupted by another request", "ask again to continue where it stopped"
+            ) from None
 
     def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""
@@ -227,9 +227,9 @@ class Session:
             try:
                 self._asked = (ids, *self._logits(ids, alone, wanted))
             except ContextFull:
-                raise EngineError("context", "the context has no room to look at this position", "") from None
+                raise EngineError("context", "not enough free context to inspect this position", "") from None
             except Aborted:
-                raise EngineError("busy", "given up for something else", "") from None
+                raise EngineError("busy", "interrupted by another request", "") from None
         return self._asked[1:]
 
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:

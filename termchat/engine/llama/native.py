@@ -1,4 +1,4 @@
-"""llama.cpp itself: the import, what is probed at start, its log, and the flag that stops a long decode."""
+"""llama.cpp itself: the import, a check of what it offers, its log, and the flag that stops a long decode."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from typing import Any
 
+from termchat.decoding.stages import STAGES
 from termchat.engine.port import EngineError
 
 _NEEDED = (
@@ -18,10 +19,10 @@ _NEEDED = (
     "llama_set_n_threads",
     "llama_set_abort_callback",
     "llama_vocab_is_eog",
-    "llama_sampler_init_penalties",
     "llama_token_to_piece",
+    *(f"llama_sampler_init_{stage.sampler}" for stage in STAGES.values() if stage.sampler),
 )
-_HINT = "install a version that fits: pip install 'llama-cpp-python>=0.3.36,<0.4'"
+_HINT = "install a compatible version: pip install 'llama-cpp-python>=0.3.36,<0.4'"
 
 
 def _load() -> Any:
@@ -40,7 +41,6 @@ def _load() -> Any:
 
 
 def version() -> str:
-    """llama-cpp-python's version."""
     import llama_cpp
 
     return str(llama_cpp.__version__)
@@ -73,7 +73,7 @@ def start() -> None:
 
 
 def last_errors() -> str:
-    """What llama.cpp complained of since the last call, newest last."""
+    """The errors that llama.cpp logged since the last call, newest last."""
     text = "; ".join(dict.fromkeys(_errors))
     _errors.clear()
     return text
@@ -101,13 +101,12 @@ class AbortFlag:
         self._none = LIB.ggml_abort_callback()
 
     def set(self) -> None:
-        """From any thread: stop the decode that is running."""
+        """Stops the decode that is running; may be called from any thread."""
         self._bytes[0] = b"\1"
 
     def clear(self) -> None:
-        """Let decodes run again."""
         self._bytes[0] = b"\0"
 
     def watch(self, context: Any, on: bool) -> None:
-        """Has the context look at the flag, or not."""
+        """Attaches the flag to a context, or detaches it."""
         LIB.llama_set_abort_callback(context, self._function if on else self._none, ctypes.addressof(self._bytes))

@@ -1,6 +1,7 @@
-"""The observed step in one call of native code, where it was built: `observe.c`, which is compiled when termchat is installed.
+"""The observed step in one call of native code: `observe.c`, which is compiled when termchat is installed.
 
-Python and numpy do the same in `chain.py` and `decoding.draw`, slower; this is for the steps that are usual.
+`chain.py` and `decoding.draw` do the same in Python and numpy, slower. They take the steps that native code declines, and all
+of them where it could not be compiled.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Labels(dict[int, str]):
         return (ctypes.c_void_p * self._n_vocab)()
 
     def point(self, token: int) -> None:
-        """Has native code find the label of a token."""
+        """Makes the label of a token visible to native code."""
         self._packed[token] = packed = packed_text(self[token])
         self.pointers[token] = ctypes.addressof(packed)
 
@@ -233,7 +234,7 @@ class NativeStep:
         self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
     def _use(self, chain: NativeChain) -> None:
-        """Steps are drawn through another chain from now on."""
+        """Draws through another chain from now on."""
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
         step.masking, step.hiding = chain.masking, chain.hiding

@@ -1,4 +1,4 @@
-"""How many layers go to the GPU: all that fit."""
+"""The devices that llama.cpp sees, and how many layers go to the GPU: all that fit."""
 
 from __future__ import annotations
 
@@ -141,6 +141,6 @@ def named(devices: Sequence[Device]) -> str:
 
 
 def remark_of_fewer(count: int, layers: int, devices: Sequence[Device]) -> Remark:
-    """That not all layers fit."""
+    """Says that only `count` of `layers` fit on the GPU."""
     where = f"{count} of {layers} layers fit on {named(devices)}; the rest" if count else "nothing fits on the GPU; all"
-    return Remark(f"{where} runs on the CPU", "a smaller --context or a smaller quantization leaves more room")
+    return Remark(f"{where} runs on the CPU", "try a smaller --context or a smaller quantization")

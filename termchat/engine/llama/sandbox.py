@@ -1,4 +1,4 @@
-"""Limits on what other people's patterns and templates may take: time and memory.
+"""Limits the time and memory that foreign templates and regular expressions may take.
 
 Time is the thread's own processor time, so that a machine that stalls refuses nothing honest, and threads that spin beside
 it do not count. One operation that never comes back to Python cannot be interrupted: the last resort is to end the process,
@@ -17,11 +17,11 @@ from time import thread_time
 from types import FrameType
 
 _LOOKS = 8
-"""Looks at the clock in the time that there is."""
+"""How often the clock is checked before the deadline."""
 
 
 class _Over(BaseException):
-    """The time is over. No exception like others: those a template engine may catch on their way."""
+    """The deadline has passed. Not an `Exception`, which a template engine might catch."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def last_resort(seconds: float) -> Iterator[None]:
-    """Ends the process, from outside of Python, when this takes longer on the clock; stderr then says where it was."""
+    """Ends the process, from outside Python, when this takes longer in wall-clock time; stderr then has the traceback."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
@@ -66,9 +66,10 @@ def last_resort(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def memory(size: int) -> Iterator[None]:
-    """Lets the process have no more than `size` bytes beyond what it has; only where the system can say and limit that.
+    """Limits the process to `size` bytes more than it has now; Linux only.
 
-    Whoever asks for more gets a MemoryError.
+    Raises:
+        MemoryError: more was needed.
     """
     if sys.platform != "linux":
         yield

@@ -23,9 +23,9 @@ from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, Score, Scored
 
 STREAMED_BYTES = 128 << 20
-"""The most that the rows of the newest reply take, kept in case it will be asked about."""
+"""The most memory for the rows of the newest reply, which are kept in case it is asked about."""
 ASKED_BYTES = 512 << 20
-"""The most that the rows of the last reply that was asked about take; those beyond are computed again each time."""
+"""The most memory for the rows of the last reply that was asked about; rows beyond it are computed again each time."""
 
 _BLOCK = 64
 
@@ -40,33 +40,32 @@ class Rows:
         self._rows: list[Row] = []
 
     def of(self, ids: list[int], first: int) -> list[Row]:
-        """Those that hold for the reply `ids[first:]` too: up to the first token that differs, and of that one."""
+        """The rows that hold for the reply `ids[first:]` too: those up to and including the first token that differs."""
         known = self.ids
         same = next((i for i, (a, b) in enumerate(zip(ids, known, strict=False)) if a != b), min(len(ids), len(known)))
         return self._rows[: same - first + 1] if first == self._first and same >= first else []
 
     def begin(self, ids: list[int], first: int, rows: list[Row]) -> None:
-        """They are of the reply `ids[first:]` now, and these are there."""
+        """Forgets the rows, and holds these for the reply `ids[first:]`."""
         self.ids, self._first, self._rows = ids, first, rows[: self._limit]
 
     @property
     def full(self) -> bool:
-        """Whether there is room for no more."""
         return len(self._rows) >= self._limit
 
     def add(self, rows: Row) -> None:
-        """The next ones, shape (n, n_vocab), copied as far as the limit goes."""
+        """Appends rows, shape (n, n_vocab), copied as far as the limit goes."""
         room = self._limit - len(self._rows)
         if room > 0:
             self._rows += list(rows[:room].copy())
 
     def take(self, row: Row) -> None:
-        """The next one, shape (n_vocab,), which nobody writes to any more."""
+        """Appends a row, shape (n_vocab,), without a copy: nobody may write to it any more."""
         self._rows.append(row)
 
 
 class Drafts:
-    """Room for rows that may be kept, made many at a time: what is new from the system costs more than the copy."""
+    """Room for rows that may be kept, allocated many at a time: fresh pages cost more than the copy."""
 
     def __init__(self, n_vocab: int) -> None:
         self._shape = (_BLOCK, n_vocab)
@@ -74,7 +73,7 @@ class Drafts:
         self._used = 0
 
     def write(self, row: Row) -> Row:
-        """A copy; the next one takes its place, unless `keep` comes between."""
+        """A copy, which the next call overwrites unless `keep` is called before."""
         if self._used == len(self._block):
             self._block, self._used = np.empty(self._shape, np.float32), 0
         draft: Row = self._block[self._used]
@@ -82,7 +81,7 @@ class Drafts:
         return draft
 
     def keep(self) -> None:
-        """The last copy stays."""
+        """Keeps the last copy."""
         self._used += 1
 
 
@@ -114,7 +113,7 @@ class Scorer:
         return logits if self._draft is None else self._draft
 
     def keep(self, token: int) -> None:
-        """The reply that streams took this token from them."""
+        """The streaming reply took this token: the row that it was drawn from is kept."""
         if not self._follows:
             return
         if self._draft is not None:
@@ -192,7 +191,7 @@ def batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None
         Aborted, ContextFull, EngineError: see `Scorer.score`.
     """
     if not cache.model.can_rewind:
-        raise EngineError("capability", "this model cannot be asked about past positions", "")
+        raise EngineError("capability", "past positions cannot be inspected with this model", "")
     end, shared = len(ids) - 1, cache.common(ids)
     at = min(shared, row)
     batch = _Batch(min(cache.batch_size, EXACT_BATCH))
@@ -241,7 +240,6 @@ class _Batch:
         self._wanted[count - 1] = 1
 
     def close(self) -> None:
-        """Frees it."""
         LIB.llama_batch_free(self.pointer)
 
 

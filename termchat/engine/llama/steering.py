@@ -1,4 +1,4 @@
-"""What a person can change while a reply is made: the settings, where it waits, and which tokens it takes."""
+"""What can be changed while a reply runs: its settings, where it pauses, and which tokens it takes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cancelled(Exception):
 class Steering:
     """Obeys the commands, the script and the conditions of one reply.
 
-    `waiting`: the reply stands still before its next step, unless that is forced; `why` is the condition that was met. `past`
+    `waiting`: the reply pauses before its next step, unless that is forced; `why` is the condition that was met. `past`
     are all ids so far, of which `reply` do not belong to the reply; it is read, never written.
 
     Raises:
@@ -62,29 +62,28 @@ class Steering:
 
     @property
     def forced(self) -> int | None:
-        """The id that is taken next, whatever the dice say."""
+        """The id that is taken next, whatever the dice say; None leaves it to them."""
         return self._queue[0] if self._queue else None
 
     def record(self) -> Settings:
-        """The settings as they now are, under the next number."""
+        """The present settings, under the next number."""
         self.number += 1
         return Settings(self.number, self.samplers, self.conditions, self.origin, self._cache.threads)
 
     def close(self) -> None:
-        """Frees the chain."""
         if self.chain is not None:
             self.chain.close()
             self.chain = None
 
     def rebuild(self) -> None:
-        """A chain for the settings, with what is past as what its penalties have seen."""
+        """Makes a chain for the settings, whose penalties have seen all ids so far."""
         self.close()
         self.chain = Chain(self.samplers, self._cache.model.n_vocab, self._past)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def obey(self, command: Steer) -> Iterator[Settings]:
-        """Does what a command says, from the next token on; a change of settings is a record.
+        """Carries out a command, from the next token on; a change of settings is a record.
 
         Raises:
             Cancelled: the reply is to end.
@@ -112,7 +111,7 @@ class Steering:
                     self._said = None
 
     def begin(self, step: int) -> Iterator[Settings]:
-        """Does what the script says before `step`; a change of settings is a record."""
+        """Carries out what the script has for `step`; a change of settings is a record."""
         while self._script and self._script[0].step <= step:
             entry = self._script.popleft()
             changed = self._use_threads(entry.threads)
@@ -169,7 +168,7 @@ class Steering:
                 return self.rules.after(data)
         except TimeoutError:
             raise EngineError(
-                "condition", "a regular expression takes too long to match", "write it without repeats inside repeats"
+                "condition", "a regular expression takes too long to match", "avoid nested repeats such as (a+)+"
             ) from None
 
     # --- what changes ------------------------------------------------------------------------------------------------
@@ -183,11 +182,11 @@ class Steering:
             self.rebuild()
 
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
-        """Other conditions; a text that stands in the reply already is no news."""
+        """Replaces the conditions. A text that the reply contains already does not count as met."""
         try:
             self.rules = Rules(conditions)
         except ConditionError as error:
-            raise EngineError("condition", str(error), "change the condition or take it away") from None
+            raise EngineError("condition", str(error), "change or delete the condition") from None
         self.conditions = conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))

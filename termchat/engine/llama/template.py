@@ -91,7 +91,7 @@ class ChatTemplate:
     def __init__(self, model: Model) -> None:
         self._model = model
         if model.template is None:
-            raise EngineError("template", "this model's file holds no chat template", _HINT)
+            raise EngineError("template", "this model file has no chat template", _HINT)
         with _bounded("is broken"):
             self._template = _compiled(model.template)
         named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
@@ -241,7 +241,7 @@ def _bounded(complaint: str) -> Iterator[None]:
     except MemoryError:
         raise EngineError("template", "the model's chat template asks for too much memory", _HINT) from None
     except TimeoutError:
-        raise EngineError("template", f"the model's chat template did not end within {DEADLINE:g} s", _HINT) from None
+        raise EngineError("template", f"the model's chat template took longer than {DEADLINE:g} s", _HINT) from None
     except Exception as error:  # a template can raise anything; the worker must live
         said = well_formed(str(error)[:_MOST_SAID]) or type(error).__name__
         raise EngineError("template", f"the model's chat template {complaint}: {said}", _HINT) from error
@@ -261,7 +261,7 @@ def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
 
 def _now(form: str) -> str:
     if len(form) > _LONGEST_DATE:
-        raise SecurityError("the template asks for a date of too many parts")
+        raise SecurityError("the template's date format is too long")
     return datetime.now().strftime(form)
 
 

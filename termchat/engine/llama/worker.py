@@ -63,8 +63,8 @@ def _nothing() -> None:
 class Inbox:
     """Commands as they arrive, read by a thread of its own.
 
-    What steers a running reply is kept apart from work that waits its turn. A cancel also raises the abort flag, so that a
-    long prefill ends at once.
+    Commands that steer a running reply are kept apart from work that waits its turn. A cancel also sets the abort flag, so
+    that a long prefill ends at once.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -83,13 +83,13 @@ class Inbox:
             return self._work.popleft()
 
     def between_tokens(self) -> tuple[int, Command, float] | None:
-        """Work that can be done while a reply runs, if it is the next."""
+        """The next work, if it can be done while a reply runs."""
         if self._work and isinstance(self._work[0][1], _BETWEEN_TOKENS):
             return self._work.popleft()
         return None
 
     def while_paused(self, reply: int) -> tuple[int, Command, float] | None:
-        """Waits for work that can be done while a reply stands still; None as soon as something steers that reply."""
+        """Waits for work that can be done while a reply is paused; None as soon as a command steers that reply."""
         with self._ready:
             while True:
                 self._drop_older(reply)
@@ -100,7 +100,6 @@ class Inbox:
                 self._ready.wait()
 
     def has_work(self) -> bool:
-        """Whether something waits its turn."""
         return bool(self._work)
 
     def steering(self, reply: int) -> Steer | None:
@@ -140,7 +139,7 @@ class Inbox:
 
 
 class Worker:
-    """Does what the inbox says, one thing after the other."""
+    """Answers the commands of the inbox, one after the other."""
 
     def __init__(self, inbox: Inbox, descriptor: int) -> None:
         self._inbox = inbox
@@ -149,7 +148,7 @@ class Worker:
         self._replying = False
 
     def run(self) -> None:
-        """Forever; the inbox ends the process."""
+        """Never returns; the inbox ends the process when its pipe is closed."""
         while True:
             self._do(*self._inbox.next())
 
@@ -165,7 +164,7 @@ class Worker:
             self._send(number, Failed("memory", "the engine is out of memory", "use a smaller model or context"))
         except Exception as error:  # noqa: BLE001 - the process must outlive any single command
             traceback.print_exc()
-            self._send(number, Failed("internal", f"{type(error).__name__}: {error}", "the log has more"))
+            self._send(number, Failed("internal", f"{type(error).__name__}: {error}", "see the log for details"))
 
     def _answer(self, number: int, command: Command) -> Event:
         if isinstance(command, Load):

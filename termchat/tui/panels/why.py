@@ -47,7 +47,7 @@ def remedy(way: Remedy) -> str:
     dice = " with these dice" if way.wins else ""
     if way.value is None:
         return f"no {way.knob} {'makes it win' if way.wins else 'keeps it'}{dice}"
-    what = "wins" if way.wins else STAGES[KNOBS[way.knob].stage or ""].kept
+    what = "wins" if way.wins else STAGES[KNOBS[way.knob].stage or ""].kept_as
     until = f" to {_number(way.until)}" if way.until is not None else ""
     sign = "=" if way.value == 0 else way.sign if way.until is None else ">="
     bound = _BOUNDS[sign].format(f"{way.knob} {_number(way.value)}{until}")

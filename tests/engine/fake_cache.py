@@ -1,0 +1,96 @@
+"""Stands in for `engine.llama.cache.Cache`, so that the loop's rules are tested without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+import numpy as np
+
+from termchat.engine.llama import loop
+from termchat.engine.llama.cache import ContextFull
+from termchat.engine.llama.observe import Labels
+from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.threads import Pace
+from termchat.engine.port import FirstToken, Generate, ModelSpec, Paused, Prefilling, Render, Steer
+
+
+class FakeModel:
+    """Below 128 an id is a character; above, a word; 0 ends the reply, and is never drawn but by force."""
+
+    n_vocab, eos, end_ids, gpu_layers = 4096, 0, (0,), 0
+    spec = ModelSpec("/fake.gguf", "fake")
+
+    def __init__(self) -> None:
+        self.names = Labels(self.n_vocab, self.name)
+
+    def metadata(self, _key: str) -> None:
+        return None
+
+    def piece(self, token: int) -> bytes:
+        return b"" if token == self.eos else self.name(token).encode()
+
+    def name(self, token: int) -> str:
+        return "<end>" if token == self.eos else chr(token) if token < 128 else f" w{token}"
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return list(text.encode("ascii"))
+
+
+class FakeCache:
+    """A list of ids, and logits that are the same wherever the same ids are."""
+
+    exact, batch_size, threads, threads_batch = True, 63, 1, 1
+
+    def __init__(self, capacity: int = 2048) -> None:
+        self.model, self.capacity = FakeModel(), capacity
+        self.ids: list[int] = []
+
+    def prepare(self, ids: list[int], _shapes: list[int] | None = None) -> list[int]:
+        kept = next((n for n, (a, b) in enumerate(zip(ids[:-1], self.ids, strict=False)) if a != b), len(self.ids))
+        self.rewind(min(kept, len(ids) - 1))
+        body = len(ids) - 1 - len(self.ids)
+        return [body, 1] if body else [1]
+
+    def rewind(self, count: int) -> None:
+        del self.ids[count:]
+
+    def prefill(self, ids: list[int], plan: list[int]) -> Iterator[int]:
+        for size in plan:
+            for token in ids[len(self.ids) : len(self.ids) + size]:
+                self.decode(token)
+            yield size
+
+    def decode(self, token: int) -> None:
+        if len(self.ids) >= self.capacity:
+            raise ContextFull
+        self.ids.append(token)
+
+    def logits(self) -> Row:
+        seed = crc32(np.array(self.ids, np.int32).tobytes())
+        row = np.random.default_rng(seed).standard_normal(self.model.n_vocab, np.float32) * 2
+        row[self.model.tokenize(".\n")] += 5  # sentences and lines end now and then
+        row[self.model.eos] = -30
+        return row
+
+    def made_as(self, _shapes: list[int], count: int) -> int:
+        return count
+
+    def set_threads(self, threads: int) -> None:
+        self.threads = threads
+
+
+class FakeSession:
+    """What the tests of the loop use of `engine.llama.model_session.Session`."""
+
+    def __init__(self, capacity: int = 2048) -> None:
+        self.cache = FakeCache(capacity)
+        self.model = self.cache.model
+
+    def render(self, command: Render) -> tuple[list[int], bool]:
+        return self.model.tokenize("".join(message.content for message in command.messages)), True
+
+    def generate(
+        self, command: Generate, poll: Callable[[], Steer | None], arrived: float
+    ) -> Iterator[loop.Record | Prefilling | FirstToken | Paused]:
+        return loop.generate(self.cache, Pace(1), command, poll, arrived)  # type: ignore[arg-type]
