@@ -88,7 +88,7 @@ def _find(config: Config, picked: Picked | None = None) -> tuple[Config, ModelSp
 
 
 def reopen_latest(store: Store, config: Config) -> Reopened | None:
-    """The latest chat as it was, ready to go on; None when there is none."""
+    """The latest saved chat, ready to continue; None if there is none."""
     session = store.latest()
     return reopen(store, session, config) if session is not None else None
 
@@ -171,7 +171,7 @@ def fetch(store: Store, session: str, config: Config, loaded: str) -> Past:
 
 
 def _model(config: Config, model: ModelRef, wanted: str | None) -> tuple[Choice | None, str]:
-    """The model, or what it was and why it cannot be had."""
+    """The model, or its name and why it cannot be loaded."""
     if wanted is None:
         return None, f"{model.name}, which is not here"
     try:

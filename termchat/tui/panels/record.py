@@ -60,7 +60,7 @@ def from_columns(node: Node, index: int, step: int) -> Token:
 
 
 def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
-    """The facts, the stages, then as many candidates as there is room for."""
+    """The facts, the stages, then as many candidates as fit."""
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
     stages = flowing(_stages(token), width)
@@ -114,7 +114,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
 
 
 def _stages(token: Token) -> list[list[Run]]:
-    """Each stage and what it left; the ones that cut something stand out."""
+    """Each stage and how many tokens it left; those that cut something stand out."""
     items: list[list[Run]] = []
     before = max((stage.survivors for stage in token.stages), default=0)
     for stage in token.stages:
@@ -135,6 +135,6 @@ def _settings(samplers: SamplerSettings) -> list[list[Run]]:
 
 
 def _idle(name: str, samplers: SamplerSettings) -> bool:
-    """How far back the penalties look says nothing while all of them are off."""
+    """The range of the penalties says nothing while all of them are off."""
     penalties = ("repeat_penalty", "frequency_penalty", "presence_penalty")
     return name == "repeat_last_n" and all(getattr(samplers, knob) == KNOBS[knob].off for knob in penalties)
