@@ -217,7 +217,7 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
     assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
     assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
     assert "Recomputed, in batches: near-ties may be decided differently" in words(lines)
-    assert "Recomputed ±1.3% in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
+    assert "Recomputed ±1.3%, in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
 
 
 def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:
