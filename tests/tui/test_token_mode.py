@@ -305,7 +305,7 @@ async def test_what_if_is_live_while_tune_turns_knobs_and_enter_forks_where_it_p
         assert "Every token would stay the same" in desk.text
         await desk.type("", "ctrl+t", "t", "1", ".", "4", "enter", "escape")
         assert desk.engine.asked(Score)[-1].samplers.temperature == 1.4
-        assert "differs from 2" in desk.text
+        assert "differs at 2" in desk.text
         assert "·a  → ·c7" in desk.text
         assert "would be cut 1 of 11" in desk.text
         await desk.type("", "enter")
@@ -412,7 +412,7 @@ async def test_the_tree_is_walked_named_deleted_brought_back_compared_and_left_f
         await desk.type("wolf", "enter")
         assert chat.nodes[3].name == "wolf"
         await desk.type("", "up", "c")
-        assert "the first 9 tokens are identical; 2 more on the left, 2 on the right" in desk.text
+        assert "the first 9 tokens are identical; then 2 left, 2 right" in desk.text
         await desk.type("", "escape", "down", "d")
         assert chat.nodes[3].deleted
         await desk.type("", "z")

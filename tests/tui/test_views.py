@@ -212,7 +212,7 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
     assert rows[:2] == ["WHAT IF  same dice, 4 tokens", "temperature 0.8 → 1.2, top_k 40 → 5"]
     stays = next(row for row in rows if row.startswith("stays"))
     assert (stays.count("━"), stays.count("─"), stays[-5:]) == (24, 8, "75.0%")  # three of four, on 32 cells
-    assert "differs from 2  ·c  → ·X" in rows
+    assert "differs at 2  ·c  → ·X" in rows
     assert "would be cut 1 of 4" in rows
     assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
     assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
@@ -298,7 +298,7 @@ def test_branches_beside_each_other_count_by_ids_and_mark_where_they_part(
 ) -> None:
     chat, first, other = forked
     comparison = compare(chat, first.number, other.number)
-    assert summary(comparison) == "the first 2 tokens are identical; 2 more on the left, 2 on the right"
+    assert summary(comparison) == "the first 2 tokens are identical; then 2 left, 2 right"
     lines = compare_lines(comparison, 41, ("shown", "wolf"))
     assert read(lines) == [
         "shown               │ wolf",

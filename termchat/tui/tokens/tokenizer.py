@@ -78,7 +78,7 @@ class TokenizerDialog(PiecesDialog):
     r"""The same for any text, as it is typed; `\n` and the like are read as such. `ask` is called with each text."""
 
     TITLE = "Tokenizer"
-    HINT = "Type text to tokenize; \\n is a line break."
+    HINT = "Type any text: \\n is a line break."
     HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
     KEYS = "LISTS"
 
