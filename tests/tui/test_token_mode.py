@@ -87,7 +87,7 @@ async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> 
     async with looking() as desk:
         desk.chat.recorder = Recorder()  # nothing is on record
         await desk.type("", "h")
-        assert "No candidates are on record for this token" in desk.text
+        assert "No candidates were recorded for this token" in desk.text
         assert "CANDIDATES" not in desk.text
         await desk.type("", "i")
         assert desk.engine.asked(Inspect)[-1].done == 9
@@ -351,7 +351,7 @@ async def test_what_if_says_which_knobs_are_not_as_they_were_for_every_piece_and
         desk.engine.end("length")
         await desk.settle()
         await desk.type("", "v")
-        assert "The knobs are as they were" in desk.text
+        assert "No knob has changed yet" in desk.text
 
 
 # --- dialogs ---------------------------------------------------------------------------------------------------------
