@@ -13,14 +13,14 @@ from termchat.decoding.records import Token
 
 
 class Branches:
-    """Moves in the tree. `leave` ends what is being made on the branch that was shown."""
+    """Moves in the tree. `leave` stops the reply on the branch that was shown."""
 
     def __init__(self, state: State, leave: Callable[[], None]) -> None:
         self._state, self._leave = state, leave
         self._deleted: list[tuple[Conversation, int]] = []
 
     def select(self, leaf: int) -> None:
-        """Shows the path to a living node, and goes on there."""
+        """Shows the path to a node that is not deleted. A reply that is running on another branch ends, and the queue waits."""
         chat = self._state.conversation
         if leaf not in chat.nodes or chat.is_hidden(leaf):
             self._state.changed(Notice("no such branch"))
@@ -30,7 +30,7 @@ class Branches:
             self._moved()
 
     def rename(self, number: int, name: str) -> None:
-        """Gives the branch that begins with a node a name; "" takes it away."""
+        """Names the branch that starts with a node; "" removes the name."""
         chat = self._state.conversation
         node = chat.nodes[number]
         node.name = " ".join(name.split())
@@ -55,7 +55,7 @@ class Branches:
         self._moved()
 
     def undelete(self) -> int | None:
-        """Brings back what was deleted last in this chat; returns its number, None where there is nothing."""
+        """Restores what was deleted last in this chat; returns its number, or None if nothing was deleted."""
         state, chat = self._state, self._state.conversation
         # A turn that was taken back in the meantime cannot come back.
         mine = [pair for pair in self._deleted if pair[0] is chat and pair[1] in chat.nodes]

@@ -31,7 +31,7 @@ class StatusChanged(msgspec.Struct, frozen=True):
 
 
 class LiveChanged(msgspec.Struct, frozen=True):
-    """There is a newer token or a reshaped distribution to look at: read `chat.live`."""
+    """There is a newer token, or a reshaped distribution: read `chat.live`."""
 
 
 class TuningChanged(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ class _Fork(NamedTuple):
 
 
 class Forks:
-    """What grows from a reply that is there, or beside it."""
+    """What grows from a reply or beside it."""
 
     def __init__(self, state: State, turns: Turns, replies: Replies) -> None:
         self._state, self._turns, self._replies = state, turns, replies
@@ -38,7 +38,6 @@ class Forks:
 
     @property
     def waits(self) -> bool:
-        """Whether a fork waits to be made."""
         return self._fork is not None
 
     def regenerate(self, *, same: bool = False) -> None:
@@ -113,11 +112,10 @@ class Forks:
         self._grow(fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed, counted_apart=written)
 
     def drop(self) -> None:
-        """Forgets the fork that waits."""
         self._fork = None
 
     def _ask(self, fork: _Fork, text: str) -> None:
-        """Makes a fork, after its ids have come if it begins with a text."""
+        """Makes a fork, after tokenizing its text if it starts with one."""
         self._fork = fork._replace(ids=None) if text else fork
         if text:
             self._state.line.ask(Tokenize(text), partial(self._hear_ids, self._fork))
@@ -180,12 +178,12 @@ class Forks:
 
 
 def _seed(spans: Sequence[Span]) -> int | None:
-    """The one of a reply's first piece; None where it never began."""
+    """The seed of a reply's first piece; None if it never started."""
     return next((span.node.start.seed for span in spans if span.node.start is not None), None)
 
 
 class _Edit(NamedTuple):
-    """A person's message in other words, that waits for the reply that runs to end."""
+    """An edited message that waits for the running reply to end."""
 
     conversation: Conversation
     node: Node
@@ -209,7 +207,6 @@ class Editing:
 
     @property
     def waits(self) -> bool:
-        """Whether an edit waits to be sent."""
         return self._waiting is not None
 
     def edit(self, node: Node, text: str) -> None:
@@ -239,7 +236,7 @@ class Editing:
         )
 
     def drop(self) -> None:
-        """Gives back the edit that waits: something else is to be shown."""
+        """Gives back the edit that waits, as another chat or branch is to be shown."""
         edit, self._waiting = self._waiting, None
         if edit is not None:
             self._state.give_back(edit.text)
@@ -282,7 +279,7 @@ _LONGEST = 4
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether these last bytes of a text end with a character's."""
+    """Whether these last bytes of a text end with a complete character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data)
     return decoder.getstate()[0] == b""

@@ -29,7 +29,6 @@ Turn = list[Span]
 
 
 def turns_of(path: Sequence[Span]) -> list[Turn]:
-    """The turns of a path, in order."""
     turns: list[Turn] = []
     for span in path:
         if span.node.role == "user" or not turns:
@@ -39,7 +38,7 @@ def turns_of(path: Sequence[Span]) -> list[Turn]:
 
 
 def omission_of(path: Sequence[Span]) -> Omission | None:
-    """What is left out at the end of a path: the newest turn with a mark says it."""
+    """What is left out at the end of a path: the newest turn that says so counts."""
     return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
@@ -85,7 +84,7 @@ def messages(chat: Conversation) -> list[Message]:
 
 
 def _said(spans: Sequence[Span]) -> Iterator[Message]:
-    """Spans as messages; a reply in several pieces is one, every message of a person its own."""
+    """Spans as messages; a reply in several pieces is one message."""
     for user, group in groupby(spans, key=lambda span: span.node.role == "user"):
         texts = [span.node.text(span.count) for span in group]
         if user:
@@ -99,7 +98,7 @@ Begin = Callable[[str, Node | None, int, Omission | None], Node]
 
 
 class MakingRoom:
-    """One full context at a time; `state.full` is the one that a person is asked about."""
+    """Handles one full context at a time; `state.full` is the one that a person is asked about."""
 
     def __init__(self, state: State, replies: Replies, begin: Begin) -> None:
         self._state, self._replies, self._begin = state, replies, begin
@@ -110,7 +109,7 @@ class MakingRoom:
         return self._request is not None and self._request[1] is turn
 
     def limit(self, turn: Node) -> int:
-        """The most tokens that the reply to a turn may have; 0 is no limit of ours."""
+        """The most tokens that the reply to a turn may have; 0 means no limit."""
         context = self._state.model.context if self._state.model is not None else 0
         return max(context // SUMMARY, 1) if self.is_request(turn) else 0
 
@@ -147,7 +146,7 @@ class MakingRoom:
         return cut is not None and self._state.conversation.leaf == cut.number and self._cut(cut)
 
     def let_go(self, turn: Node) -> str:
-        """A turn cannot be sent; what its person wrote."""
+        """A turn cannot be sent; returns the text that its person wrote."""
         if self._request is None or self._request[1] is not turn:
             return turn.written
         (full, _), self._request = self._request, None
@@ -184,7 +183,7 @@ class MakingRoom:
             self._state.fail(full.failure)
 
     def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
-        """How many turns before a message have to be left out, None if there are none to leave out."""
+        """How many turns before a message have to be left out; None if there are none."""
         model, chat = self._state.model, self._state.conversation
         path = chat.path(leaf) if leaf is not None else []
         turns = turns_of(path)
@@ -197,7 +196,7 @@ class MakingRoom:
         return max(len(turns) - most_kept(sizes, needed, model.context), gone + 1)
 
     def _cut(self, reply: Node) -> bool:
-        """A reply ended because the context did: it can be made again with more room."""
+        """A reply ended because the context did: it can be regenerated with more room."""
         state, chat = self._state, self._state.conversation
         head = turns_of(chat.path(reply.number))[-1][0].node
         if head.omitted is not None and state.on_full != "ask":

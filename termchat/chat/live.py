@@ -34,7 +34,7 @@ class Live:
 
     @classmethod
     def of(cls, conversation: Conversation, newest: Token | None) -> Live:
-        """The state at the end of a conversation that was made before; `newest` is its last token."""
+        """The state at the end of a stored conversation; `newest` is its last token."""
         live = cls()
         live.token = newest
         for span in [span for span in conversation.reply() if len(span.node.tokens)][-1:]:
@@ -47,7 +47,7 @@ class Live:
 
     @property
     def shown(self) -> Token | None:
-        """The step to draw: what waits, else the preview, else the newest."""
+        """The step to draw: the pending one, else the preview, else the newest."""
         return self.pending or self.preview or self.token
 
     @property
@@ -79,17 +79,15 @@ class Live:
         self.sample_us.clear()
 
     def add(self, token: Token) -> None:
-        """The newest token of the running reply."""
         self.token, self.preview, self.pending = token, None, None
         self.decode_us.append(token.decode_us)
         self.sample_us.append(token.sample_us)
 
     def wait(self, token: Token) -> None:
-        """The reply is paused; this would be its next token."""
+        """The reply is paused; `token` would be its next."""
         self.pending = token
 
     def end(self, last: Finished | Failed) -> None:
-        """The reply is over."""
         self.pending = None
         if isinstance(last, Finished):
             self.finished = last

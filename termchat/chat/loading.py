@@ -20,7 +20,7 @@ from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Pr
 
 
 class Choice(NamedTuple):
-    """A model to chat with: how to load it, and what is recommended for it, by knob name."""
+    """A model to chat with: how to load it, and the recommended knobs, by name."""
 
     spec: ModelSpec
     recommended: Mapping[str, Value]
@@ -69,7 +69,7 @@ class Loading:
         return True
 
     def switch_back(self) -> bool:
-        """Goes on with the model before; False where there was none, or while a reply runs."""
+        """Goes back to the previous model; False if there was none, or while a reply runs."""
         choice = self._before()
         if choice is None:
             self._state.changed(Notice("no previous model"))
@@ -86,14 +86,14 @@ class Loading:
         return True
 
     def reload(self) -> bool:
-        """Lets the model go and loads it again; False while a reply runs, or where none was chosen yet."""
+        """Unloads the model and loads it again; False while a reply runs, or if none was chosen yet."""
         if self._wanted is None or not self._free_to("load the model again"):
             return False
         self._begin(self._wanted, follow=self._wanted is not self._loaded)
         return True
 
     def restart(self) -> None:
-        """Loads the model again after its engine died, and goes on with a reply that was cut off."""
+        """Loads the model again after its engine died, and continues a reply that was cut off."""
         state, chat = self._state, self._state.conversation
         if self._wanted is None or state.phase not in ("failed", "no model"):
             return
@@ -159,7 +159,7 @@ class Loading:
         self._state.fail(failure)
 
     def _follow(self, recommended: Mapping[str, Value]) -> None:
-        """Has the knobs that nobody turned be as is recommended for the model."""
+        """Sets the knobs that nobody turned to what is recommended for the model."""
         state = self._state
         tuning, origin, problems = followed(state.tuning, state.origin, recommended)
         if tuning != state.tuning:
@@ -170,7 +170,7 @@ class Loading:
         state.changed(*(Notice(problem, severity="warning") for problem in problems))
 
     def _tell(self, remarks: list[Remark]) -> None:
-        """Each remark once: it is as true the next time."""
+        """Shows each remark once."""
         for remark in remarks:
             if remark not in self._told:
                 self._told.add(remark)

@@ -91,7 +91,7 @@ def _find(
 
 
 def reopen_latest(store: Store, config: Settings) -> Reopened | None:
-    """The latest chat as it was, ready to go on; None when there is none."""
+    """The latest saved chat, ready to continue; None if there is none."""
     session = store.latest()
     return reopen(store, session, config) if session is not None else None
 
@@ -173,7 +173,7 @@ def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
 
 
 def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:
-    """The model, or what it was and why it cannot be had. A flag says nothing of it: it chose the one to begin with."""
+    """The model, or its name and why it cannot be loaded."""
     wanted = model_of(model)
     if wanted is None:
         return None, f"{model.name}, which is not here"

@@ -88,7 +88,7 @@ Answer = Inspection | WhyNot | Rescored | Pieces
 
 
 class _Step(NamedTuple):
-    """What the engine has to know of a position."""
+    """What the engine needs to know of a position."""
 
     ids: list[int]
     samplers: SamplerSettings
@@ -240,7 +240,7 @@ class Questions:
         self._ask("scored", (node, settings), inquiry, live=settings is None)
 
     def tokens(self, text: str) -> None:
-        """What a text is to the model: no template, no control tokens."""
+        """Tokenizes a text: no template, no control tokens."""
         self._ask("tokenized", text, partial(pieces_of_text, self._state, text), live=False)
 
     def tokens_of(self, node: Node) -> None:
@@ -249,7 +249,7 @@ class Questions:
         self._ask("tokenized", node, inquiry, live=False)
 
     def forget(self, *kinds: Kind) -> None:
-        """Lets these answers go, or all; nothing of them is asked again."""
+        """Drops these answers, or all; they are not asked again."""
         for kind in kinds or KINDS:
             setattr(self, kind, None)
             self._subjects.pop(kind, None)
@@ -257,7 +257,7 @@ class Questions:
         self.failed = None
 
     def tuned(self) -> None:
-        """A knob was turned: asks again what was asked under the knobs as they are."""
+        """A knob was turned: asks again what was asked under the current knobs."""
         for kind, inquiry in self._live.items():
             self._send(kind, inquiry)
 
@@ -291,7 +291,7 @@ class Preview:
         self._newest: Newest[Inspected] = Newest(state.line)
 
     def ask(self) -> None:
-        """Asks for the last step of the last reply, if there is one and this model made it."""
+        """Asks for the last step of the last reply, if this model wrote it."""
         state = self._state
         spans = state.conversation.reply()
         start = spans[0].node.start if spans else None

@@ -24,21 +24,21 @@ class Recorder:
     """Hears of a conversation what has to be kept; whatever came before is on record already. This one keeps nothing."""
 
     def opened(self, conversation: Conversation) -> None:
-        """Another conversation is the one to keep."""
+        """Another conversation is to be saved from now on."""
 
     def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
-        """A saved chat is the one to keep; returns it as it is in memory, if it still is there."""
+        """A saved chat is to be saved from now on; returns it as it is in memory, if it is still there."""
         return conversation
 
     def session(self, conversation: Conversation) -> str:
-        """The id of the saved chat, "" where it is not kept, or not yet."""
+        """The id of the saved chat, "" if it is not saved (yet)."""
         return ""
 
     def titled(self, conversation: Conversation) -> None:
-        """It has another title."""
+        """The title has changed."""
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
-        """The model that will answer."""
+        """This model will answer."""
 
     def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
         """A knob was turned."""
@@ -53,20 +53,20 @@ class Recorder:
         """Another leaf is shown."""
 
     def branch(self, conversation: Conversation, node: Node) -> None:
-        """A node has another name, was deleted, or came back."""
+        """A node was renamed, deleted or restored."""
 
     def watched(self, conversation: Conversation, breakpoints: tuple[Breakpoint, ...]) -> None:
-        """The breakpoints are other ones."""
+        """The breakpoints have changed."""
 
     def viewed(self, conversation: Conversation, view: View) -> None:
-        """It is looked at in another way."""
+        """The look has changed."""
 
     def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
         """The record of token `index` of a reply's node, candidates and all; None if it was not kept."""
         return None
 
     def notices(self) -> list[tuple[str, str]]:
-        """What a person should be told of the keeping, once: message and hint."""
+        """What to tell a person about saving, once: message and hint."""
         return []
 
     def problem(self) -> str | None:
@@ -74,7 +74,7 @@ class Recorder:
         return None
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Has `listener` called, on some thread, when there are new notices; None ends that."""
+        """Has `listener` called, on any thread, when there are new notices; None ends that."""
 
 
 TITLE_LENGTH = 60
@@ -99,12 +99,11 @@ class StoreRecorder(Recorder):
             self._ids[conversation] = info.id
 
     def opened(self, conversation: Conversation) -> None:
-        """Another conversation, not in the store yet."""
         model = self._model or self.info.model
         self.info = msgspec.structs.replace(self.info, id="", created=0.0, updated=0.0, model=model, view=View())
 
     def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
-        """A saved chat; the one in memory has a reply that is just ending, and what can be undone."""
+        """The chat in memory goes first: it has a reply that is just ending, and what can be undone."""
         known = next((chat for chat in self._ids if self.session(chat) == info.id), conversation)
         known.title = conversation.title
         self._ids[known] = info.id
@@ -112,26 +111,22 @@ class StoreRecorder(Recorder):
         return known
 
     def session(self, conversation: Conversation) -> str:
-        """The id of the saved chat, "" until it is begun."""
         return self.store.current(self._ids.get(conversation, ""))
 
     def titled(self, conversation: Conversation) -> None:
-        """A person gave it another title."""
         if conversation in self._ids:
             self.store.rename(self._ids[conversation], conversation.title)
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
-        """The model that will answer."""
         identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
         self._model = ModelRef(model.name, model.path, identity)
         self._update(model=self._model)
 
     def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
-        """A knob was turned."""
         self._update(tuning=tuning)
 
     def turn(self, conversation: Conversation, node: Node) -> None:
-        """A node was added; the first message names the chat."""
+        """The first message names the chat."""
         if not conversation.title:
             conversation.title = title_of(node.written)
         if conversation not in self._ids:
@@ -144,31 +139,27 @@ class StoreRecorder(Recorder):
         self.store.add_node(self._ids[conversation], node)
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        """The next record of a reply; it may belong to a chat that is no longer on the screen."""
+        """The reply may belong to a chat that is no longer shown."""
         session = self._ids.get(conversation)
         if session is not None:
             self.store.add_record(session, node.number, record)
 
     def selected(self, conversation: Conversation) -> None:
-        """Another leaf is shown."""
         if conversation in self._ids:
             self.store.update(self._ids[conversation], leaf=conversation.leaf)
 
     def branch(self, conversation: Conversation, node: Node) -> None:
-        """A node has another name, was deleted, or came back."""
         if conversation in self._ids:
             self.store.update_node(self._ids[conversation], node.number, name=node.name, deleted=node.deleted)
 
     def watched(self, conversation: Conversation, breakpoints: tuple[Breakpoint, ...]) -> None:
-        """The breakpoints are other ones."""
         self._update(breakpoints=breakpoints)
 
     def viewed(self, conversation: Conversation, view: View) -> None:
-        """It is looked at in another way."""
         self._update(view=view)
 
     def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
-        """The record of a token; None while it cannot be read."""
+        """None also while it cannot be read."""
         session = self._ids.get(conversation)
         if session is None or node.role != "assistant":
             return None
@@ -177,7 +168,7 @@ class StoreRecorder(Recorder):
         return None
 
     def notices(self) -> list[tuple[str, str]]:
-        """What the store has to say; that saving fails, and that it works again, is said once each."""
+        """That saving fails, and that it works again, is said once each."""
         told = [(notice.message, notice.hint) for notice in self.store.notices()]
         problem = self.store.problem()
         if problem != self._problem:
@@ -189,11 +180,9 @@ class StoreRecorder(Recorder):
         return told
 
     def problem(self) -> str | None:
-        """Why nothing can be written at the moment."""
         return self.store.problem()
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Has it called when there are new notices, and when saving fails or works again."""
         self.store.listen(listener)
 
     def saving(self, path: Path, conversation: Conversation) -> Callable[[], Path]:
@@ -226,6 +215,5 @@ class StoreRecorder(Recorder):
 
 
 def title_of(text: str) -> str:
-    """The first words of a message, on one line."""
     words = " ".join(text.lstrip()[:_LOOKED_AT].split())
     return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1].rsplit(" ", 1)[0] + "…"

@@ -50,7 +50,7 @@ class Reopening:
         self._wish: Choice | None = None
 
     def new(self, conversation: Conversation, newest: Token | None) -> None:
-        """One that the store does not know."""
+        """Shows a conversation that the store does not know."""
         self._let_go()
         self._state.recorder.opened(conversation)
         self._show(conversation, newest, View())

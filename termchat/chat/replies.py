@@ -36,7 +36,7 @@ Then = Literal["go on", "wait", "end"]
 
 
 class _Running(NamedTuple):
-    """A reply, and the conversation that it belongs to, whatever is shown by then."""
+    """A reply and its conversation, whatever is shown by then."""
 
     conversation: Conversation
     node: Node
@@ -59,7 +59,7 @@ class Replies:
 
     @property
     def running(self) -> bool:
-        """Whether the engine has not yet said the reply's last word."""
+        """Whether the engine has not finished the reply yet."""
         return self._running is not None
 
     def start(
@@ -110,11 +110,10 @@ class Replies:
         self._stepping = self._pausing = False
 
     def stop(self) -> None:
-        """Ends it; what it has stays."""
         self._state.line.tell(Cancel())
 
     def adjust(self) -> None:
-        """Has the next token obey the knobs and breakpoints as they are now."""
+        """Applies the current knobs and breakpoints from the next token on."""
         state = self._state
         if "adjust" not in state.engine.offers:
             state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply has them"))
@@ -122,20 +121,19 @@ class Replies:
         state.line.tell(Adjust(state.tuning.samplers(), state.conditions(self._longer), dict(state.origin)))
 
     def pause(self) -> None:
-        """Has it wait before its next token; of a message on its way, before the first."""
+        """Pauses before the next token; a message on its way, before the first."""
         if self._running is not None:
             self._state.line.tell(Pause())
         elif self._state.phase == "rendering":
             self._pausing = True
 
     def resume(self) -> None:
-        """Lets a paused reply go on."""
         if self._state.phase == "paused":
             self._state.line.tell(Resume())
             self._leave_pause()
 
     def step(self, unit: Unit) -> None:
-        """Lets a paused reply go on for so much."""
+        """Continues a paused reply for one token, or to the end of the line or sentence."""
         if self._state.phase != "paused":
             return
         self._state.line.tell(Step(unit))
@@ -145,7 +143,7 @@ class Replies:
             self._leave_pause()
 
     def force(self, ids: Sequence[int]) -> None:
-        """Has it take these tokens next."""
+        """Makes these the next tokens; a paused reply pauses again after them."""
         if self._running is None:
             self._state.changed(Notice("cannot force a token: no reply is running"))
         elif ids:
@@ -153,7 +151,6 @@ class Replies:
             self._state.line.tell(Force(list(ids)))
 
     def force_text(self, text: str) -> None:
-        """Has it take the tokens of a text next."""
         if self._running is None:
             self.force(())
         elif text:
@@ -192,7 +189,7 @@ class Replies:
             state.changed(LiveChanged())
 
     def _leave_pause(self) -> None:
-        """The reply goes on; what it waited with stays in sight until there is a newer step."""
+        """The pending step stays visible until there is a newer one."""
         self._stepping = False
         self._state.paused = None
         self._state.enter("decoding")
@@ -220,7 +217,7 @@ class Replies:
             state.fail(event)
 
     def _show(self, event: Record) -> None:
-        """Brings the newest of the reply on the screen to the panels."""
+        """Passes the newest of the shown reply to `live`."""
         live = self._state.live
         if isinstance(event, Token):
             live.add(event)

@@ -41,14 +41,14 @@ class Requests:
         self.engine.send(command)
 
     def deliver(self, number: int, event: Event) -> bool:
-        """Takes an event to who waits for it; whether there was somebody."""
+        """Passes an event to who waits for it; False if nobody does."""
         hear = self._hearers.pop(number, None) if isinstance(event, LAST) else self._hearers.get(number)
         if hear is not None:
             hear(event)
         return hear is not None
 
     def broken(self, failure: Failed) -> None:
-        """The engine is dead: everybody who waits gets this for an answer."""
+        """The engine is dead: everybody who waits gets this as the answer."""
         hearers, self._hearers = self._hearers, {}
         for hear in hearers.values():
             hear(failure)
@@ -73,7 +73,7 @@ class Newest(Generic[_T]):
             self._step(inquiry, hear, None)
 
     def _step(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], answer: Event | None) -> None:
-        """Has an inquiry take an answer and asks what it asks next."""
+        """Gives an inquiry its answer, and sends the next command."""
         try:
             command = next(inquiry) if answer is None else inquiry.send(answer)
         except StopIteration as result:

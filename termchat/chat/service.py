@@ -68,7 +68,7 @@ class Chat(State):
         self._reopening = Reopening(self, self.loading, self.turns, self._leave)
 
     def send(self, text: str) -> None:
-        """The person's next message; it waits in the queue while something else is going on."""
+        """Queues a message; it goes out as soon as nothing else is going on."""
         self.turns.queue.append(text)
         self.replies.held = False
         self.changed(StatusChanged())
@@ -92,7 +92,7 @@ class Chat(State):
         self.changed(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
-        """Other breakpoints, for the running reply and all that follow."""
+        """Sets the breakpoints of the running reply and all that follow."""
         self.breakpoints = tuple(breakpoints)
         self.changed(BreakpointsChanged())
         self.recorder.watched(self.conversation, self.breakpoints)
@@ -104,7 +104,7 @@ class Chat(State):
         return self.recorder.token(self.conversation, node, index)
 
     def look(self, view: View) -> None:
-        """Keeps how the chat is looked at, for when it is opened again."""
+        """Saves how the chat is looked at, for when it is opened again."""
         if view != self.view:
             self.view = view
             self.recorder.viewed(self.conversation, view)
@@ -112,7 +112,7 @@ class Chat(State):
     # --- conversations and knobs -------------------------------------------------------------------------------------
 
     def new(self, system: str | None = None, *, raw: bool | None = None) -> None:
-        """An empty conversation; the model and the knobs stay."""
+        """Starts an empty conversation; the model and the knobs stay."""
         old = self.conversation
         self.open(Conversation(old.system if system is None else system, raw=old.raw if raw is None else raw))
 
@@ -126,12 +126,11 @@ class Chat(State):
         self.questions.forget()
 
     def reopen(self, past: Past) -> None:
-        """Likewise, a chat from the store, as it was left; its model is loaded if it is another one."""
+        """Shows a saved chat as it was left; loads its model if that is another one."""
         self._reopening.past(past)
         self.questions.forget()
 
     def retitle(self, title: str) -> None:
-        """Gives the chat another title."""
         self.conversation.title = title
         self.recorder.titled(self.conversation)
         self.changed(StatusChanged())
@@ -167,7 +166,7 @@ class Chat(State):
         self.questions.tuned()
 
     def close(self) -> None:
-        """Ends the engine; a reply that is running is cancelled first, so that its end is on record."""
+        """Ends the engine; a running reply is cancelled first, so that its end is recorded."""
         if self.busy and self.engine.alive:
             self.stop()
             for _ in range(20):
@@ -199,20 +198,20 @@ class Chat(State):
             self.fail(event)
 
     def _forget(self) -> None:
-        """Drops what waits for an answer of a model that goes."""
+        """Drops what waits for an answer of a model that is unloaded."""
         self.forks.drop()
         self.editing.drop()
         self.questions.forget()
 
     def _leave(self) -> None:
-        """Ends what is being made, for something else is to be shown."""
+        """Stops what is being made: another chat or branch is to be shown."""
         self.forks.drop()
         self.editing.drop()
         if self.busy:
             self.stop()
 
     def _go_on(self) -> None:
-        """Begins what waits, once nothing else is going on."""
+        """Starts what waits, once nothing else is going on."""
         if self.phase != "idle" or self._reopening.go_on() or self.turns.room.go_on():
             return
         if self.loading.then_continue:

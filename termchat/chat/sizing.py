@@ -30,12 +30,11 @@ class Size:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for it."""
         return self.tokens <= self.free
 
 
 class Sizing:
-    """Counts one message at a time; of those that come meanwhile only the newest."""
+    """Counts one message at a time; of those that arrive meanwhile only the newest."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -94,7 +94,7 @@ class State:
 
     @property
     def busy(self) -> bool:
-        """Whether a reply is being made, be it paused."""
+        """Whether a reply is being made, paused or not."""
         return self.phase in BUSY
 
     @property
@@ -108,21 +108,20 @@ class State:
         return self.model.sha256 if self.model is not None else self.spec.sha256 if self.spec is not None else ""
 
     def changed(self, *changes: Change) -> None:
-        """What to report; equal ones count once."""
+        """Adds changes to report; equal ones count once."""
         self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
 
     def take_changes(self) -> list[Change]:
-        """All there is to report, each once."""
+        """Returns all changes to report and forgets them."""
         changes, self._changes = self._changes, []
         return changes
 
     def enter(self, phase: Phase) -> None:
-        """Another phase begins."""
         self.phase = phase
         self.changed(StatusChanged())
 
     def fail(self, failure: Failed) -> None:
-        """Something went wrong; told once, whoever hears of it."""
+        """Reports a failure, once, whoever hears of it first."""
         if failure is self.failure:
             return
         self.failure = failure
@@ -132,11 +131,11 @@ class State:
         self.changed(Notice(failure.message, hint, "error"))
 
     def give_back(self, *texts: str) -> None:
-        """Texts that were not sent go back to whoever typed them."""
+        """Returns unsent texts to whoever wrote them."""
         self.returned = "\n".join(filter(None, (self.returned, *texts)))
 
     def ready(self, what: str) -> bool:
-        """Whether a reply could be made now; tells why not."""
+        """Whether a reply could be made now; a notice says why not."""
         if self.phase == "idle":
             return True
         why = "a reply is running" if self.busy else "no model is loaded"
@@ -144,11 +143,11 @@ class State:
         return False
 
     def seed(self) -> int:
-        """The next reply's: the knob's, or a fresh one."""
+        """The next reply's seed: the knob's, or a fresh one."""
         return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
 
     def conditions(self, longer: int = 0) -> tuple[Condition, ...]:
-        """What ends or pauses a reply that may have `longer` more tokens than the knob says."""
+        """What ends or pauses a reply that may have `longer` more tokens than the knob allows."""
         ends = (
             Length(tokens=condition.tokens + longer) if isinstance(condition, Length) else condition
             for condition in self.tuning.conditions()

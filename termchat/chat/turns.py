@@ -27,7 +27,7 @@ class _Asked(NamedTuple):
 
 
 class Turns:
-    """Texts go out in order, one after each reply."""
+    """Messages go out in order, one after each reply."""
 
     def __init__(self, state: State, replies: Replies) -> None:
         self._state, self._replies = state, replies
@@ -37,24 +37,24 @@ class Turns:
         self.room = MakingRoom(state, replies, self.begin)
 
     def next(self) -> None:
-        """Sends the first text of the queue; nothing else is going on."""
+        """Sends the first message of the queue."""
         chat = self._state.conversation
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
         self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
 
     def take_back(self, number: int) -> str:
-        """Takes a text out of the queue, counted from 0, the next to go out."""
+        """Removes a message from the queue and returns it; 0 is the next to go out."""
         text = self.queue[number]
         del self.queue[number]
         self._state.changed(StatusChanged())
         return text
 
     def move(self, number: int, to: int) -> None:
-        """Puts a text of the queue in another place."""
+        """Moves a message of the queue to another place."""
         self.queue.insert(to, self.take_back(number))
 
     def begin(self, text: str, parent: Node | None, at: int, omitted: Omission | None = None) -> Node:
-        """A new turn behind `parent`, these turns left out of its prompt: asks for its prompt ids."""
+        """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt."""
         state, chat = self._state, self._state.conversation
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
@@ -71,7 +71,7 @@ class Turns:
         return turn
 
     def cancel(self) -> None:
-        """Takes the turn back as soon as its ids have come."""
+        """Takes the turn back as soon as its ids arrive."""
         self._cancelled = True
 
     def _hear(self, asked: _Asked, event: Event) -> None:
@@ -98,7 +98,7 @@ class Turns:
             self._refuse(asked, event)
 
     def _begin(self, asked: _Asked, ids: list[int], forced: list[int], *, whole: bool) -> None:
-        """Begins the reply, with these tokens first, if there is room for it."""
+        """Starts the reply, with these tokens first, if there is room for it."""
         turn, model = asked.node, self._state.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
@@ -148,7 +148,7 @@ class Turns:
 
     @staticmethod
     def _drop(asked: _Asked) -> None:
-        """Takes a turn out of its chat, which shows what it showed before."""
+        """Removes a turn from its chat, which shows what it showed before."""
         chat, leaf = asked.conversation, asked.conversation.leaf
         chat.drop(asked.node)
         if leaf != asked.node.number:  # another branch is shown by now

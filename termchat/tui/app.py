@@ -153,7 +153,7 @@ class TermchatApp(App[None]):
         return self._filters
 
     def wear(self, wanted: str) -> None:
-        """Shows a theme, or the one that suits the background for "auto"."""
+        """Shows a theme, or for "auto" the one that suits the background."""
         before, self._worn = self._worn.palette, self.wardrobe.of(wanted)
         self.register_theme(self._worn.theme)
         self.theme = self._worn.palette.name
@@ -161,14 +161,14 @@ class TermchatApp(App[None]):
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
     def keep_theme(self, wanted: str) -> None:
-        """Shows a theme from now on, at the next start too."""
+        """Shows a theme now and at the next start."""
         changed, self.wardrobe.wanted = wanted != self.wardrobe.wanted, wanted
         self.wear(wanted)
         if changed and (problem := self._keep_theme(wanted)):
             self._chat_screen.tell(Notice(problem, "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
-        """Listens to signals, before the terminal is taken: whenever they come, it is given back."""
+        """Listens to signals before the terminal is taken over, so that it is always restored."""
         self._listen("SIGTERM", "SIGHUP", *_KEY_SIGNALS)
 
     def _listen(self, *names: str) -> None:
@@ -195,7 +195,6 @@ class TermchatApp(App[None]):
                 self._listen(*_KEY_SIGNALS)
 
     def on_mount(self) -> None:
-        """Goes on once the first frame is there."""
         self.theme_changed_signal.subscribe(self, lambda _: self._chat_screen.paint_with(self.palette))
         # The terminal shows nothing of ours when it is taken over again, and Textual would only draw what changes.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
@@ -228,7 +227,7 @@ class TermchatApp(App[None]):
         return None if written else taker
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copies a text, whoever asks for it: through the terminal, and with the system's tool."""
+        """Copies through the terminal and with the system's tool, whoever asks for it."""
         self._chat_screen.copying.copy(text)
 
     def leave(self, code: int = 0) -> None:

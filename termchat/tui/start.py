@@ -94,7 +94,7 @@ def build(
 
 
 def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:
-    """The keys as they were remapped, and what is wrong with that."""
+    """The remapped keys, and what is wrong with them."""
     if not config.keys:
         return {}, []
     from termchat.tui.keys.remap import checked  # not needed by those who leave the keys as they are

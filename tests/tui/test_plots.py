@@ -338,7 +338,7 @@ def test_the_curve_shows_each_candidate_before_and_after_the_chain_and_the_rest_
     assert np.abs(np.array(heights(lines[1:9], 12)) - np.array(fractions) * 64).max() <= 1
     assert [label for label in labels(lines[1:10]) if label] == ["100%", "10%", "1%", "0.1%", "0.01%"]
     assert lines[10].text[LABEL:] == "   ●  x  x  "
-    assert lines[11].text.startswith("all other tokens 10.0% → 0.0%")
+    assert lines[11].text.startswith("all others 10.0% → 0.0%")
     assert "x cut by top_p 2" in distribution_plot(token, 60, 12)[-1].text
     assert Rest(token, 1).after == pytest.approx(0.3)
 
@@ -348,7 +348,7 @@ def test_where_there_is_no_room_for_all_candidates_those_that_are_left_out_count
     lines = distribution_plot(token, LABEL + 4, 12)
     assert slots(LABEL + 4, 4) == (2, 2)
     model = [math.exp(candidate.logprob) for candidate in token.candidates]
-    assert f"all other tokens {1 - sum(model[:2]):.1%} → 30.0%" in lines[-1].text
+    assert f"all others {1 - sum(model[:2]):.1%} → 30.0%" in lines[-1].text
 
 
 def test_the_two_temperatures_are_shares_among_the_shown_candidates() -> None:

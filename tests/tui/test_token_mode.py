@@ -87,7 +87,7 @@ async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> 
     async with looking() as desk:
         desk.chat.recorder = Recorder()  # nothing is on record
         await desk.type("", "h")
-        assert "No candidates are on record for this token" in desk.text
+        assert "No candidates were recorded for this token" in desk.text
         assert "CANDIDATES" not in desk.text
         await desk.type("", "i")
         assert desk.engine.asked(Inspect)[-1].done == 9
@@ -285,7 +285,7 @@ async def test_at_80_columns_it_says_that_an_id_may_be_typed() -> None:
         await desk.sent("go", "some", " more")
         await desk.type("", "ctrl+g", "w")
         await desk.settle()
-        assert "why not … ? a text or #id" in desk.text
+        assert "why not which token? type text or #id" in desk.text
 
 
 @pytest.mark.parametrize(("typed", "about"), [(("space", "t"), "·t"), (("number_sign", "9"), "·c9")])
@@ -293,7 +293,7 @@ async def test_why_not_is_asked_by_text_or_id_and_answered_in_the_panel(typed: t
     async with looking() as desk:
         await desk.type("", "w", *typed, "enter")
         assert desk.engine.asked(Explain)[0].done == 10
-        for said in (f"WHY NOT {about}", "cut here", "min_p cut it", "then wins from temperature 1.6"):
+        for said in (f"WHY NOT {about}", "cut here", "Cut by min_p", "wins with temperature"):
             assert said in desk.text
         await desk.type("", "escape")
         assert "TOKEN 10" in desk.text
@@ -305,7 +305,7 @@ async def test_what_if_is_live_while_tune_turns_knobs_and_enter_forks_where_it_p
         assert "Every token would stay the same" in desk.text
         await desk.type("", "ctrl+t", "t", "1", ".", "4", "enter", "escape")
         assert desk.engine.asked(Score)[-1].samplers.temperature == 1.4
-        assert "differs from 2" in desk.text
+        assert "differs at 2" in desk.text
         assert "·a  → ·c7" in desk.text
         assert "would be cut 1 of 11" in desk.text
         await desk.type("", "enter")
@@ -351,7 +351,7 @@ async def test_what_if_says_which_knobs_are_not_as_they_were_for_every_piece_and
         desk.engine.end("length")
         await desk.settle()
         await desk.type("", "v")
-        assert "The knobs are as they were" in desk.text
+        assert "No knob has changed yet" in desk.text
 
 
 # --- dialogs ---------------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ async def test_the_tree_is_walked_named_deleted_brought_back_compared_and_left_f
         await desk.type("wolf", "enter")
         assert chat.nodes[3].name == "wolf"
         await desk.type("", "up", "c")
-        assert "the first 9 tokens are identical; 2 more on the left, 2 on the right" in desk.text
+        assert "the first 9 tokens are identical; then 2 left, 2 right" in desk.text
         await desk.type("", "escape", "down", "d")
         assert chat.nodes[3].deleted
         await desk.type("", "z")

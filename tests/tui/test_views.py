@@ -18,7 +18,7 @@ from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
 from termchat.tui.panels.record import Shown, from_columns, record_lines
 from termchat.tui.panels.whatif import ending_lines, whatif_lines
-from termchat.tui.panels.why import remedy, why_lines
+from termchat.tui.panels.why import remedies, why_lines
 from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
 from termchat.tui.tokens.breakpoints import rule_lines
 from termchat.tui.tokens.compare import compare, compare_lines, summary
@@ -148,8 +148,8 @@ def test_why_not_has_the_way_through_the_chain_the_cut_and_what_it_would_have_ta
     assert rows[7] == "temperature                       –       4"
     told = words(lines)
     assert 'Cut by min_p; the dice picked "·dog".' in told
-    assert "Kept from min_p 0.01 down. then wins from temperature 1.6 with these dice." in told
-    assert "Penalties took 0.50 from its logit, for ·p5 at 5, ·p6 at 6, " in told
+    assert "To survive it needs min_p ≤ 0.01. Then it wins with temperature ≥ 1.6 and these dice." in told
+    assert "Penalties took 0.50 from its logit, because of ·p5 at 5, ·p6 at 6, " in told
     assert "·p10 at 10 and 2 more." in told
     assert "Your text starts with this token; 2 more would follow." in told
 
@@ -162,20 +162,36 @@ def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
     assert "wins" not in told
 
 
+KEEPS = Remedy("top_p", ">=", 0.97, False)
+
+
 @pytest.mark.parametrize(
-    ("way", "said"),
+    ("ways", "said"),
     [
-        (Remedy("top_p", ">=", 0.97, False), "in the nucleus from top_p 0.97"),
-        (Remedy("temperature", ">=", 1.2, True, until=1.5), "wins from temperature 1.2 to 1.5 with these dice"),
-        (Remedy("temperature", "<=", 0.0, True), "wins with temperature 0 with these dice"),
-        (Remedy("min_p", "<=", 0.0000123, False), "kept from min_p 1.2e-05 down"),
-        (Remedy("repeat_penalty", "=", 1.0, False), "kept with repeat_penalty 1"),
-        (Remedy("top_n_sigma", ">=", None, False), "no top_n_sigma keeps it"),
-        (Remedy("temperature", ">=", None, True), "no temperature makes it win with these dice"),
+        ([KEEPS], ["To survive it needs top_p ≥ 0.97"]),
+        (
+            [KEEPS, Remedy("min_p", "<=", 0.0000123, False), Remedy("temperature", ">=", None, True)],
+            [
+                "To survive it needs top_p ≥ 0.97, min_p ≤ 1.2e-05",
+                "Even then it wins at no temperature with these dice",
+            ],
+        ),
+        (
+            [Remedy("temperature", ">=", 1.2, True, until=1.5)],
+            ["It wins with temperature from 1.2 to 1.5 and these dice"],
+        ),
+        (
+            [KEEPS, Remedy("temperature", "<=", 0.0, True)],
+            ["To survive it needs top_p ≥ 0.97", "Then it wins with temperature = 0 and these dice"],
+        ),
+        ([Remedy("repeat_penalty", "=", 1.0, False)], ["With repeat_penalty = 1 it survives"]),
+        ([Remedy("repeat_penalty", "=", 1.0, True)], ["With repeat_penalty = 1 it wins with these dice"]),
+        ([Remedy("top_n_sigma", ">=", None, False)], ["No top_n_sigma keeps it"]),
+        ([Remedy("temperature", ">=", None, True)], ["It wins at no temperature with these dice"]),
     ],
 )
-def test_a_remedy_is_a_knob_and_from_where_on(way: Remedy, said: str) -> None:
-    assert remedy(way) == said
+def test_remedies_say_which_knobs_it_takes(ways: list[Remedy], said: list[str]) -> None:
+    assert remedies(ways) == said
 
 
 # --- what if ---------------------------------------------------------------------------------------------------------
@@ -196,18 +212,18 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
     assert rows[:2] == ["WHAT IF  same dice, 4 tokens", "temperature 0.8 → 1.2, top_k 40 → 5"]
     stays = next(row for row in rows if row.startswith("stays"))
     assert (stays.count("━"), stays.count("─"), stays[-5:]) == (24, 8, "75.0%")  # three of four, on 32 cells
-    assert "differs from 2  ·c  → ·X" in rows
+    assert "differs at 2  ·c  → ·X" in rows
     assert "would be cut 1 of 4" in rows
     assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
     assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
-    assert "Recomputed in batches: where two tokens are nearly tied" in words(lines)
-    assert "Recomputed ±1.3% in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
+    assert "Recomputed, in batches: near-ties may be decided differently" in words(lines)
+    assert "Recomputed ±1.3%, in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
 
 
 def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:
     same = whatif_lines(rescored([" a", " b"], [0.5, 0.5], recomputed=False), [], 44, 30)
     assert "Every token would stay the same." in words(same)
-    assert "The knobs are as they were" in words(same)
+    assert "No knob has changed yet" in words(same)
     assert "nearly tied" not in words(same)  # these are the distributions of then
     assert "CHANGED TOKENS" not in words(same)
     assert "re-reading the reply" in words(whatif_lines(None, [], 44, 30))
@@ -282,7 +298,7 @@ def test_branches_beside_each_other_count_by_ids_and_mark_where_they_part(
 ) -> None:
     chat, first, other = forked
     comparison = compare(chat, first.number, other.number)
-    assert summary(comparison) == "the first 2 tokens are identical; 2 more on the left, 2 on the right"
+    assert summary(comparison) == "the first 2 tokens are identical; then 2 left, 2 right"
     lines = compare_lines(comparison, 41, ("shown", "wolf"))
     assert read(lines) == [
         "shown               │ wolf",

@@ -63,7 +63,7 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     terminal.keys("g")
     terminal.wait(token(terminal, "0"))
     terminal.keys("w", "zebra", "enter")
-    terminal.wait(lambda: "WHY NOT ze" in panel(terminal) and "Kept from top_k" in panel(terminal))
+    terminal.wait(lambda: "WHY NOT ze" in panel(terminal) and "To survive it needs" in panel(terminal))
     terminal.keys("esc", "i")
     terminal.wait(lambda: "ASKED" in panel(terminal))
     terminal.keys("esc", "v")

@@ -61,7 +61,7 @@ def from_columns(node: Node, index: int, step: int) -> Token:
 
 
 def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
-    """The facts, the stages, then as many candidates as there is room for."""
+    """The facts, the stages, then as many candidates as fit."""
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
     stages = flowing(_stages(token), width)
@@ -115,7 +115,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
 
 
 def _stages(token: Token) -> list[list[Run]]:
-    """Each stage and what it left; the ones that cut something stand out."""
+    """Each stage and how many tokens it left; those that cut something stand out."""
     items: list[list[Run]] = []
     before = max((stage.survivors for stage in token.stages), default=0)
     for stage in token.stages:

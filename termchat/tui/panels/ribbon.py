@@ -41,7 +41,7 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
 
 
 def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
-    """The token that a cell of the ribbon is as high as; None beside it."""
+    """The token that gives a cell of the ribbon its height; None beside it."""
     shown = _parts(reply, width)
     each = _tokens_a_cell([span.count for span in shown], width)
     for span in shown:
@@ -62,7 +62,7 @@ def legend_line(look: TokenLook) -> Line:
 
 
 def _parts(reply: Sequence[Span], width: int) -> list[Span]:
-    """The parts that there is room for."""
+    """The parts that fit."""
     return [span for span in reply if span.count][-width:] if width > 0 else []
 
 

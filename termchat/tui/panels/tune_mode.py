@@ -46,11 +46,10 @@ class Tune:
         return True
 
     def select(self, name: str) -> None:
-        """Goes to a knob; what was typed for another is dropped."""
+        """Goes to a knob; a value being typed for another is dropped."""
         self.selected, self.typed, self.error = name, None, ""
 
     def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
-        """Goes to a knob and turns it."""
         self.select(name)
         self._move(steps, coarse)
 

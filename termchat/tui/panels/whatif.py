@@ -116,7 +116,7 @@ def whatif_lines(
 def _parting(replay: Rescored, index: int, width: int) -> list[Line]:
     """The first token that would be another one."""
     then, now = (one_line(show_piece(texts[index]), width // 2) for texts in (replay.texts, replay.scored.texts))
-    place: list[Run] = [("differs from ", MUTED), (str(index), _STAMP)]
+    place: list[Run] = [("differs at ", MUTED), (str(index), _STAMP)]
     return flowing([place, [(then, TEXT)], [("→ ", MUTED), (now, STRONG)]], width)
 
 

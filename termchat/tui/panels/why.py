@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from termchat.chat.questions import WhyNot
 from termchat.decoding.records import Explanation, Remedy
-from termchat.decoding.samplers import KNOBS
-from termchat.decoding.stages import STAGES
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
-_BOUNDS = {">=": "from {}", "<=": "from {} down", "=": "with {}"}
+_SIGNS = {">=": "≥", "<=": "≤", "=": "="}
 _MOST_CAUSES = 6
 _STAMP = Ink("stamp")
 
@@ -42,16 +41,28 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
     ]
 
 
-def remedy(way: Remedy) -> str:
-    """What a knob would have to be, in words: "wins from temperature 1.6 with these dice"."""
-    dice = " with these dice" if way.wins else ""
-    if way.value is None:
-        return f"no {way.knob} {'makes it win' if way.wins else 'keeps it'}{dice}"
-    what = "wins" if way.wins else STAGES[KNOBS[way.knob].stage or ""].kept_as
-    until = f" to {_number(way.until)}" if way.until is not None else ""
-    sign = "=" if way.value == 0 else way.sign if way.until is None else ">="
-    bound = _BOUNDS[sign].format(f"{way.knob} {_number(way.value)}{until}")
-    return f"{what} {bound}{dice}"
+def remedies(ways: Sequence[Remedy]) -> list[str]:
+    """What it would take, in sentences: each remedy adds to those before it; a penalty that is off does it alone."""
+    needs = [_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
+    said = [f"To survive it needs {', '.join(needs)}"] if needs else []
+    for way in ways:
+        if way.sign == "=":
+            said.append(f"With {_bound(way)} it {'wins with these dice' if way.wins else 'survives'}")
+        elif way.wins and way.value is None:
+            said.append(f"{'Even then it' if needs else 'It'} wins at no {way.knob} with these dice")
+        elif way.wins:
+            said.append(f"{'Then it' if needs else 'It'} wins with {_bound(way)} and these dice")
+        elif way.value is None:
+            said.append(f"No {way.knob} keeps it")
+    return said
+
+
+def _bound(way: Remedy) -> str:
+    """Such as "top_k ≥ 46"."""
+    assert way.value is not None
+    if way.until is not None:
+        return f"{way.knob} from {_number(min(way.value, way.until))} to {_number(max(way.value, way.until))}"
+    return f"{way.knob} {'=' if way.value == 0 else _SIGNS[way.sign]} {_number(way.value)}"
 
 
 def _number(value: float) -> str:
@@ -86,11 +97,7 @@ def _verdict(it: Explanation) -> str:
 
 def _sentences(why: WhyNot) -> list[str]:
     it = why.explained.explanation
-    said = []
-    for before, way in zip((None, *it.remedies), it.remedies, strict=False):
-        chained = before is not None and "=" not in (before.sign, way.sign)  # taking a penalty off stands alone
-        words = remedy(way)
-        said.append(f"then {words}" if chained else words[0].upper() + words[1:])
+    said = remedies(it.remedies)
     if it.penalised is not None:
         last = it.penalised.positions[-_MOST_CAUSES:]
         found = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]

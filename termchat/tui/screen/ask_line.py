@@ -32,7 +32,7 @@ class AskLine:
         self._sought = ""
 
     async def _open(self) -> Asking:
-        """The line in which something is asked, and the strip above it."""
+        """The line and the strip above it, mounted when first needed."""
         from termchat.tui.screen.asking import Asking  # not needed before the first frame
 
         if self._asking is None:
@@ -57,7 +57,7 @@ class AskLine:
         return [Label("Enter ↓", "next"), Label("↑", "previous"), back, Label(name_of("find"), "stay here")]
 
     def back(self) -> bool:
-        """Closes the innermost of them; False where none is open."""
+        """Closes the innermost of them; False if none is open."""
         if self._searching is not None:
             self._end_search(stays=False)
         elif self._asking is not None and self._asking.is_open:
@@ -72,7 +72,7 @@ class AskLine:
         return True
 
     def focused(self, widget: Widget) -> None:
-        """Whoever clicks elsewhere has found what there was to find."""
+        """A click elsewhere closes the line; a search stays at what it found."""
         if self._asking is None or not self._asking.is_open or widget is self._asking.field:
             return
         if self._searching is not None:
@@ -82,7 +82,7 @@ class AskLine:
             self._asking.close()
 
     def heard(self) -> None:
-        """The chat has changed."""
+        """Follows a change of the chat."""
         if self._searching is not None:
             self._searching.grew()
         if self._rewriting is not None and self._rewriting.is_stale:
@@ -91,7 +91,7 @@ class AskLine:
         self.show()
 
     def show(self) -> None:
-        """Says what goes on, and how the next reply begins."""
+        """Updates the strip: the message being edited, and how the next reply starts."""
         if self._asking is None:
             if self._parts.chat.prefill:
                 self._parts.screen.call_next(self._open_and_show)
@@ -113,7 +113,7 @@ class AskLine:
     # --- who asks ----------------------------------------------------------------------------------------------------
 
     async def edit(self) -> None:
-        """Opens a message to be written anew: a person's last, in token mode the reply of the token; again, the one before."""
+        """Opens a message for editing: your last one, in token mode the reply under the cursor; again, the previous message."""
         if self._rewriting is not None:
             self._rewriting.back()
             return
@@ -132,7 +132,7 @@ class AskLine:
         self.show()
 
     def submitted(self, text: str) -> bool:
-        """A text was sent; whether it was that of an earlier message."""
+        """Sends a text as the new version of the edited message; False if none is being edited."""
         rewriting, self._rewriting = self._rewriting, None
         if rewriting is None or rewriting.is_stale:
             return False
@@ -141,7 +141,6 @@ class AskLine:
         return True
 
     async def prefill(self) -> None:
-        """Asks how the next reply begins."""
         from termchat.decoding.escapes import escape, unescape
 
         def entered(text: str) -> None:
@@ -154,7 +153,7 @@ class AskLine:
         asking.ask("next reply starts with", escape(self._parts.chat.prefill), hint, entered=entered)
 
     async def find(self) -> None:
-        """Asks what to find; once more, stays at what was found."""
+        """Opens the search; a second time, stays at the current hit."""
         from termchat.tui.screen.searching import Searching  # not needed before the first frame
 
         if self._searching is not None:

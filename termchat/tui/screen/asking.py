@@ -21,10 +21,10 @@ _REMARK = Ink("muted")
 
 
 class AskedField(Field):
-    """The field. `walks` has Up and Down and Shift+Enter say so, as Enter does."""
+    """With `walks`, Up, Down, Enter and Shift+Enter post `Walked`."""
 
     class Walked(Message):
-        """One further on, or back."""
+        """A step to the next (1) or previous (-1) hit."""
 
         def __init__(self, by: int) -> None:
             super().__init__()
@@ -73,7 +73,6 @@ class Asking(Column):
 
     @property
     def is_open(self) -> bool:
-        """Whether a text is asked for."""
         return self.has_class("-open")
 
     def ask(
@@ -98,7 +97,6 @@ class Asking(Column):
         self.screen.set_focus(self.field)  # not focus(): the very next key is for it
 
     def close(self) -> None:
-        """Asks no more."""
         self._typed = self._walked = self._entered = None
         self.remove_class("-open")
 
@@ -118,11 +116,11 @@ class Asking(Column):
             self._walked(event.by)
 
     def remark(self, text: str, color: str = "muted") -> None:
-        """Says something behind the field."""
+        """Shows a note after the field."""
         self._put(self._remark, Line(((text, _REMARK._replace(color=color)),)))
 
     def say(self, lines: list[Line]) -> None:
-        """What the strip says."""
+        """Shows lines on the strip."""
         self.strip.show_lines(lines)
 
     @staticmethod
@@ -133,7 +131,7 @@ class Asking(Column):
 
 
 def strip_line(word: str, text: str, rest: str, room: int, does: str = "") -> Line:
-    """What goes on: a word, foreign text, and what can be done about it."""
+    """A label, foreign text, and what can be done about it."""
     quoted = one_line(text, max(room - cell_len(word) - cell_len(rest) - 4, 8)) if text else ""
     ink = Ink(does=does)
     runs = ((f"{word} ", _WORD._replace(does=does)), (f"{quoted}  " if quoted else " ", ink), (rest, _REMARK))

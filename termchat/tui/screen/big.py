@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Big:
-    """Turns the pages. While the big view is open the panels have the keyboard, but for TUNE."""
+    """Turns the pages. While the big view is open the panels have the keyboard, except in TUNE."""
 
     def __init__(self, parts: Parts, show_path: Callable[[], None]) -> None:
         self._parts, self._show_path = parts, show_path
@@ -27,7 +27,7 @@ class Big:
         return self._panels if self._panels.big else None
 
     def show(self) -> None:
-        """Draws the panels, if they are in view."""
+        """Draws the panels if they are visible."""
         if not self._panels.display:
             return
         mode = self._tokens.mode
@@ -38,7 +38,7 @@ class Big:
         self._panels.show_chat(self._chat, self._desk.tune, mode)
 
     def turn(self, by: int) -> None:
-        """To the next page, or the one before. Panels that are hidden are shown first."""
+        """Goes to the next or previous page. Panels that are hidden are shown first."""
         if self._panels.display:
             self._panels.turn(by)
         else:
@@ -46,12 +46,11 @@ class Big:
         self.show()
 
     def go(self, page: str) -> None:
-        """To that page."""
         self._panels.page = page
         self.show()
 
     def toggle(self, page: str | None = None) -> None:
-        """Opens the big view, of that page if there is one, or closes it."""
+        """Opens the big view, on `page` if given, or closes it."""
         big = page is not None or not self._panels.big
         if page is not None:
             self._panels.page = page

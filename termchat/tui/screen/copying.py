@@ -31,7 +31,6 @@ class Copying:
             self._clipboard.copy(text, what)
 
     def copy_reply(self) -> None:
-        """Copies the last reply as the model wrote it."""
         replies = self._replies()
         if replies:
             self.copy(replies[-1], "the last reply")
@@ -39,7 +38,7 @@ class Copying:
             self._parts.tell(Notice("no reply to copy yet"))
 
     def copy_code(self) -> None:
-        """Copies the last block of code; again, the one before it."""
+        """Copies the last code block; again, the previous one."""
         from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
 
         found = [block for reply in self._replies() for block in blocks(reply)]
@@ -55,7 +54,7 @@ class Copying:
         self.copy(codes[at], f"code block {at + 1} of {len(codes)}{language}")
 
     def copy_message(self) -> None:
-        """Copies the reply of the token under the cursor."""
+        """Copies the reply under the cursor, else the last one."""
         spans = self._parts.transcript.cursor_reply
         if spans:
             self.copy("".join(span.node.text(span.count) for span in spans), "the reply")

@@ -26,7 +26,7 @@ from termchat.tui.themes.theme_file import Palette
 
 
 class Desk(Column):
-    """Writing, or turning knobs. TUNE remembers its knob and its undo while the app runs."""
+    """Writing, or turning knobs. TUNE keeps its knob and its undo while the app runs."""
 
     DEFAULT_CSS = """
     Desk, Desk > Row { height: auto; }
@@ -47,7 +47,6 @@ class Desk(Column):
         """What has the keyboard when TUNE is closed; None is the composer."""
 
     def compose(self) -> ComposeResult:
-        """Prompt and composer, the input for stop sequences, the key line."""
         yield self.composer.popup
         yield self.edge
         with Row():
@@ -64,17 +63,15 @@ class Desk(Column):
 
     @property
     def knobs(self) -> Tune:
-        """What turns them, be TUNE open or not."""
+        """What turns knobs, whether TUNE is open or not."""
         return self._tune
 
     def open_tune(self) -> None:
-        """Gives the keyboard to the knobs."""
         self._keys.tuning = self._tune
         self.screen.set_focus(self._keys)  # not focus(): the very next key is for it
         self.post_message(self.Tuned())
 
     def close_tune(self) -> None:
-        """Gives it back to the composer."""
         self._tune.back()
         self._keys.tuning = None
         self._edit_stops(False)
@@ -101,7 +98,7 @@ class Desk(Column):
         return True
 
     def show_keys(self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature]) -> None:
-        """Shows what works now; `asked` are the keys of a line that is typed above."""
+        """Shows the keys that work now; `asked` are those of the line above the composer."""
         self._keys.show_keys(situation, asked, offers)
 
     def paint_with(self, palette: Palette) -> None:
@@ -145,7 +142,7 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def _edit_stops(self, editing: bool) -> None:
-        """Opens or closes the input; it always opens empty."""
+        """Opens or closes the input, which always opens empty."""
         self._tune.error = ""
         self._tune.editing = self._input.display = editing
         self._input.clear()
@@ -166,8 +163,6 @@ class Desk(Column):
 
 
 class StopInput(Field):
-    """A stop sequence that is being written."""
-
     class Erased(Message):
         """Backspace, with nothing left to erase."""
 

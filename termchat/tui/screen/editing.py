@@ -17,7 +17,6 @@ Said = list[Span]
 
 
 def messages_of(chat: Conversation) -> list[Said]:
-    """All messages of the path, in order."""
     messages: list[Said] = []
     for user, spans in groupby(chat.path(), key=lambda span: span.node.role == "user"):
         group = list(spans)
@@ -26,7 +25,6 @@ def messages_of(chat: Conversation) -> list[Said]:
 
 
 def text_of(said: Said) -> str:
-    """What a message says."""
     return "".join(span.node.text(span.count) for span in said)
 
 
@@ -49,11 +47,11 @@ class Rewriting:
 
     @property
     def is_stale(self) -> bool:
-        """Whether another chat is shown by now."""
+        """Whether the chat was changed for another."""
         return self._chat.conversation is not self._conversation
 
     def begin(self, node: int | None) -> bool:
-        """Opens the message that a node is part of, else a person's last; False where there is none."""
+        """Opens the message that a node is part of, else your last one; False if there is none."""
         those = [
             at
             for at, said in enumerate(self._messages)
@@ -66,7 +64,7 @@ class Rewriting:
         return True
 
     def step(self, by: int) -> bool:
-        """Opens the message before or behind; whether there is one."""
+        """Opens the previous or next message; False if there is none."""
         if not 0 <= self._at + by < len(self._messages):
             return False
         if self._composer.message != text_of(self._messages[self._at]):
@@ -75,18 +73,18 @@ class Rewriting:
         return True
 
     def back(self) -> bool:
-        """Opens the message before; behind the first comes the last."""
+        """Opens the previous message; before the first comes the last."""
         return self.step(-1) or self.step(len(self._messages) - 1 - self._at)
 
     def end(self, *, returns: bool) -> None:
-        """Gives the composer back; with `returns` the view, too."""
+        """Restores the draft; with `returns` also the scroll position."""
         self._composer.beyond = lambda _: False
         self._composer.put(self._draft)
         if returns and not self.is_stale:
             self._transcript.return_to(self._place)
 
     def send(self, text: str) -> None:
-        """Sends what was made of the message; a person's with the files that it names."""
+        """Sends the edited text, with the files that your message names."""
         said = self._messages[self._at]
         self.end(returns=False)
         if said[0].node.role == "user":
@@ -103,7 +101,7 @@ class Rewriting:
         self._do(lambda: self._chat.editing.edit(node, text))
 
     def line(self, room: int) -> Line:
-        """What goes on."""
+        """The strip that describes the edit."""
         mine = self._messages[self._at][0].node.role == "user"
         what = f"editing {'message' if mine else 'reply'} {self._at + 1} of {len(self._messages)}"
         does = "Enter sends it as a new branch" if mine else "Enter saves it on a new branch"

@@ -56,12 +56,12 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = ()) -> Line:
 
 
 def _unsaved(chat: Chat) -> list[Run]:
-    """As long as it lasts: the notice that said so goes when the next message is sent."""
+    """Shown for as long as it lasts: the notice about it goes when the next message is sent."""
     return [("not saved", Ink("warning", bold=True)), (_GAP, TEXT)] if chat.recorder.problem() else []
 
 
 def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
-    """How far the first one is, and how many there are besides."""
+    """The progress of the first download, and how many others there are."""
     if not downloads:
         return []
     first, others = downloads[0], len(downloads) - 1
@@ -72,7 +72,7 @@ def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
 
 
 def state_runs(chat: Chat) -> list[Run]:
-    """What is going on, in a word or two."""
+    """What the chat is doing, in a word or two."""
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     return [*doing(_STATE_CLICKED.get(chat.phase, ""), _STATES[chat.phase](chat)), *queued]
 

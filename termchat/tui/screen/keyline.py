@@ -25,14 +25,14 @@ _BADGE = Ink("background", ground="accent", bold=True)
 
 
 def key_line(situation: Situation, width: int, offers: Collection[Feature] = ALL_FEATURES) -> Line:
-    """Keys and what they do, as many as there is room for; a click presses them."""
+    """As many keys as there is room for; a click presses one."""
     others, important = tables.working(situation, offers)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
 
 def asked_line(asked: Iterable[Label], width: int) -> Line:
-    """The keys of a line that is typed, as many as there is room for."""
+    """The keys of the line above the composer, as many as there is room for."""
     return Line(tuple(_fitting(asked, width)), "surface")
 
 
@@ -81,7 +81,7 @@ def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
 
 
 class KeyLine(LinesView, can_focus=True):
-    """Shows keys; while `tuning` is set, keys that are pressed turn knobs."""
+    """Shows keys; while `tuning` is set, key presses turn knobs."""
 
     GROUND = "surface"
 
@@ -99,7 +99,7 @@ class KeyLine(LinesView, can_focus=True):
     def show_keys(
         self, situation: Situation, asked: Sequence[Label] = (), offers: Collection[Feature] = ALL_FEATURES
     ) -> None:
-        """What works in this situation, or in TUNE; before both, the keys of a line that is typed."""
+        """Shows the keys of this situation or of TUNE; those of the line above the composer go first."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])

@@ -15,7 +15,7 @@ from termchat.tui.draw.polling import FRAMES
 
 
 class _Bar(NamedTuple):
-    """A knob's bar: its first cell and the one behind its last."""
+    """A knob's bar: its first cell and the one after its last."""
 
     knob: str
     begin: int
@@ -23,7 +23,7 @@ class _Bar(NamedTuple):
 
 
 class KnobsView(LinesView):
-    """Says what the mouse does to knobs; see `Ink.knob`."""
+    """Posts what the mouse does to knobs; see `Ink.knob`."""
 
     class Turned(Message):
         """The wheel was turned over a knob, up by so many steps."""
@@ -100,7 +100,6 @@ class KnobsView(LinesView):
         self._told = self._at
 
     def _bar_at(self, x: int, y: int) -> _Bar | None:
-        """The bar on a cell."""
         bar: _Bar | None = None
         end = MARGIN
         for text, ink in self._lines[y].runs if y < len(self._lines) else ():

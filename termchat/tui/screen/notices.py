@@ -65,7 +65,7 @@ def queue_lines(queue: Iterable[str], width: int) -> list[Line]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Foreign text on a few lines; what does not fit them is cut."""
+    """Foreign text on a few lines; what does not fit is cut."""
     lines = textwrap.wrap(sanitize(text[:_LOOKED_AT], keep=""), max(width, 10))
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES - 1 :] = [lines[_MOST_LINES - 1] + " …"]
@@ -103,7 +103,7 @@ class NoticeSlip(Slip):
         return bool(self._told)
 
     def tell(self, notice: Notice) -> None:
-        """Shows a notice, or what was told already once more as the newest."""
+        """Shows a notice; one that is shown already becomes the newest."""
         others = [told for told in self._told if told != notice]
         self._told = [*others[1 - _MOST_TOLD :], notice]
         if notice.severity == "information":
@@ -111,7 +111,7 @@ class NoticeSlip(Slip):
         self.draw()
 
     def forget(self, kept: Sequence[Notice] = ()) -> None:
-        """Takes all but these away."""
+        """Removes all but these."""
         self._told = list(kept)
         self.draw()
 
@@ -120,14 +120,14 @@ class NoticeSlip(Slip):
         self.forget([told for told in self._told if told.severity != "warning"])
 
     def drop(self, at: int) -> None:
-        """Takes one away, counted from the oldest."""
+        """Removes one, counted from the oldest."""
         self.forget([told for place, told in enumerate(self._told) if place != at])
 
     def draw(self) -> None:
         self.show_lines(self._draw(self._told))
 
     def ask_to_quit(self, notice: Notice) -> bool:
-        """Asks with this notice; True when that was asked a moment ago."""
+        """Asks with this notice; True if that was asked a moment ago."""
         if self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
             return True
         self.answer()
@@ -136,7 +136,7 @@ class NoticeSlip(Slip):
         return False
 
     def answer(self) -> None:
-        """Whoever was asked goes on."""
+        """Withdraws the question: the person carried on."""
         if self._asking is not None:
             asked, self._asking = self._asking[0], None
             self.forget([told for told in self._told if told is not asked])

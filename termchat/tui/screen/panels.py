@@ -59,15 +59,13 @@ class Panels(KnobsView):
 
     @property
     def pages(self) -> list[str]:
-        """The names of those that can be turned to."""
+        """The names of the pages that can be turned to."""
         return [page.name for page in PAGES.values() if self.big or not page.part_of]
 
     def turn(self, by: int) -> None:
-        """To the next page, or the one before."""
         self.page = self.pages[(self.pages.index(self.page) + by) % len(self.pages)]
 
     def enlarge(self, big: bool) -> None:
-        """Opens or closes the big view."""
         self.big = big
         if not big:
             self.page = PAGES[self.page].part_of or self.page
@@ -84,7 +82,7 @@ class Panels(KnobsView):
         self._show([*tabs, *drawn.lines], width)
 
     def point_at(self, reply: Sequence[Span], cursor: TokenRef | None) -> None:
-        """From now on the plots are of this reply, with this token marked."""
+        """From now on the plots show this reply, with this token marked."""
         self._reply, self._cursor = reply, cursor
 
     async def on_click(self, event: events.Click) -> None:
@@ -122,7 +120,6 @@ class Panels(KnobsView):
         return (f" {label} " if shown or not self.big else label, ink)
 
     def _follow(self, width: int) -> Trace:
-        """The reply that is shown, as far as it has come."""
         from termchat.tui.panels.plots.reply import columns_of
         from termchat.tui.panels.plots.trace import Trace
 
@@ -138,7 +135,7 @@ class Panels(KnobsView):
 
 
 def _edged(line: Line, width: int) -> Line:
-    """The line behind the edge; its ground begins behind it too."""
+    """The line after the edge; a line's own background starts there too."""
     if not line.ground:
         return Line((_EDGE, *line.runs))
     fill = (" " * max(width - length(line.runs), 0), Ink())

@@ -10,32 +10,27 @@ from termchat.tui.screen.parts import Parts
 
 
 class Pointing:
-    """Turns knobs, and takes candidates."""
-
     def __init__(self, parts: Parts) -> None:
         self._parts, self._chat, self._desk, self._tokens = parts, parts.chat, parts.desk, parts.tokens
 
     def open_tune(self) -> None:
-        """TUNE, and the drawer with it."""
+        """Opens TUNE, and the panels with it."""
         self._parts.drawer.need()
         self._desk.open_tune()
 
     def tune(self, knob: str) -> None:
-        """Opens TUNE on a knob."""
         if self._desk.tune is None:
             self.open_tune()
         self._desk.knobs.select(knob)
         self._desk.post_message(Desk.Tuned())
 
     def turned(self, event: KnobsView.Turned) -> None:
-        """The wheel over a knob."""
         self._desk.knobs.turn(event.knob, event.steps, coarse=event.coarse)
         if self._desk.tune is None:
             self._desk.knobs.back()  # nobody reads there what the knob said to it
         self._desk.post_message(Desk.Tuned())
 
     def slid(self, event: KnobsView.Slid) -> None:
-        """A bar that is dragged."""
         self._desk.knobs.slide(event.knob, event.fraction, begins=event.begins)
         self._desk.post_message(Desk.Tuned())
 

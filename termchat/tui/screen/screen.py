@@ -200,19 +200,18 @@ class ChatScreen(SelectingScreen, Settled):
 
     @property
     def place(self) -> str:
-        """The title of the keys that work here."""
+        """The title of the keys that work now."""
         if self._desk.tune is not None:
             return "TUNE"
         return "TOKEN MODE" if self.tokens.mode.open else "BIG VIEW" if self._panels.big else "CHAT"
 
     def tell(self, notice: Notice) -> None:
-        """Shows a notice."""
         self._told.tell(notice)
 
     # --- what the chat says ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Takes in what happened, and shows the newest of it."""
+        """Takes in what happened since the last look, and shows it."""
         chat = self._chat
         if self._pulse is None:
             return
@@ -289,7 +288,7 @@ class ChatScreen(SelectingScreen, Settled):
 
     @property
     def _room(self) -> int:
-        """Cells of a line in the chat's column; those that are not shown yet do not know it."""
+        """Cells of a line in the chat's column; a widget that was not shown yet does not know its own."""
         column = self._transcript if self._transcript.display else self._welcome
         return (column.size.width or self.app.size.width) - 2
 
@@ -343,7 +342,7 @@ class ChatScreen(SelectingScreen, Settled):
         self._show_soon()
 
     def on_transcript_view_cursor_moved(self) -> None:
-        """A click on a token opens token mode; what takes the cursor away closes it."""
+        """A click on a token opens token mode; losing the cursor closes it."""
         if self._transcript.cursor is not None and not self.tokens.mode.open:
             self.tokens.enter()
         elif self.tokens.mode.open and not self.tokens.mode.pointed():
@@ -422,7 +421,7 @@ class ChatScreen(SelectingScreen, Settled):
             self.tokens.mode.keep()
 
     def action_continue(self) -> None:
-        """Goes on with the reply, be it paused or over; a dead engine is started first."""
+        """Resumes a paused reply, continues the last one, or restarts a dead engine."""
         self._told.forget()
         chat = self._chat
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
@@ -447,14 +446,13 @@ class ChatScreen(SelectingScreen, Settled):
         self.copying.copy_reply()
 
     def action_copy_code(self) -> None:
-        """The last block of code, or the one before."""
         self.copying.copy_code()
 
     def action_copy_message(self) -> None:
         self.copying.copy_message()
 
     def action_turn(self, by: int) -> None:
-        """Goes to the beginning of the turn, or of the one before or after; in token mode of a reply."""
+        """Goes to the start of this turn, or of the previous or next one; in token mode to that of a reply."""
         if self.tokens.mode.open:
             self.tokens.action_move("turn_down" if by > 0 else "turn_up")
         else:
@@ -480,7 +478,6 @@ class ChatScreen(SelectingScreen, Settled):
         self._choosing.heard(message.said)
 
     def action_switch_back(self) -> None:
-        """The model before this one."""
         self._do(self._chat.loading.switch_back)
 
     def action_unload(self) -> None:
@@ -510,7 +507,7 @@ class ChatScreen(SelectingScreen, Settled):
             self.ask_to_quit()
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
-        """Asks, and quits when that was asked a moment ago."""
+        """Asks, and quits if that was asked a moment ago."""
         lost = "; your unsent text would be lost" if self._desk.query_one(Composer).text.strip() else ""
         hint = (
             f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self._chat.unsaved else ""
@@ -520,7 +517,7 @@ class ChatScreen(SelectingScreen, Settled):
             self._leave()
 
     def quit(self) -> None:
-        """Quits; asks before, where the chat would be lost."""
+        """Quits; asks first if the chat would be lost."""
         if self._chat.unsaved:
             self.ask_to_quit("quit")
         else:

@@ -25,7 +25,7 @@ class Searching:
         self._worker = parts.transcript.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def begin(self, query: str) -> None:
-        """Opens the line, with what was looked for last."""
+        """Opens the line with the last query."""
         self._transcript.finding = self._finding
         self._finding.read(self._transcript.parts())
         hint = f"Enter or ↓ next, ↑ previous, Esc cancel, {name_of('find')} stay here"
@@ -33,13 +33,13 @@ class Searching:
         self._look_for(query)
 
     def grew(self) -> None:
-        """The chat has changed."""
+        """Follows a change of the chat."""
         if self._finding.read(self._transcript.parts()):
             self._say()
             self._transcript.found()
 
     def end(self, *, stays: bool) -> None:
-        """Marks nothing any more; goes back to where one was unless one stays."""
+        """Removes the marks; returns to where the search started unless `stays`."""
         self._worker.stop()
         self._transcript.finding = None
         self._asking.close()
@@ -58,7 +58,7 @@ class Searching:
         self._show()
 
     def _go_on(self) -> None:
-        """Searches the rest of a chat that is too long to be searched at once."""
+        """Searches the next part of a chat that is too long to be searched at once."""
         before = self._finding.at
         self._finding.go_on()
         if self._finding.at != before:

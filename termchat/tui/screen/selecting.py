@@ -12,10 +12,10 @@ from termchat.tui.transcript.view import DocumentView
 
 
 class SelectingScreen(Screen[None]):
-    """A screen on which a selection in a `DocumentView` is just what the mouse went over."""
+    """Corrects selections in a `DocumentView` to the text that the mouse passed over."""
 
     def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
-        """The second cell of a wide character is that character still, and not the next one."""
+        """The second cell of a wide character belongs to that character, not to the next."""
         widget, offset = super().get_widget_and_offset_at(x, y)
         if isinstance(widget, DocumentView) and offset is not None:
             region = self.find_widget(widget).region
@@ -36,7 +36,7 @@ class SelectingScreen(Screen[None]):
 
 
 def _character(text: str, cell: int) -> int:
-    """Which character is on a cell; behind the last one, how many there are."""
+    """The index of the character on a cell; after the last one, their number."""
     used = 0
     for index, character in enumerate(text):
         used += get_character_cell_size(character)

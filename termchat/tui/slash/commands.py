@@ -47,7 +47,7 @@ class Command(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What it takes and does, on a line."""
+        """What it takes and does, on one line."""
         return f"{self.argument}  {self.help}" if self.argument else self.help
 
 
@@ -55,14 +55,13 @@ class Command(NamedTuple):
 
 
 def _press(features: Features, key: Key) -> None:
-    """What a key does."""
     app = features.parts.screen.app
     owner = app if key in APP else features.parts.tokens if key in TOKENS else features.parts.screen
     app.call_next(app.run_action, key.action, owner)
 
 
 def _turn(features: Features, knob: Knob, text: str) -> None:
-    """Sets a knob; without a text it tells how it is set."""
+    """Sets a knob; without a text it shows its value."""
     if text:
         try:
             value = _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
@@ -74,25 +73,22 @@ def _turn(features: Features, knob: Knob, text: str) -> None:
 
 
 def _begin(features: Features, system: str) -> None:
-    """A new chat with a system prompt."""
     features.conversations.begin(system, raw=False)
 
 
 def _raw(features: Features, _nothing: str) -> None:
-    """A new chat without the model's template, or with it again."""
     chat = features.parts.chat.conversation
     features.conversations.begin(chat.system, raw=not chat.raw)
 
 
 def _model(features: Features, name: str) -> None:
-    """Goes on with another model."""
     if features.parts.chat.busy:
         raise CommandRefused("a reply is running", "stop it first")
     features.choosing.take(name)
 
 
 def _persona(features: Features, name: str) -> None:
-    """Begins as a persona, or keeps the chat's settings as one."""
+    """Starts a chat as a persona, or saves the chat's settings as one."""
     personating, saves = features.personating, _SAVE.fullmatch(name)
     try:
         if saves is None:
@@ -109,7 +105,6 @@ def _persona(features: Features, name: str) -> None:
 
 
 def _theme(features: Features, name: str) -> None:
-    """Draws in other colours."""
     known = [offer.text for offer in _themes(features)]
     if name not in known:
         raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"themes: {', '.join(known)}")
@@ -117,7 +112,6 @@ def _theme(features: Features, name: str) -> None:
 
 
 def _look(features: Features, name: str) -> None:
-    """Shows the chat in another look."""
     look = next((look for look in LOOKS if look == name), None)
     if look is None:
         raise CommandRefused(f"unknown look {name!r}", f"looks: {', '.join(LOOKS)}")
@@ -126,12 +120,11 @@ def _look(features: Features, name: str) -> None:
 
 
 def _prefill(features: Features, text: str) -> None:
-    """Has the next reply begin with a text."""
     features.parts.do(lambda: features.parts.chat.begin_with(unescape(text)))
 
 
 def _title(features: Features, text: str) -> None:
-    """Gives the chat another title; without a text it tells it."""
+    """Changes the title; without a text it shows it."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
         features.parts.do(lambda: features.parts.chat.retitle(title))
@@ -140,7 +133,6 @@ def _title(features: Features, text: str) -> None:
 
 
 def _save(features: Features, path: str) -> None:
-    """Writes a transcript."""
     try:
         where = Path(path).expanduser()
         of_file(where)
@@ -160,7 +152,6 @@ def _save(features: Features, path: str) -> None:
 
 
 def _help(features: Features, name: str) -> None:
-    """Lists all commands, or tells of one."""
     command = COMMANDS.get(name.lstrip("/"))
     if name and command is None:
         raise CommandRefused(f"unknown command /{name.lstrip('/')}", "/help lists all commands")
@@ -174,7 +165,7 @@ def _help(features: Features, name: str) -> None:
 
 
 def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
-    """As it is, as it comes, and off; each once."""
+    """The current value, the default, and off; each once."""
     told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
     if knob.off is not None:
         told |= {knob.show(knob.off): "off"}
@@ -182,7 +173,7 @@ def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
 
 
 def _models(features: Features) -> Iterable[Offer]:
-    """Models that are here; the first time they are looked for."""
+    """Models on this machine; the first call looks for them."""
     models = features.models
     if not models.rows:
         models.look()
@@ -195,14 +186,13 @@ def _models(features: Features) -> Iterable[Offer]:
 
 
 def _personas(features: Features) -> Iterable[Offer]:
-    """Personas, and to keep one."""
     known = features.personating.known.entries.values()
     yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
     yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
 
 
 def _themes(features: Features) -> Iterable[Offer]:
-    """Themes: ours, not those that come with Textual."""
+    """Termchat's own themes, not Textual's."""
     yield Offer(AUTO, "follows the terminal's background")
     known = features.wardrobe.shelf.all()
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
@@ -257,7 +247,7 @@ ALSO = {"exit": "quit", "bye": "quit", "clear": "new", "retry": "regenerate", "t
 
 
 def keys() -> dict[str, Key]:
-    """All that has a name in the palette, by id: each is a command too."""
+    """Keys with a name in the palette, by id: each is a command too."""
     return {key.id: key for key in (*CHAT, *MODEL, *TOKENS, *APP) if key.palette}
 
 

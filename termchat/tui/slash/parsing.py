@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CommandRefused(ValueError):
-    """A command cannot be done, and its text stays where it was written. `hint` says what to do."""
+    """A command cannot be done; its text stays in the composer. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -23,5 +23,5 @@ def parted(text: str) -> tuple[str, str] | None:
 
 
 def message_of(text: str) -> str:
-    """The message that a text is which is no command: a second slash at its beginning says that the first is meant."""
+    """The message in a text that is not a command: a second slash at its start says that the first is part of it."""
     return text[1:] if text.startswith("//") and parted(text[1:]) is not None else text

@@ -25,13 +25,12 @@ _HOW = "/help lists all commands; start a message with // to send a slash"
 
 
 class Slash:
-    """Does what is written behind a slash; a source of completions too."""
+    """Runs commands; also a source of completions."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
 
     def attach(self) -> None:
-        """Has the composer take commands, and complete them."""
         composer = self._features.parts.composer
         composer.commands = self._take
         composer.sources = [self, *composer.sources]
@@ -58,7 +57,7 @@ class Slash:
         return True
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
-        """Names of commands, and behind one of them what it takes."""
+        """Names of commands, and after one of them its argument."""
         name, space, _ = line.partition(" ")
         if not first or not line.startswith("/") or "/" in name[1:]:
             return None

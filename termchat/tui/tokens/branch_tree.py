@@ -174,13 +174,11 @@ class TreeDialog(ListDialog[int]):
         self._show()
 
     def action_mark(self) -> None:
-        """Marks the branch to compare others with, or takes the mark away."""
         number = self._node.number if self._node is not None else None
         self._marked = None if number == self._marked else number
         self._show()
 
     def action_compare(self) -> None:
-        """Shows it beside the marked branch, or beside the chat as it is shown."""
         chat, node = self._chat.conversation, self._node
         if node is None or chat.leaf is None:
             return

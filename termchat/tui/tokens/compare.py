@@ -53,7 +53,7 @@ def summary(comparison: Comparison) -> str:
     )
     if common == len(left) == len(right):
         return f"identical, {same} tokens"
-    return f"the first {same} tokens are identical; {one} more on the left, {other} on the right"
+    return f"the first {same} tokens are identical; then {one} left, {other} right"
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:

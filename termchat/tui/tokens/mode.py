@@ -171,13 +171,13 @@ class TokenMode:
             self._fork(place, paused=paused)
 
     def ask(self, *, now: bool) -> None:
-        """Asks the model for this position again, under the settings of then or of now."""
+        """Asks the model for this position again, with its original settings or the current knobs."""
         if (place := self.place) is not None and not self.pending:
             self._chat.questions.inspect(place.node, place.at, now=now)
             self.view = "asked"
 
     def show(self, view: View) -> None:
-        """Shows something else of the token's reply, or goes back from it."""
+        """Shows another view of the reply, or closes it."""
         self._go_to("record" if self.view == view else view)
         if self.view == "what-if" and (place := self.place) is not None:
             self._chat.questions.score(place.node)
@@ -194,7 +194,6 @@ class TokenMode:
         self._fork(At(self._chat.conversation.nodes[number], index))
 
     def pause(self) -> None:
-        """Pauses the running reply, or lets it go on."""
         if self._chat.phase == "paused":
             self._chat.replies.resume()
         elif self._chat.busy:
@@ -209,7 +208,7 @@ class TokenMode:
             self._tell("no reply is running", onward + f"{name_of('cut-paused')} restarts from here, paused")
 
     def step(self, unit: Unit) -> None:
-        """Lets a paused reply go on for a little."""
+        """Continues a paused reply for one unit."""
         if self._chat.phase == "paused":
             self._behind = True
             self._chat.replies.step(unit)
@@ -220,7 +219,7 @@ class TokenMode:
     # --- what the chat says ------------------------------------------------------------------------------------------
 
     def heard(self, news: Sequence[Change]) -> None:
-        """Follows what happened: to a branch that was made, and to where a reply waits."""
+        """Follows the chat: to a branch that was made, and to where a reply is paused."""
         if self._forked and any(isinstance(change, PathChanged) for change in news):
             self._forked, self._behind, self._branch = False, True, self._chat.conversation.leaf
             self._transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
@@ -242,11 +241,10 @@ class TokenMode:
     # --- what the panels show ----------------------------------------------------------------------------------------
 
     def shown(self) -> Shown | None:
-        """The step to look at."""
         return self._panel.shown(place, self.view) if (place := self.place) is not None else None
 
     def panel(self, width: int, rows: int, tune: Tune | None) -> list[Line]:
-        """The lines of the panels. With `tune`, its knobs stand above."""
+        """The lines of the panels; with `tune`, its knobs are above."""
         return self._panel.lines(self.place, self.view, width, rows, tune)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
@@ -263,7 +261,7 @@ class TokenMode:
                 self._chat.questions.score(place.node)
 
     def _go_to(self, view: View) -> None:
-        """Shows something else; what no longer shows is not asked again when knobs turn."""
+        """Shows another view; a closed one is not asked again when knobs turn."""
         self.view = view
         self._chat.questions.forget()
 

@@ -30,14 +30,12 @@ class At(NamedTuple):
 
 
 class TokenPanel:
-    """Makes lines of what the chat knows of a token."""
-
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._recorded: tuple[Node, int, Token] | None = None
 
     def shown(self, place: At, view: View) -> Shown | None:
-        """The step to look at; None while the model is asked for it."""
+        """The step to show; None while the model is asked for it."""
         chat = self._chat
         if place.pending and chat.paused is not None:
             return Shown(chat.paused.token, "PENDING", chat.paused.why, None, pending=True)
@@ -52,7 +50,7 @@ class TokenPanel:
         return Shown(self._record(place), samplers=settings.samplers if settings is not None else None)
 
     def lines(self, place: At | None, view: View, width: int, rows: int, tune: Tune | None) -> list[Line]:
-        """The lines of the panels, at most `rows` of them. With `tune`, its knobs stand above."""
+        """At most `rows` lines; with `tune`, its knobs are above."""
         head: list[Line] = []
         if tune is not None:
             shown = self._chat.paused.token if self._chat.paused is not None else None
@@ -101,6 +99,5 @@ class TokenPanel:
 
 
 def _settings_of(place: At) -> Settings | None:
-    """What a token was drawn with."""
     number = place.node.tokens.settings[place.at]
     return next((settings for settings in place.node.settings if settings.number == number), None)

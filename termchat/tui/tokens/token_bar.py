@@ -88,7 +88,7 @@ class Tokens(Column):
     # --- in and out --------------------------------------------------------------------------------------------------
 
     def enter(self) -> bool:
-        """Opens token mode; False where there is no token yet."""
+        """Opens token mode; False if there is no token yet."""
         if not self.mode.enter():
             self._chat.changed(Notice("no tokens yet", "send a message first"))
             return False
@@ -107,7 +107,6 @@ class Tokens(Column):
         return True
 
     def leave(self) -> None:
-        """Closes it all."""
         self.mode.leave()
         self.follow()
 
@@ -125,13 +124,12 @@ class Tokens(Column):
 
     @property
     def asked(self) -> list[Label]:
-        """The keys of the line that is typed, none where none is."""
+        """The keys of the line that is being typed; none if there is none."""
         return [Label("Enter", "takes it"), Label(name_of("back"), "back")] if self.mode.typing is not None else []
 
     # --- what it shows -----------------------------------------------------------------------------------------------
 
     def heard(self, news: Sequence[Change]) -> None:
-        """Follows what the chat says."""
         if news and self.mode.open:
             self.mode.heard(news)
             self.show()
@@ -143,14 +141,13 @@ class Tokens(Column):
                 self._pieces.refuse(questions.failed)
 
     def show(self) -> None:
-        """Draws the ribbon."""
         look = self._transcript.look
         if self.mode.open and look != "reading":
             line = ribbon_line(self._transcript.cursor_reply, look, self._transcript.cursor, self.ribbon.room)
             self.ribbon.show_lines([line, legend_line(look)])
 
     def follow(self) -> None:
-        """Opens and closes what the mode says is open, and says that something was done."""
+        """Shows what token mode has open, and posts `Acted`."""
         typing = self.mode.typing is not None
         self.display = self.mode.open
         if typing != self._input.display:
@@ -180,11 +177,9 @@ class Tokens(Column):
         self._act(lambda: self.mode.choose(number))
 
     def action_cut(self) -> None:
-        """Draws on from before the token."""
         self._act(self.mode.cut)
 
     def action_cut_paused(self) -> None:
-        """Waits before the token."""
         self._act(lambda: self.mode.cut(paused=True))
 
     def action_ask(self, when: str) -> None:
@@ -222,7 +217,7 @@ class Tokens(Column):
         self.post_message(self.DialogWanted(name))
 
     def read(self, dialog: PiecesDialog) -> None:
-        """Opens a dialog that gets the tokens which the model is asked for."""
+        """Opens a dialog that waits for the tokens of a text."""
 
         def closed(_result: None) -> None:
             self._pieces = None
@@ -232,8 +227,6 @@ class Tokens(Column):
 
 
 class Legend(Slip):
-    """The look of a transcript and its colours, from hot to calm."""
-
     def __init__(self, transcript: TranscriptView) -> None:
         super().__init__(id="legend")
         self._transcript = transcript

@@ -23,7 +23,7 @@ _MARK = " control"
 
 
 def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
-    """A line a token: its number, id, piece and bytes; control tokens are marked."""
+    """One line per token: its number, id, piece and bytes; control tokens are marked."""
     control = set(tokenized.control)
     names = tokenized.names or [piece.decode("utf-8", "replace") for piece in tokenized.pieces]
     room = max(width - _NUMBER - _ID - len(_MARK), 8)
@@ -40,7 +40,7 @@ def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
 
 
 def pieces_title(tokenized: Tokenized) -> str:
-    """How many tokens, and how many of them steer."""
+    """How many tokens, and how many of them are control tokens."""
     total, control = len(tokenized.ids), len(tokenized.control)
     return f"{total} token{'s' if total != 1 else ''}" + (f", {control} control" if control else "")
 
@@ -55,14 +55,12 @@ class PiecesDialog(ReadListing):
         self._tokenized: Tokenized | None = None
 
     def take(self, tokenized: Tokenized) -> None:
-        """The answer."""
         self._tokenized = tokenized
         if self.is_mounted:
             self.say("")
             self.lay_out()
 
     def refuse(self, problem: str) -> None:
-        """No answer, and why."""
         self.say(problem)
 
     def lay_out(self) -> None:
@@ -80,7 +78,7 @@ class TokenizerDialog(PiecesDialog):
     r"""The same for any text, as it is typed; `\n` and the like are read as such. `ask` is called with each text."""
 
     TITLE = "Tokenizer"
-    HINT = "Type text to tokenize; \\n is a line break."
+    HINT = "Type any text: \\n is a line break."
     HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
     KEYS = "LISTS"
 

@@ -26,7 +26,7 @@ class TurnVersions:
         self._used: dict[int, int] = {}
 
     def shown(self) -> None:
-        """A path is shown, maybe another one."""
+        """Remembers the path that is shown."""
         chat = self._chat.conversation
         if chat is not self._conversation:
             self._conversation, self._used = chat, {}
@@ -56,7 +56,7 @@ class TurnVersions:
             self._show(turn, leaf_of(chat, ends[this + by], self._used))
 
     def regenerate(self, *, same: bool = False) -> None:
-        """Another reply to the last message; says so where the dice are not other ones."""
+        """Writes another reply to the last message; says so if its dice are the same."""
         seed = self._chat.tuning.seed
         spans = self._chat.conversation.reply()
         start = spans[0].node.start if spans else None
@@ -71,7 +71,6 @@ class TurnVersions:
             )
 
     def _turn(self, turns: list[TurnParts], node: int | None) -> int | None:
-        """The number of the turn that is meant."""
         cursor = self._transcript.cursor
         wanted = node if node is not None else cursor.node if cursor is not None else None
         if wanted is not None:
@@ -91,7 +90,7 @@ class TurnVersions:
             self._transcript.set_cursor(ref)
 
     def _into(self, parts: TurnParts) -> int | None:
-        """How many tokens of a turn stand before the cursor; None where it is elsewhere."""
+        """How many tokens of a turn precede the cursor; None if it is elsewhere."""
         cursor, before = self._transcript.cursor, 0
         if cursor is None:
             return None
@@ -103,7 +102,7 @@ class TurnVersions:
 
 
 def _token(parts: TurnParts, into: int) -> TokenRef | None:
-    """The token of a reply that so many stand before, else its last one; None where it has none."""
+    """The token of a reply that `into` others precede, else its last one; None if it has none."""
     found: TokenRef | None = None
     for part in parts:
         reached = _reached(part)
@@ -116,6 +115,6 @@ def _token(parts: TurnParts, into: int) -> TokenRef | None:
 
 
 def _reached(part: Part) -> int:
-    """The tokens of a part that the cursor can be on."""
+    """How many tokens of a part the cursor can be on."""
     there = len(part.node.tokens)
     return there if part.reach is None else min(part.reach, there)

@@ -40,7 +40,7 @@ class Axis(NamedTuple):
     logarithmic: bool = False
 
     def fraction(self, value: float) -> float:
-        """How much of the height a value takes, from 0 to 1; what is no number takes none."""
+        """Which part of the height a value takes, from 0 to 1; NaN takes none."""
         if math.isnan(value) or value <= self.bottom:
             return 0.0
         if value >= self.top:
@@ -50,7 +50,7 @@ class Axis(NamedTuple):
         return (value - self.bottom) / (self.top - self.bottom)
 
     def at(self, fraction: float) -> float:
-        """The value that takes so much of the height."""
+        """The value at this part of the height."""
         if self.logarithmic:
             return float(self.bottom * (self.top / self.bottom) ** fraction)
         return self.bottom + fraction * (self.top - self.bottom)
@@ -73,7 +73,7 @@ class Tick(NamedTuple):
 
 
 def ceiling(value: float) -> float:
-    """The least round number that is not below a value; 1 where there is nothing to scale."""
+    """The smallest round number that is not below a value; 1 where there is nothing to scale."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -122,7 +122,7 @@ def plot(
 
 
 def x_axis(label: str, columns: int, ticks: Sequence[Tick], note: str = "") -> Line:
-    """The line below the columns: ticks as far as they do not touch, and a note behind them."""
+    """The line below the columns: ticks as long as they do not touch, then a note."""
     runs: list[Run] = [(f"{label:>{LABEL - 1}}", MUTED), ("│", FAINT)]
     end = 0
     room = columns - (len(note) + 1 if note else 0)
@@ -155,7 +155,7 @@ def fitted(rows: int, *, quarters: bool = False) -> int:
 
 
 def _labels(axis: Axis, rows: int) -> dict[int, str]:
-    """By row: the top, and others at equal distances, in big plots more of them."""
+    """By row: the top, and others at equal distances."""
     parts = 8 if rows >= 16 and rows % 8 == 0 and not axis.logarithmic else 4 if rows >= 8 else 2
     apart = next((rows // count for count in (parts, 5, 2) if rows % count == 0 and rows // count > 1), rows)
     return {row: axis.show(axis.at((rows - row) / rows)) for row in range(0, rows, apart)}
@@ -177,7 +177,7 @@ def _column(height: int, high: int, ink: Ink, outlier: bool, rows: int, level_ro
 
 
 def _cell(height: int, high: int, ink: Ink) -> _Cell:
-    """A cell of a column that goes on for so many eighths from its lower edge."""
+    """One cell of a column: how many eighths of it are filled."""
     height, high = min(max(height, 0), 8), min(max(high, 0), 8)
     if height == 0 and high:
         return EIGHTHS[high], _UPPER
@@ -187,7 +187,7 @@ def _cell(height: int, high: int, ink: Ink) -> _Cell:
 
 
 def _marked(ink: Ink) -> Ink:
-    """The ink of a column that is looked at; what goes on above its value stays apart."""
+    """The ink of a marked column; the part above its value stays apart."""
     return ink._replace(ground=_HERE.ground) if ink == _UPPER else _HERE._replace(ground=ink.ground or _HERE.ground)
 
 

@@ -48,7 +48,7 @@ class Placed(NamedTuple):
 def _of_step(
     draw: Callable[[Token, Subject, int, int, Ink], list[Line]],
 ) -> Callable[[Subject, int, int, Ink], list[Line]]:
-    """A plot of a step that is there and was recorded with its candidates."""
+    """Draws a step that exists and was recorded with its candidates; else says why not."""
 
     def drawn(subject: Subject, width: int, rows: int, title: Ink) -> list[Line]:
         token = subject.token
@@ -112,7 +112,6 @@ def arranged(names: Sequence[Name], subject: Subject, width: int, rows: int) -> 
 
 
 def stacked(placed: Sequence[Placed]) -> list[Line]:
-    """The lines of a page."""
     lines: list[Line] = []
     for one in placed:
         lines += [BLANK] * (one.top - len(lines)) + one.lines

@@ -77,7 +77,11 @@ def _head(
     value = form.format(trace.value(measure, index))
     right: list[Run] = [(f"{index} ", MUTED), (value, STRONG if trace.cursor is None else Ink("cursor", bold=True))]
     if each > 1:
-        for words in (f"{folding} of {each} tokens per column", f"{folding} of {each}"):
+        for words in (
+            f"{folding} of {each} tokens per column",
+            f"{folding} of {each} per column",
+            f"{folding} of {each}",
+        ):
             longer: list[Run] = [*left, (f" · {words}", MUTED)]
             line = spread(longer, right, width)
             if line[-1] == right[-1]:

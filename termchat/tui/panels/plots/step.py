@@ -101,7 +101,7 @@ def distribution_plot(token: Token, width: int, rows: int, title: Ink = TITLE, n
 def _foot(token: Token, shown: int, width: int) -> Line:
     rest = Rest(token, shown)
     others: list[Run] = [
-        ("all other tokens ", MUTED), (percent(rest.model), TEXT), (" → ", MUTED), (percent(rest.after), TEXT),
+        ("all others ", MUTED), (percent(rest.model), TEXT), (" → ", MUTED), (percent(rest.after), TEXT),
     ]  # fmt: skip
     cut = Counter(candidate.removed_by for candidate in token.candidates[:shown] if candidate.removed_by)
     marks: list[Run] = [("  ● drawn", ACCENT)] + ([("  x cut", MUTED)] if cut else [])

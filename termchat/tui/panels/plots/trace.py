@@ -45,7 +45,6 @@ class Folded:
         self._highs: list[float] = []
 
     def extend(self, values: Sequence[float]) -> None:
-        """Adds the next numbers."""
         while self.count + len(values) > _FINER * self.columns * self._size:
             self._halve()
         done = 0
@@ -63,19 +62,17 @@ class Folded:
 
     @property
     def each(self) -> int:
-        """Numbers of a column."""
+        """How many numbers a column stands for."""
         return self._size * self._cells
 
     @property
     def means(self) -> list[float]:
-        """The mean of each column."""
         cells, each = self._cells, self.each
         totals = [sum(self._sums[at : at + cells]) for at in range(0, len(self._sums), cells)]
         return [total / min(each, self.count - at * each) for at, total in enumerate(totals)]
 
     @property
     def highs(self) -> list[float]:
-        """The highest number of each column."""
         cells = self._cells
         return [max(self._highs[at : at + cells]) for at in range(0, len(self._highs), cells)]
 
@@ -104,7 +101,7 @@ class Times:
         self.worst = Worst(0.0, 0)
 
     def extend(self, values: Sequence[float]) -> None:
-        """Adds the next ones, in milliseconds."""
+        """Adds times in milliseconds."""
         if not values:
             return
         slowest = max(values)
@@ -118,7 +115,7 @@ class Times:
 
     @property
     def median(self) -> float:
-        """Of all times; 0 where there are none."""
+        """0 if there are none."""
         half = len(self._sorted) // 2
         if not self._sorted:
             return 0.0
@@ -144,7 +141,7 @@ class Trace:
         self._folded: dict[Measure, Folded] = {}
 
     def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
-        """Takes in what is new of a reply; another reply, or other columns, are read anew."""
+        """Reads what is new of a reply; another reply, or another number of columns, is read from the start."""
         if not self._goes_on(parts) or any(folded.columns != columns for folded in self._folded.values()):
             self.count, self.times = 0, Times()
             self._folded = {measure: Folded(columns) for measure in _READ}
@@ -163,17 +160,15 @@ class Trace:
         return self._folded.get(measure) or Folded(1)
 
     def token(self, index: int) -> TokenRef:
-        """Where a token of the reply stands. Raises IndexError where there is none."""
+        """Where a token of the reply is. Raises IndexError if there is none."""
         node, at = self._find(index)
         return TokenRef(node.number, at)
 
     def value(self, measure: Measure, index: int) -> float:
-        """The measure of one token."""
         node, at = self._find(index)
         return _READ[measure](node.tokens, at, at + 1)[0]
 
     def text(self, index: int) -> str:
-        """What one token let out."""
         node, at = self._find(index)
         return node.tokens.texts[at]
 
@@ -187,7 +182,7 @@ class Trace:
         return self.token(max(places, key=lambda index: sign * self.value(measure, index)))
 
     def _goes_on(self, parts: Sequence[Span]) -> bool:
-        """Whether these are the parts that were read, of which the last may have grown."""
+        """Whether these are the parts that were read; the last may have grown."""
         before = self._parts
         if not before or len(parts) != len(before) or parts[-1].count < before[-1].count:
             return False
@@ -218,5 +213,5 @@ class Trace:
 
 
 def highest(values: Iterable[float]) -> float:
-    """The highest that is a number; 0 where there is none."""
+    """The highest finite number; 0 if there is none."""
     return max((value for value in values if math.isfinite(value)), default=0.0)
