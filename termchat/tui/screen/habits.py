@@ -195,12 +195,11 @@ class Habits:
 
     def copy(self, text: str, what: str = "") -> None:
         """Copies a text to the clipboard: the app's own, the terminal's, and the system's."""
-        from termchat.tui.terminal.clipboard import Clipboard  # not needed before the first frame
+        from termchat.tui.terminal.clipboard import Clipboard, keep  # not needed before the first frame
 
-        app = self._screen.app
-        app._clipboard, driver = text, app._driver
-        if self._clipboard is None and driver is not None:
-            self._clipboard = Clipboard(driver.write, self._tell)
+        write = keep(self._screen.app, text)
+        if self._clipboard is None and write is not None:
+            self._clipboard = Clipboard(write, self._tell)
         if self._clipboard is not None:
             self._clipboard.copy(text, what)
 

@@ -6,13 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from rich.cells import get_character_cell_size
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import Offset, Size
 from textual.reactive import Reactive
-from textual.screen import Screen
-from textual.selection import SelectEnd
 from textual.widget import Widget
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
@@ -39,48 +35,13 @@ from termchat.tui.sessions.chat_switching import Conversations, Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.attach import Slashing
 from termchat.tui.slash.slash import Around
-from termchat.tui.terminal.compositor import LineCompositor, Settled
+from termchat.tui.terminal.compositor import LineCompositor
+from termchat.tui.terminal.screens import LiveScreen, draw_now, use_compositor
 from termchat.tui.themes.library import Wardrobe
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.token_bar import Legend, Tokens
 from termchat.tui.tokens.turn_versions import TurnVersions
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.view import DocumentView
-
-
-class SelectingScreen(Screen[None]):
-    """A screen on which a selection in a `DocumentView` is just what the mouse went over."""
-
-    def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
-        """The second cell of a wide character is that character still, and not the next one."""
-        widget, offset = super().get_widget_and_offset_at(x, y)
-        if isinstance(widget, DocumentView) and offset is not None:
-            region = self.find_widget(widget).region
-            text = widget.render_line(y - region.y).text
-            if not text.isascii():
-                offset = Offset(_character(text, x - region.x), offset.y)
-        return widget, offset
-
-    def _update_select(self) -> None:
-        """While the view scrolls under the mouse, the selection grows to what is there now."""
-        state = self._select_state
-        if state is not None and state.end is not None and isinstance(state.end.content_widget, DocumentView):
-            mouse = self.app.mouse_position
-            widget, offset = self.get_widget_and_offset_at(*mouse)
-            if widget is state.end.content_widget and offset is not None:
-                self._select_state = state.update_end(mouse, SelectEnd(state.end.container, widget, offset))
-        super()._update_select()
-
-
-def _character(text: str, cell: int) -> int:
-    """Which character is on a cell; behind the last one, how many there are."""
-    used = 0
-    for index, character in enumerate(text):
-        used += get_character_cell_size(character)
-        if used > cell:
-            return index
-    return len(text)
-
 
 _SMALLEST = (40, 12)
 _WIDE = 150
@@ -90,7 +51,7 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatLayout(SelectingScreen, Settled):
+class ChatLayout(LiveScreen):
     """One chat: brings what it says to the widgets. What a person does is brought to it by `ChatScreen`.
 
     `models` are those that there are, `sessions` the saved chats, None where none are kept; `save` makes what writes a
@@ -132,7 +93,7 @@ class ChatLayout(SelectingScreen, Settled):
         history: History | None = None,
     ) -> None:
         super().__init__()
-        self._compositor = LineCompositor()
+        use_compositor(self, LineCompositor())
         self._chat, self._palette, self._save, self._leave = chat, palette, save, leave
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._told = NoticeSlip(self._notice_lines, id="notice")
@@ -163,7 +124,6 @@ class ChatLayout(SelectingScreen, Settled):
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: Pulse | None = None
-        self._stale: Literal["", "new", "due"] = ""
         self._choosing = Choosing(self, chat, models, self._do, self.tell)
         self._conversations = Conversations(self, chat, self.tokens, sessions, keymap, self._do, self.tell)
         self._personating = Personating(self, chat, self._conversations, self._do, self.tell)
@@ -223,10 +183,6 @@ class ChatLayout(SelectingScreen, Settled):
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
             self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
 
-    def _screen_resized(self, size: Size) -> None:
-        if size != self._compositor.size:  # else it is told what it was laid out for just now
-            super()._screen_resized(size)
-
     def paint_with(self, palette: Palette) -> None:
         """Draws in other colours from now on."""
         self._palette = palette
@@ -274,8 +230,7 @@ class ChatLayout(SelectingScreen, Settled):
             chat.returned = ""
         if changes:
             self._show_state()
-        if self._dirty_widgets:
-            self._on_timer_update()  # at once: the timer that Textual would set for it is one more thing to wait for
+        draw_now(self)
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
 
     def _ask_for_room(self) -> None:
@@ -298,21 +253,6 @@ class ChatLayout(SelectingScreen, Settled):
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         if empty:
             self._welcome.show_lines(welcome_lines(self._chat, self._room))
-
-    def _show_soon(self) -> None:
-        """Shows the chat's state once, however much of it changes until then: in the frame after what is to be drawn now."""
-        self._stale = self._stale or "new"
-        self._update_timer.resume()
-
-    def _on_timer_update(self) -> None:
-        if self._stale and not self._layout_required:  # else it would be shown in the sizes of before
-            if self._stale == "due" or not self._dirty_widgets:
-                self._show_state()
-            else:
-                self._stale = "due"
-        super()._on_timer_update()
-        if self._stale:
-            self._update_timer.resume()
 
     def _show_state(self) -> None:
         self._stale = ""
