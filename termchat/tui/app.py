@@ -15,7 +15,6 @@ from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.dom import DOMNode
 from textual.filter import DimFilter, LineFilter
-from textual.keys import _character_to_key
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
@@ -28,7 +27,7 @@ from termchat.models.errors import ModelError
 from termchat.text import sanitize
 from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
-from termchat.tui.keys.key import NO_KEY, Key, remap
+from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import refusal, refusal_of
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
 from termchat.tui.models.gather import Models
@@ -117,7 +116,7 @@ class TermchatApp(App[None]):
         self._begun = False
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
-        self._filters = [*(kept for kept in self._filters if isinstance(kept, DimFilter)), *abilities.filters]
+        self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
         self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.wardrobe.missing(theme_place)]
@@ -150,7 +149,7 @@ class TermchatApp(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What lines go through: not Textual's own, which turn the terminal's colours into others and no colours into greys."""
-        return self._filters
+        return self._line_filters
 
     def wear(self, wanted: str) -> None:
         """Shows a theme, or for "auto" the one that suits the background."""
@@ -268,7 +267,7 @@ class TermchatApp(App[None]):
             self.push_screen(KeyList(self.palette, place))
 
     def action_press(self, key: str) -> None:
-        event = events.Key(_character_to_key(key) if len(key) == 1 else key, None)
+        event = events.Key(key_of(key) if len(key) == 1 else key, None)
         event.set_sender(self)  # like one from the terminal: it goes up to the app, where bindings are looked up
         self.post_message(event)
 

@@ -97,8 +97,8 @@ class Composer(LabelledArea):
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def watch_has_focus(self, _has_focus: bool) -> None:
-        """With the keyboard it looks as without, but for the cursor: its styles, which take milliseconds, are not made anew."""
-        self._line_cache.clear()  # those were drawn with the cursor, or without
+        """Only the cursor comes or goes: Textual would make all styles again, which takes milliseconds."""
+        self.notify_style_update()  # drops the lines that were drawn with the cursor, or without it
         self.refresh()
 
     def on_key(self, event: events.Key) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -149,12 +148,12 @@ class LabelledArea(TextArea):
         super().load_text(text)
         self._joined = None
 
-    def _undo_batch(self, edits: Sequence[Edit]) -> None:
-        super()._undo_batch(edits)
+    def undo(self) -> None:
+        super().undo()
         self._joined = None
 
-    def _redo_batch(self, edits: Sequence[Edit]) -> None:
-        super()._redo_batch(edits)
+    def redo(self) -> None:
+        super().redo()
         self._joined = None
 
     @property

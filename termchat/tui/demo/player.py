@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from textual import events
-from textual.keys import _character_to_key
 from textual.worker import Worker
 
 from termchat import paths
@@ -25,6 +24,7 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NO_MODEL, SPEC, DemoEngine
 from termchat.tui.demo.script import STEPS, TUNING, notice
+from termchat.tui.keys.key import key_of
 from termchat.tui.models.gather import Models
 from termchat.tui.terminal.capabilities import abilities_of
 
@@ -91,7 +91,7 @@ class DemoApp(TermchatApp):
 
     async def _press(self, key: str, after: float) -> None:
         character = key if len(key) == 1 else None
-        event = events.Key(_character_to_key(key) if character else key, character)
+        event = events.Key(key_of(key) if character else key, character)
         self._own.add(id(event))
         self.post_message(event)
         await asyncio.sleep(after)

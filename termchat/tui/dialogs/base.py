@@ -19,6 +19,7 @@ from termchat.tui.draw.picker import Picker
 from termchat.tui.keys import dialogs
 from termchat.tui.keys.dialogs import DIALOG
 from termchat.tui.terminal.compositor import PlacingCompositor
+from termchat.tui.terminal.screens import use_compositor
 from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")
@@ -63,7 +64,7 @@ class Dialog(ModalScreen[Result | None]):
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name, id, classes)
-        self._compositor = PlacingCompositor()
+        use_compositor(self, PlacingCompositor())
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < _TIGHT, "-tight")

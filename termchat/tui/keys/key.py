@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
+from unicodedata import name as unicode_name
 
 from textual.binding import Binding
-from textual.keys import REPLACED_KEYS, key_to_character
+from textual.keys import ASCII_KEY_NAMES, KEY_NAME_REPLACEMENTS, REPLACED_KEYS, key_to_character
 
 Situation = Literal[
     "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
@@ -111,3 +112,12 @@ def displayed(family: list[Key]) -> str:
 def pressed(family: list[Key]) -> str:
     """The key that a click on the name of a family presses; "" where that stands for a few."""
     return keys_of(family[0])[0] if len(family) == 1 and keys_of(family[0]) else ""
+
+
+def key_of(character: str) -> str:
+    """The key that writes a character, as Textual names it: question_mark."""
+    key = character
+    if not character.isalnum():
+        key = unicode_name(character, "").lower().replace("-", "_").replace(" ", "_")
+        key = key or ASCII_KEY_NAMES.get(character, character)
+    return KEY_NAME_REPLACEMENTS.get(key, key)

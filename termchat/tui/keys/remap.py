@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from textual.keys import KEY_TO_UNICODE_NAME, Keys, _character_to_key
+from textual.keys import KEY_TO_UNICODE_NAME, Keys
 
 from termchat.text import guess_of
 from termchat.tui.keys.dialogs import GROUPS, Group
-from termchat.tui.keys.key import Key, shown
+from termchat.tui.keys.key import Key, key_of, shown
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _NAMES = {key.value.rpartition("+")[2] for key in Keys if key.value.isascii() and "<" not in key.value} | {"space"}
@@ -28,7 +28,7 @@ _KEYS = {key.id: key for group in GROUPS for key in group.table}
 
 
 _CHARACTERS = frozenset(
-    {_character_to_key(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
+    {key_of(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
 )
 """The names of characters: question_mark."""
 
@@ -86,7 +86,7 @@ def _normal(name: str) -> str:
     if len(base) == 1:
         if held == ["shift"] and base.isalpha():
             return base.upper()
-        base = _character_to_key(base.lower() if held else base)
+        base = key_of(base.lower() if held else base)
     else:
         base = _SAID.get(base.lower(), base.lower())
         if base not in _NAMES and base not in _CHARACTERS:

@@ -14,5 +14,4 @@ candidates), `ask_line` with `editing` and `searching` (what is asked above the 
 holds what dialogs and commands act on.
 
 A new dialog is a row of `dialog_table` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
-`selecting` corrects what Textual selects with the mouse.
 """

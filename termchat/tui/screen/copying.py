@@ -21,12 +21,11 @@ class Copying:
         """The blocks of code that were there when one was copied last, and which one that was, from the end."""
 
     def copy(self, text: str, what: str = "") -> None:
-        from termchat.tui.terminal.clipboard import Clipboard  # not needed before the first frame
+        from termchat.tui.terminal.clipboard import Clipboard, keep  # not needed before the first frame
 
-        app = self._parts.screen.app
-        app._clipboard, driver = text, app._driver
-        if self._clipboard is None and driver is not None:
-            self._clipboard = Clipboard(driver.write, self._parts.tell)
+        write = keep(self._parts.screen.app, text)
+        if self._clipboard is None and write is not None:
+            self._clipboard = Clipboard(write, self._parts.tell)
         if self._clipboard is not None:
             self._clipboard.copy(text, what)
 

@@ -10,7 +10,6 @@ from typing import Literal
 
 from textual import events
 from textual.app import ComposeResult
-from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.widget import Widget
 
@@ -39,12 +38,12 @@ from termchat.tui.screen.notices import NoticeSlip, notice_lines, queue_lines, w
 from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
-from termchat.tui.screen.selecting import SelectingScreen
 from termchat.tui.sessions.begin_as import Personating
 from termchat.tui.sessions.chat_switching import Conversations, Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
-from termchat.tui.terminal.compositor import LineCompositor, Settled
+from termchat.tui.terminal.compositor import LineCompositor
+from termchat.tui.terminal.screens import LiveScreen, draw_now, use_compositor
 from termchat.tui.themes.library import Wardrobe
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.token_bar import Legend, Tokens
@@ -59,7 +58,7 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatScreen(SelectingScreen, Settled):
+class ChatScreen(LiveScreen):
     """One chat.
 
     Args:
@@ -106,7 +105,7 @@ class ChatScreen(SelectingScreen, Settled):
         history: History | None = None,
     ) -> None:
         super().__init__()
-        self._compositor = LineCompositor()
+        use_compositor(self, LineCompositor())
         self._chat, self._palette, self._leave = chat, palette, leave
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._told = NoticeSlip(self._notice_lines, id="notice")
@@ -138,7 +137,6 @@ class ChatScreen(SelectingScreen, Settled):
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: Pulse | None = None
-        self._stale: Literal["", "new", "due"] = ""
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -185,10 +183,6 @@ class ChatScreen(SelectingScreen, Settled):
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
             self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
 
-    def _screen_resized(self, size: Size) -> None:
-        if size != self._compositor.size:  # else it is told what it was laid out for just now
-            super()._screen_resized(size)
-
     def paint_with(self, palette: Palette) -> None:
         self._palette = palette
         self._transcript.palette = palette
@@ -234,8 +228,7 @@ class ChatScreen(SelectingScreen, Settled):
             chat.returned = ""
         if changes:
             self._show_state()
-        if self._dirty_widgets:
-            self._on_timer_update()  # at once: the timer that Textual would set for it is one more thing to wait for
+        draw_now(self)
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
 
     def _show_path(self) -> None:
@@ -249,21 +242,6 @@ class ChatScreen(SelectingScreen, Settled):
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         if empty:
             self._welcome.show_lines(welcome_lines(self._chat, self._room))
-
-    def _show_soon(self) -> None:
-        """Shows the chat's state once, however much of it changes until then: in the frame after what is to be drawn now."""
-        self._stale = self._stale or "new"
-        self._update_timer.resume()
-
-    def _on_timer_update(self) -> None:
-        if self._stale and not self._layout_required:  # else it would be shown in the sizes of before
-            if self._stale == "due" or not self._dirty_widgets:
-                self._show_state()
-            else:
-                self._stale = "due"
-        super()._on_timer_update()
-        if self._stale:
-            self._update_timer.resume()
 
     def _show_state(self) -> None:
         self._stale = ""

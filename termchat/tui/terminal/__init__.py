@@ -1,1 +1,21 @@
-"""The terminal: its driver and compositor, what it can show, its clipboard, and the order of keys."""
+"""The terminal: what it can show, its driver, the frames that are sent to it, its keys and its clipboard.
+
+`driver` reads keys, pastes and answers, and posts them to the app; `typeahead` passes keys on one at a time. `capabilities`
+says which colours and characters there are. `compositor` sends what widgets draw, `screens` says when, and `scrolling` is
+the base of views that scroll. `clipboard` copies. The widgets of all other rooms build on these.
+
+This is the only room that uses private names of Textual; a test holds the list of them. They were checked with Textual
+8.2.8, and are there because
+
+- compositor: `Compositor`, its updates, `_dirty_regions`, `_set_dirty` and `_dirty_widgets` draw only the lines that changed.
+  The public way costs twice as much as the rest of a frame. `_size_updated` spares a second layout after each new size.
+- screens: `_compositor` puts that compositor in place. `_on_timer_update` and `_dirty_widgets` draw a frame at once, without
+  the wait for a timer of up to 1/60 s after each key. `_update_timer` and `_layout_required` show a state in the next frame.
+  `_screen_resized` spares a second layout. `_select_state` and `_update_select` let a selection grow while a view scrolls.
+- scrolling: `_vertical_scrollbar` and `_start_widget` put in a scroll bar that draws itself faster than all the lines.
+- driver: `_file` is replaced by one that survives a terminal that has gone; `_key_thread`, `_auto_restart`,
+  `_must_signal_resume`, `_sigtstp_application` and `_sigcont_application` make Ctrl+Z and fg work beside programs that have
+  the terminal meanwhile; `_app` and `_debug` are what a driver is given; `XTermParser` and the marks of a paste read keys
+  while a paste with escape sequences in it is kept from the parser.
+- clipboard: `_clipboard` and `_driver`, since `App.copy_to_clipboard` sends a text of any length and fails on surrogates.
+"""

@@ -11,7 +11,9 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from textual.app import App
 
 from termchat.chat.changes import Notice
 from termchat.text import size
@@ -51,6 +53,12 @@ def usable(variables: Mapping[str, str] = os.environ) -> list[Tool]:
         for tool in TOOLS
         if (not tool.needs or any(variables.get(name) for name in tool.needs)) and shutil.which(tool.command[0])
     ]
+
+
+def keep(app: App[Any], text: str) -> Callable[[str], None] | None:
+    """Makes a text the app's own clipboard, from which its fields paste; returns what writes to the terminal, if any."""
+    app._clipboard, driver = text, app._driver
+    return driver.write if driver is not None else None
 
 
 class Clipboard:

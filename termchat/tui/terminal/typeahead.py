@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from textual import events
+from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 from textual.timer import Timer
 
@@ -82,4 +83,4 @@ def _around(given: MessagePump, app: MessagePump) -> Iterator[MessagePump]:
     pump: MessagePump | None = given
     while pump is not None and pump is not app:
         yield pump
-        pump = pump._parent
+        pump = pump.parent if isinstance(pump, DOMNode) else None
