@@ -52,7 +52,7 @@ class DemoEngine:
         self._free = False
 
     def free(self) -> None:
-        """Plays on whatever is done meanwhile."""
+        """No longer waits for the user to turn a knob."""
         self._free = True
 
     # --- the contract ------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class DemoEngine:
 
 
 class _Played:
-    """An answer that comes at its pace."""
+    """A recorded answer, given at its recorded pace."""
 
     def __init__(self, number: int, events: list[tuple[float, Event]]) -> None:
         self.number = number
@@ -161,7 +161,7 @@ class _Played:
         return found
 
     def turned(self) -> bool:
-        """A knob was turned; whether one was turned then too."""
+        """The user turned a knob; returns whether the recording has such a change ahead."""
         self._allowed += 1
         return any(self._turns(event) for _, event in self._events[self._at :])
 

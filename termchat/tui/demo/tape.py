@@ -27,15 +27,13 @@ _ASKED: dict[type[Command], Callable[..., object]] = {
 
 
 class Exchange(msgspec.Struct, frozen=True, array_like=True):
-    """A command, and the events that answered it, each so many seconds after it."""
+    """A command, and the events that answered it, each with its delay in seconds."""
 
     asked: str
     events: list[tuple[float, Event]]
 
 
 class Tape(msgspec.Struct, frozen=True, array_like=True):
-    """One session."""
-
     exchanges: list[Exchange]
 
 

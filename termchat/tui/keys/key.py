@@ -68,7 +68,7 @@ def shown(key: str) -> str:
 
 
 def _character(name: str) -> str:
-    """What a key writes whose name is that of a character, "" for others: question_mark is ?."""
+    """The character a key with a name writes, "" for other keys: question_mark is ?."""
     character = key_to_character(REPLACED_KEYS.get(name, name)) if len(name) > 1 else None
     return character if character is not None and character.isprintable() else ""
 
@@ -77,7 +77,7 @@ _remapped: dict[str, str] = {}
 
 
 def remap(keymap: Mapping[str, str]) -> None:
-    """From now on these keys stand in place of others; `keymap` is id to keys, "" for none. See `keymap.checked`."""
+    """From now on these keys replace the defaults; `keymap` is id to keys, "" for none. See `remap.checked`."""
     _remapped.clear()
     _remapped.update(keymap)
 
@@ -87,7 +87,7 @@ def keys_of(key: Key) -> tuple[str, ...]:
 
 
 def families(table: Iterable[Key]) -> Iterator[list[Key]]:
-    """Keys that belong together: one with its help, and those after it that have none."""
+    """Keys that belong together: one with its help, and those after it without."""
     family: list[Key] = []
     for key in table:
         if key.help and family:

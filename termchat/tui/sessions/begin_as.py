@@ -38,7 +38,7 @@ class Personating:
 
     @property
     def known(self) -> Personas:
-        """All there are, as they were read last."""
+        """The personas as they were last read."""
         return self._known or self._read()
 
     def open(self, palette: Palette, asked: str = "") -> None:

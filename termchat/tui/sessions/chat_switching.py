@@ -81,11 +81,9 @@ class Conversations:
         self._go(self._chat.new)
 
     def begin(self, system: str, *, raw: bool) -> None:
-        """An empty chat with this system prompt."""
         self._go(lambda: self._chat.new(system, raw=raw))
 
     def set_up(self) -> None:
-        """A new chat that begins another way."""
         from termchat.tui.sessions.setup import SetupDialog  # not needed before the first frame
 
         old = self._chat.conversation
@@ -97,7 +95,7 @@ class Conversations:
         self._screen.app.push_screen(SetupDialog(old.system, raw=old.raw), begin)
 
     def browse(self, palette: Palette) -> None:
-        """All saved chats; the one that is chosen goes on."""
+        """Opens the saved chats; the chosen one replaces the current chat."""
         from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
 
         def closed(chosen: Past | Literal["new"] | None) -> None:

@@ -81,7 +81,7 @@ def _shown(name: str, value: Value) -> str:
 
 
 class Begin(NamedTuple):
-    """A persona to go on with: in a new chat, or from here on with its knobs."""
+    """A chosen persona: for a new chat, or from here on with its knobs."""
 
     persona: Persona
     new: bool

@@ -69,7 +69,7 @@ class SessionList:
 
     @property
     def deleted(self) -> bool:
-        """Whether there is something to bring back."""
+        """Whether there is a chat to restore."""
         return bool(self._deleted)
 
     @property
@@ -117,7 +117,7 @@ class SessionList:
         self._work.ask("open", lambda: fetch(self._store, session, self._config, loaded), heard)
 
     def close(self) -> None:
-        """Nobody looks any more; changes are made all the same."""
+        """No more answers are wanted; pending changes are still made."""
         self._work.forget("list", "page", "preview", "open")
         self.changed = lambda: None
 
@@ -131,14 +131,14 @@ class SessionList:
         self._change(lambda: self._store.duplicate(row.id))
 
     def delete(self, row: SessionSummary) -> None:
-        """Takes a chat from the list; `undelete` brings it back."""
+        """Removes a chat from the list; `undelete` restores it."""
         self._deleted.append(row)
         self.rows = [one for one in self.rows if one.id != row.id]
         self.at = max(min(self.at, len(self.rows) - 1), 0)
         self._change(lambda: self._store.delete(row.id))
 
     def undelete(self) -> SessionSummary | None:
-        """Brings back what was deleted last; None where nothing was."""
+        """Restores the last deleted chat; None if there is none."""
         if not self._deleted:
             return None
         row = self._deleted.pop()

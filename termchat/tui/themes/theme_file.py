@@ -96,7 +96,7 @@ COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name"
 
 
 class LoadedTheme(NamedTuple):
-    """One theme file, for Textual and for widgets that draw their own lines."""
+    """One theme file: for Textual, and for widgets that draw their own lines."""
 
     theme: Theme
     palette: Palette
