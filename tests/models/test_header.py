@@ -341,7 +341,7 @@ def test_edits_of_the_real_header_that_abort_llama_cpp_are_refused(
         ({"llama.pooling_type": (U32, 3)}, "cannot generate text"),
         ({"llama.attention.causal": (BOOL, False)}, "cannot generate text"),
         ({"split.no": (U32, 1), "split.count": (U32, 3)}, "part 2 of 3"),
-        ({"odd": (ARRAY, (ARRAY, []))}, "'odd' is an impossible array size"),
+        ({"odd": (ARRAY, (ARRAY, []))}, "'odd' has an impossible array size"),
     ],
 )
 def test_files_that_llama_cpp_would_refuse_or_abort_on(write, changes, words: str) -> None:

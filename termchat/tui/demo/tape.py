@@ -38,7 +38,7 @@ class Tape(msgspec.Struct, frozen=True, array_like=True):
 
 
 def asked(command: Command) -> str | None:
-    """What is recorded of a command; None of those that get no answer of their own."""
+    """The part of a command that tells it from others; None for commands without an answer of their own."""
     what = _ASKED.get(type(command))
     return f"{type(command).__name__} {what(command)!r}" if what is not None else None
 

@@ -33,7 +33,7 @@ def write(
     hear: Callable[[str], object],
     deliver: Callable[[Callable[[], object]], object],
 ) -> None:
-    """Writes a transcript in a thread; the program does not end before it is written.
+    """Writes a transcript in a thread that the program waits for when it quits.
 
     Args:
         hear: gets why it could not be written, "" if it is; in the event loop.
@@ -55,7 +55,7 @@ def write(
 
 
 class Conversations:
-    """Stands between the chat's screen and other chats. How a chat is looked at is kept with it, and found with the next one.
+    """Between the chat's screen and other chats.
 
     Args:
         sessions: the saved chats; None where none are kept.
@@ -129,7 +129,7 @@ class Conversations:
         self._screen.app.push_screen(dialog)
 
     def write(self, save: Save, path: Path, hear: Callable[[str], object]) -> None:
-        """Writes the transcript; `hear` gets why that failed, or ""."""
+        """Writes a transcript in a thread that the program waits for when it quits."""
         write(save(path), hear, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
