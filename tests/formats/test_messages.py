@@ -186,7 +186,7 @@ def message(role: str, content: object) -> str:
         ("openai", "[]", "contains no chat"),
         ("openai", '[{"mapping": {"a": {"message": {"author": {"role": "user"}}}}}]', "line 1: ChatGPT's own export format"),
         ("sharegpt", '{"conversations": [{"from": "human"}]}', "line 1: it has neither `conversations` nor a speaker"),
-        ("sharegpt", '{"conversations": [{"from": "tool", "value": ""}]}', "line 1: a message from the unsupported speaker 'tool'"),
+        ("sharegpt", '{"conversations": [{"from": "tool", "value": ""}]}', "from the unsupported speaker 'tool'"),
         ("md", "# Chat", "md cannot be imported"),
     ],
 )  # fmt: skip

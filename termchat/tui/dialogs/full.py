@@ -1,4 +1,4 @@
-"""The context is full: what is to be done about it."""
+"""What to do when the context is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts on their way to the disk: that of a long chat takes seconds, and the screen goes on meanwhile."""
+"""From one chat to another: new chats, saved ones, other beginnings; and writing transcripts in a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The personas: which there are, what each of them is made of, and with which one to begin."""
+"""The list of personas with the details of the highlighted one; choosing one starts a chat."""
 
 from __future__ import annotations
 

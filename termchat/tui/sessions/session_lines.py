@@ -1,4 +1,4 @@
-"""Saved chats as lines: a chat a line, where it matches what is searched for, and its last turns."""
+"""Saved chats as lines: one row per chat with its match, and a preview of its last turns."""
 
 from __future__ import annotations
 

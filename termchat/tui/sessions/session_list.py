@@ -1,4 +1,4 @@
-"""The list of saved chats as a person has it: searched, a page at a time, one of them highlighted; without a screen.
+"""The list of saved chats without a screen: searched, read page by page, one row highlighted.
 
 The store is never read in the event loop: questions are asked in a thread, and `changed` is called when an answer is there.
 What was deleted stays known for as long as the app runs, so that it can be brought back.

@@ -1,4 +1,4 @@
-"""The saved chats: search them, look into them, open one, rename, copy, delete and bring back."""
+"""The saved chats: search, preview, open, rename, copy, delete and restore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which themes there are for this terminal: each is read when it is wanted, so that the first frame waits for one file only."""
+"""The themes for this terminal, each read when it is wanted, so that the first frame waits for one file only."""
 
 from __future__ import annotations
 
