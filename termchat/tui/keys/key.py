@@ -14,8 +14,8 @@ from textual.keys import REPLACED_KEYS, key_to_character
 Situation = Literal[
     "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
 ]  # fmt: skip
-"""What a chat is doing; "empty" is idle with nothing to go on with. "big" is the big view of the panels while nobody has to do
-anything; the last three are token mode's."""
+"""What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; the last three
+are token mode."""
 
 NO_KEY = "unbound"
 """The key of what has none: no terminal sends it."""
@@ -24,10 +24,10 @@ NO_KEY = "unbound"
 class Key(NamedTuple):
     """One thing a person can do.
 
-    `id` is what a key map remaps; `keys` is as Textual writes them, the first is shown. `labels` says in which situations
-    the key line shows it, and how. `palette` is its name in the palette, "" for what makes no sense there. With `priority`
-    it goes before what the widget that has the keyboard does with the key. `display` is how it is written where it stands for
-    a few keys that belong together; the others of them follow it and have no `help`. What has no keys can be given some.
+    `id` is what the config file remaps; `keys` is as Textual writes them ("" for none, but some can be given), the first is
+    shown. `labels` says in which situations the key line shows it, and how. `palette` is its title in the palette, "" to leave
+    it out. With `priority` it overrides what the focused widget does with the key. `display` replaces the shown keys where one
+    entry stands for a family: the others of the family follow it and have no `help`.
     """
 
     id: str
