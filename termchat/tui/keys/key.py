@@ -14,8 +14,8 @@ from textual.keys import REPLACED_KEYS, key_to_character
 Situation = Literal[
     "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
 ]  # fmt: skip
-"""What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; the last three
-are token mode."""
+"""What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; the last
+three are token mode."""
 
 NO_KEY = "unbound"
 """The key of what has none: no terminal sends it."""
