@@ -66,7 +66,7 @@ def sanitize(text: str, keep: str = "\n\t") -> str:
 
 
 def in_place(text: str) -> str:
-    """The same on one line, with exactly one character for each, so that a cursor in the text stays where it is."""
+    """The same on one line, with exactly one character for each, so that a cursor in the text keeps its place."""
     if sanitize(text, keep="") is text:
         return text
     return "".join(mark if len(mark := sanitize(char, keep="")) == 1 else "\N{REPLACEMENT CHARACTER}" for char in text)

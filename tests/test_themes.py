@@ -152,9 +152,9 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
         ('muted = "#969eae"', 'mutet = "#969eae"', 10, "'mutet' is not a colour"),
         ('muted = "#969eae"', "muted = ", 10, "Invalid value"),
         ("dark = true", 'dark = "yes"', 2, "dark must be true or false"),
-        ('name = "dark"', "name = 3", 1, "name must be letters, digits, - and _"),
-        ('name = "dark"', 'name = "a b"', 1, "name must be letters, digits, - and _"),
-        ('name = "dark"', 'name = "auto"', 1, "not 'auto'"),
+        ('name = "dark"', "name = 3", 1, "name may use letters, digits, - and _"),
+        ('name = "dark"', 'name = "a b"', 1, "name may use letters, digits, - and _"),
+        ('name = "dark"', 'name = "auto"', 1, "not be 'auto'"),
         ('muted = "#969eae"', 'muted = "ansi_pink"', 10, "muted must be a colour like #82b1ff or ansi_bright_blue"),
         (
             'cursor = "#ffd75f"',

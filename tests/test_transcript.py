@@ -159,7 +159,7 @@ def test_what_was_cut_off_by_a_later_turn_is_not_in_the_chat() -> None:
     ("end", "said"),
     [
         (finished("length", "max_tokens 64"), "cut at max_tokens 64"),
-        (finished("stop", "\n6.", "\n6."), 'ended by stop "\\n6."'),
+        (finished("stop", "\n6.", "\n6."), 'ended by stop sequence "\\n6."'),
         (finished("user"), "stopped by the user"),
         (finished("context", "2048 of 2048"), "context full, 2048 of 2048 tokens"),
         (Failed("engine", "the engine\ndied\x1b[0m"), "failed: the engine died␛[0m"),
@@ -199,7 +199,7 @@ def test_a_fence_left_open_does_not_swallow_the_turns_after_it() -> None:
 
 def test_an_empty_and_a_raw_chat_are_written_too() -> None:
     assert markdown(Conversation(), SessionInfo()).startswith("# Chat\n\n- model: unknown\n")
-    assert "raw completion" in markdown(Conversation(raw=True), INFO)
+    assert "raw mode" in markdown(Conversation(raw=True), INFO)
 
 
 # --- JSON Lines ------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_place_that_will_not_do_is_told_with_what_to_do(tmp_path: Path, name: 
     with pytest.raises(TranscriptError) as caught:
         export.write(tmp_path / name, Conversation(), INFO, lambda _: [])
     assert said in caught.value.message
-    assert str(tmp_path) in caught.value.message or "end as" in said
+    assert str(tmp_path) in caught.value.message or "extension" in said
     assert hint in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
@@ -296,8 +296,8 @@ def test_no_permission_is_told() -> None:
     code = """
 import os, sys
 from pathlib import Path
-from termchat.conversation import export, session, transcript, tree
-from termchat.conversation.formats import md  # the other user may not read our code
+from termchat.conversation import session, tree
+from termchat.conversation.transcripts import export, md, transcript  # the other user may not read our code
 folder = Path(sys.argv[1])
 if os.geteuid() == 0:
     os.seteuid(65534)  # root may write anywhere

@@ -70,7 +70,7 @@ def machine() -> str:
 
 
 def hardware() -> str:
-    """The processor and the cores we may use."""
+    """The processor and the cores available to this process."""
     return f"{processor()}, {default_threads()} cores, {all_threads()} threads"
 
 
@@ -84,24 +84,24 @@ def processor() -> str:
 
 
 def entries(file: Path | None = None) -> list[Tuned]:
-    """All that was measured, on whatever machine."""
+    """Measurements of all models and machines."""
     return _read(file).tuned
 
 
 def find(sha256: str, file: Path | None = None) -> Tuned | None:
-    """What was measured for this model on this machine."""
+    """The measurement of this model on this machine."""
     mine = [entry for entry in entries(file) if entry.sha256 == sha256]
     here = machine() if mine else ""
     return next((entry for entry in mine if entry.machine == here), None)
 
 
 def picks(file: Path | None = None) -> list[Pick]:
-    """All that a person set for a model, on whatever machine."""
+    """Choices for all models and machines."""
     return _read(file).picks
 
 
 def find_pick(sha256: str, file: Path | None = None) -> Pick | None:
-    """What a person set for this model on this machine."""
+    """The choice for this model on this machine."""
     mine = [entry for entry in picks(file) if entry.sha256 == sha256]
     here = hardware() if mine else ""
     return next((entry for entry in mine if entry.hardware == here), None)
@@ -171,7 +171,7 @@ class RunSettings(NamedTuple):
         return self._replace(picked=Picked({**settings, name: value}, newer | {name}))
 
     def unset(self, name: str) -> RunSettings:
-        """A copy in which an option is as if nobody had set it for this model."""
+        """A copy in which the option is not chosen for this model."""
         settings, newer = self.picked
         return self._replace(
             picked=Picked({other: value for other, value in settings.items() if other != name}, newer - {name})

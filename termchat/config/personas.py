@@ -27,7 +27,7 @@ _ABOUT = "# Your personas. Each table is one persona: description, system, and a
 
 
 class PersonaError(Exception):
-    """There is no such persona, or it cannot be kept; the message says what to do."""
+    """Unknown persona, or one that cannot be saved; the message says what to do."""
 
 
 class Persona(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Persona(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """What is said of where a knob came from."""
+        """Shown as the origin of its knobs."""
         return PERSONA + self.name
 
 
@@ -157,7 +157,7 @@ def _written(persona: Persona) -> str:
 
 
 def _without(source: TomlFile, name: str) -> str:
-    """The text without the lines of one table; comments behind them may be on what follows, and stay."""
+    """The text without the lines of one table; comments after them stay, as they may belong to what follows."""
     mine = [statement for statement in source.statements if statement.keys[0] == name]
     return source.text[: mine[0].start] + source.text[mine[-1].after :] if mine else source.text
 

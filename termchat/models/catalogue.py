@@ -99,7 +99,7 @@ def _entry(name: str, table: object) -> Entry:
 
 
 def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
-    """The entry's file; of one that is not downloaded, the same file from another program's folder."""
+    """The entry's file; if it is not downloaded, the same file in another program's folder."""
     try:
         return entry.locate(name)
     except NotHere:
@@ -154,7 +154,7 @@ def _is_path(text: str) -> bool:
 
 
 def _check(path: Path) -> None:
-    """Refuses what cannot be a model before anything opens it: a pipe would block, a folder would confuse."""
+    """Refuses what cannot be a model before anything opens it: a pipe would block."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -198,7 +198,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def checked(path: str) -> PurePosixPath:
-    """A relative path whose parts are separated by /.
+    """The path, relative and separated by /, if every system can have a file of that name.
 
     Raises:
         ModelError: it would lead out of the folder, or some system cannot have a file of that name.

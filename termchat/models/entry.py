@@ -81,7 +81,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def downloaded(self) -> bool:
-        """Whether its file comes over the net."""
+        """Whether its file is downloaded."""
         return bool(self.repo or self.url)
 
     @property
@@ -104,7 +104,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def state(self) -> Literal["not downloaded", "not installed"]:
-        """What it is when its file is not here."""
+        """What it is while its file is missing."""
         return "not downloaded" if self.downloaded else "not installed"
 
     def download_path(self, name: str) -> Path:

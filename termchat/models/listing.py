@@ -18,7 +18,7 @@ State = Literal["ready", "not downloaded", "not installed", "broken"]
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a list of models. Its texts may be foreign: sanitise them before they are shown.
+    """One row of a list of models. Its texts may be foreign: sanitise them before they are shown.
 
     Sizes in bytes, None where unknown. `wanted` is what to give to `--model`, and tells rows apart: a later row with the same
     replaces an earlier one.
@@ -71,7 +71,7 @@ def listing(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | No
 def gather(
     folders: Iterable[str | Path] = (), models: catalogue.Catalogue | None = None
 ) -> Iterator[ModelRow | Skipped]:
-    """The list as it is found, for a screen that fills: the catalogue at once, then the disk."""
+    """The rows as they are found, for a screen that fills: the catalogue at once, then the disk."""
     known = (catalogue.load() if models is None else models).entries
     here: set[Path] = set()
     away: dict[str, Entry] = {}
@@ -103,7 +103,7 @@ def _catalogued(name: str, entry: Entry) -> ModelRow:
 
 
 def _ready(name: str, entry: Entry, path: Path, source: str) -> ModelRow:
-    """The row of an entry whose file is here, if it can be read."""
+    """The row of an entry whose file is on this machine, if it can be read."""
     try:
         brief = read_brief(path)
     except ModelError as error:

@@ -130,7 +130,7 @@ def verify(
     progress: Callable[[Path, int], None] = lambda _path, _size: None,
     folders: Iterable[str | Path] = (),
 ) -> list[Verdict]:
-    """Reads all of a model again, and says of each of its files what it is.
+    """Reads all files of a model again and checks each.
 
     `progress` is called with the bytes of a file read so far; `folders` are as for `resolve`.
 
@@ -186,7 +186,7 @@ def removable(wanted: str, known: Catalogue, folders: Iterable[str | Path] = ())
 
 
 def _own(first: Path) -> list[Path]:
-    """What a download made of all files of a model; nothing if there is no note of it."""
+    """The files that a download of this model made; none if there is no note of it."""
     found = []
     for part in parts(first.name):
         path = first.with_name(part)
@@ -223,5 +223,5 @@ def remove(files: list[Path]) -> None:
 
 
 def _placed(file: Path) -> Path:
-    """The name that a file has, or will have, when it is whole."""
+    """The final name of a file, of its part or of a note."""
     return file.with_name(file.name.removesuffix(".json").removesuffix(".part"))

@@ -84,7 +84,7 @@ def estimate(
 
 
 def available(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that programs can still have on this machine, or in the container this one runs in; None when unknown."""
+    """Bytes that programs can still allocate on this machine or in this container; None if unknown."""
     if sys.platform == "darwin":
         return _available_mac()
     free = _mem_available(proc / "meminfo")
@@ -102,7 +102,7 @@ def _mem_available(meminfo: Path) -> int | None:
 
 
 class _Files(NamedTuple):
-    """How a version of control groups names what we read."""
+    """File names in one version of control groups."""
 
     limit: str
     used: str

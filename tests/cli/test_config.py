@@ -124,8 +124,8 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
         "config.toml, line 9: top_p must be a number from 0 to 1, not 2; it is ignored",
         "config.toml, line 11: unknown key id 'sned' (did you mean send?) (ignored)",
         "TERMCHAT_TOPK: there is no such setting (did you mean TERMCHAT_TOP_K?); it is ignored",
-        "bad.toml, line 1: name must be",
-        "models.toml, line 1: the model 'm' is left out",
+        "bad.toml, line 1: name may use",
+        "models.toml, line 1: model 'm' is ignored",
         "personas.toml, line",
     ]
     lines = found.stdout.splitlines()
@@ -172,7 +172,7 @@ def test_set_refuses_what_the_setting_does(
     [
         (("keys.tun", "f12"), "unknown key id 'tun' (did you mean tune?)"),
         (("keys.look", "ctrl+k"), "Ctrl+K is already used by tune; look keeps Ctrl+L"),
-        (("theme", "dsuk"), "unknown theme 'dsuk' (did you mean dusk?)"),
+        (("theme", "dsuk"), "there is no theme 'dsuk' (did you mean dusk?)"),
     ],
 )
 @pytest.mark.usefixtures("file")

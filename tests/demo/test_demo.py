@@ -155,12 +155,12 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
             nonlocal seen
             seen += shown(app)
             demo.refused = lambda: refused.append(None)
-            return app.is_over and "that was the demo" in seen and not app._typed.waiting
+            return app.is_over and "End of the demo" in seen and not app._typed.waiting
 
         await until(pilot, over)
         assert app.chat.failure is None
     assert not refused
-    for said in ("demo: a recording of", script.PROMPT, "TUNE", "temperature 0.8 → 1.4", "pip install"):
+    for said in ("Demo: a recording of", script.PROMPT, "TUNE", "temperature 0.8 → 1.4", "pip install"):
         assert said in seen
     assert [one.samplers.temperature for one in app.chat.conversation.reply()[0].node.settings] == [0.8, 1.4]
     recorded = {exchange.asked for exchange in tape.load().exchanges}
@@ -192,7 +192,7 @@ def test_it_runs_where_llama_cpp_cannot_be_imported(tmp_path: Path) -> None:
     (tmp_path / "blocked" / "llama_cpp.py").write_text("raise ImportError('there is none')\n")
     terminal = Terminal(tmp_path, "--demo", PYTHONPATH=str(tmp_path / "blocked"))
     try:
-        terminal.wait("demo: a recording of", 120)
+        terminal.wait("Demo: a recording of", 120)
         terminal.wait("writing", 120)
         terminal.keys("x")
         terminal.wait("the keyboard is yours", 60)

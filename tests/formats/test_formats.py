@@ -56,7 +56,7 @@ def test_the_longest_ending_counts(name: str, form: str) -> None:
 
 
 def test_an_unknown_name_or_ending_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(TranscriptError, match="does not end as a transcript") as caught:
+    with pytest.raises(TranscriptError, match="no known transcript extension") as caught:
         transcripts.of_file(Path("chat.txt"))
     assert ".sharegpt.json or .csv" in caught.value.hint
 

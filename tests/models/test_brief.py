@@ -77,8 +77,8 @@ def test_the_quantization_in_a_files_name(name: str, quantization: str) -> None:
     ("data", "words"),
     [
         (model({"general.type": (TEXT, "mmproj")}), "a projector"),
-        (whole({"llama.pooling_type": (U32, 1), **BASE}), "does not write"),
-        (header(ARCHITECTURES["llama"], []), "a vocabulary and no weights"),
+        (whole({"llama.pooling_type": (U32, 1), **BASE}), "cannot generate text"),
+        (header(ARCHITECTURES["llama"], []), "only a vocabulary, no weights"),
         (b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
     ],
     ids=["projector", "embeddings", "vocabulary", "pointer"],

@@ -112,16 +112,16 @@ def test_what_is_no_usable_file(tmp_path: Path) -> None:
     (tmp_path / "lost.gguf").symlink_to(tmp_path / "blob")
     (tmp_path / "ring.gguf").symlink_to(tmp_path / "ring.gguf")
     os.mkfifo(tmp_path / "pipe.gguf")
-    assert refusal(f"{tmp_path}/tiny-Q8.gguf").split("| There is ")[1].startswith("tiny-Q4.gguf")
+    assert refusal(f"{tmp_path}/tiny-Q8.gguf").split("| The folder contains ")[1].startswith("tiny-Q4.gguf")
     assert "the folder" in refusal(f"{tmp_path}/none/tiny.gguf")
-    assert "is a folder | There is " in refusal(str(tmp_path))
+    assert "is a folder | The folder contains " in refusal(str(tmp_path))
     assert "is not a regular file" in refusal(f"{tmp_path}/pipe.gguf")
     assert "is empty" in refusal(f"{tmp_path}/empty.gguf")
     assert f"is a broken link to {tmp_path}/blob" in refusal(f"{tmp_path}/lost.gguf")
-    assert "cannot be looked at" in refusal(f"{tmp_path}/ring.gguf")
+    assert "cannot access" in refusal(f"{tmp_path}/ring.gguf")
     assert "embedded null" in refusal("a\0b.gguf")
     assert "File name too long" in refusal("x" * 5000 + ".gguf")
-    assert "no home folder" in refusal("~nobody-of-that-name/x.gguf")
+    assert "cannot resolve the home folder" in refusal("~nobody-of-that-name/x.gguf")
 
 
 def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_an_entry_may_name_a_path(tmp_path: Path) -> None:
     known = catalogue.load([listed])
     assert resolve("mine", known) == ("mine", model)
     assert len(known.problems) == 2
-    assert all("only one of these" in problem for problem in known.problems)
+    assert all("exactly one source" in problem for problem in known.problems)
     with pytest.raises(ModelError, match="64 bytes, expected 63"):
         resolve("other", known)
 
@@ -190,10 +190,10 @@ def listed(folder: Path, text: str) -> Catalogue:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ("path = 'a.gguf'\nurl = 'https://h/a.gguf'", "only one of these"),
-        ("repo = 'owner/name'", "a repo needs a file"),
-        ("package = 'p'", "a package needs a file"),
-        ("path = 'a.gguf'\nfile = 'a.gguf'", "a path comes without a file"),
+        ("path = 'a.gguf'\nurl = 'https://h/a.gguf'", "exactly one source"),
+        ("repo = 'owner/name'", "repo needs a file"),
+        ("package = 'p'", "package needs a file"),
+        ("path = 'a.gguf'\nfile = 'a.gguf'", "path cannot be combined with a file"),
         ("path = 'a.gguf'\nrevision = '" + COMMIT + "'", "revision is only for a repo"),
         ("repo = 'owner/name'\nfile = '../a.gguf'", "points outside its folder"),
         ("repo = 'owner/name'\nfile = '/etc/a.gguf'", "points outside its folder"),
@@ -205,10 +205,10 @@ def listed(folder: Path, text: str) -> Catalogue:
         ("url = 'file:///etc/a.gguf'", "url"),
         ("path = 'a.gguf'\nsha256 = 'ABC'", "sha256"),
         ("path = 'a.gguf'\nsize = 0", "size"),
-        ("path = 'a.gguf'\nrecommended = { warmth = 1 }", "no knob 'warmth'"),
+        ("path = 'a.gguf'\nrecommended = { warmth = 1 }", "unknown knob 'warmth'"),
         ("path = 'a.gguf'\nrecommended = { temperature = -1 }", "temperature must be"),
         ("path = 'a.gguf'\nrecommended = { temperature = 'hot' }", "recommended"),
-        ("path = 'a.gguf'\nthinking = ['<think>']", "thinking must be two texts"),
+        ("path = 'a.gguf'\nthinking = ['<think>']", "thinking must be two strings"),
     ],
 )
 def test_what_an_entry_may_not_say(tmp_path: Path, fields: str, words: str) -> None:
@@ -227,7 +227,7 @@ def test_names_are_plain_and_those_with_a_dot_are_quoted(tmp_path: Path) -> None
     )
     assert list(known.entries) == ["b-1.5b"]
     dotted, out, end = known.problems
-    assert 'a name with a dot stands in quotes: ["a-1.5b"]' in dotted
+    assert 'put a name with a dot in quotes: ["a-1.5b"]' in dotted
     assert "models.toml, line 7: model '../c' is ignored: a name may use letters" in out
     assert "'d.'" in end
 
@@ -240,7 +240,7 @@ def test_the_users_own_catalogue_wins(home: Path) -> None:
     assert known.entries["smollm2"].description == "mine"
     assert "qwen3-1.7b" in known.entries
     assert len(known.problems) == 1
-    assert "line 4: the model 'broken' is left out" in known.problems[0]
+    assert "line 4: model 'broken' is ignored" in known.problems[0]
 
 
 def test_what_the_shipped_entries_promise() -> None:

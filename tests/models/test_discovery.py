@@ -236,7 +236,7 @@ def test_folders_that_are_not_there_are_told(tmp_path: Path) -> None:
     _, skipped = look([tmp_path / "none", file, Path("~nobody-of-that-name/models"), Path("a\0b")])
     assert skipped[tmp_path / "none"] == "cannot be read: No such file or directory"
     assert skipped[file] == "cannot be read: Not a directory"
-    assert "no home folder" in skipped[Path("~nobody-of-that-name/models")]
+    assert "cannot resolve the home folder" in skipped[Path("~nobody-of-that-name/models")]
     assert "null" in skipped[Path("a\0b")]
 
 
@@ -381,7 +381,7 @@ def test_depth_and_number_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert skipped == {deepest.parent: f"is {walk.MAX_DEPTH} folders deep; its subfolders were not searched"}
     monkeypatch.setattr(walk, "MAX_ENTRIES", 5)
     _, skipped = look([tmp_path])
-    assert any("too much under" in reason for reason in skipped.values())
+    assert any("too many files under" in reason for reason in skipped.values())
 
 
 def test_nothing_is_written(home: Path, tmp_path: Path) -> None:

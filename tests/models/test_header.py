@@ -175,7 +175,7 @@ def _entries(count: int, key: str, content: bytes) -> bytes:
     ("data", "words"),
     [
         (_entries(300, "general.sampling.k{}", struct.pack("<II", U32, 1)), "more metadata than any model"),
-        (_entries(50, "a{}", struct.pack("<IIQ", ARRAY, TEXT, 100_000) + bytes(800_000)), "an absurd array"),
+        (_entries(50, "a{}", struct.pack("<IIQ", ARRAY, TEXT, 100_000) + bytes(800_000)), "an impossible array size"),
         (_entries(1, "tokenizer.chat_template", struct.pack("<IQ", TEXT, 1 << 40)), "claims 1099511627776 bytes"),
         (_entries(1, "k" * 70_000, struct.pack("<IB", U8, 0)), "the key of metadata entry 0 claims 70000 bytes"),
         (_entries(2, "a{}.block_count", struct.pack("<IIQ", ARRAY, U32, 1 << 60)), "ends at byte"),
@@ -338,10 +338,10 @@ def test_edits_of_the_real_header_that_abort_llama_cpp_are_refused(
         ({"general.type": (TEXT, "mmproj")}, "a projector .* not a language model"),
         ({"general.architecture": (TEXT, "clip")}, "a projector .* not a language model"),
         ({"general.architecture": (TEXT, "bert")}, "an embedding model"),
-        ({"llama.pooling_type": (U32, 3)}, "does not write"),
-        ({"llama.attention.causal": (BOOL, False)}, "does not write"),
+        ({"llama.pooling_type": (U32, 3)}, "cannot generate text"),
+        ({"llama.attention.causal": (BOOL, False)}, "cannot generate text"),
         ({"split.no": (U32, 1), "split.count": (U32, 3)}, "part 2 of 3"),
-        ({"odd": (ARRAY, (ARRAY, []))}, "'odd' is an absurd array"),
+        ({"odd": (ARRAY, (ARRAY, []))}, "'odd' has an impossible array size"),
     ],
 )
 def test_files_that_llama_cpp_would_refuse_or_abort_on(write, changes, words: str) -> None:
@@ -350,7 +350,7 @@ def test_files_that_llama_cpp_would_refuse_or_abort_on(write, changes, words: st
 
 
 def test_a_vocabulary_is_no_model(write) -> None:
-    with pytest.raises(HeaderError, match="a vocabulary and no weights"):
+    with pytest.raises(HeaderError, match="only a vocabulary, no weights"):
         read_header(write(header(BASE, [])))
 
 

@@ -260,7 +260,7 @@ def test_two_at_once_download_once(server: FileServer, folder: Path) -> None:
     second = threading.Thread(target=lambda: done.append(pull(url, folder, progress=seen.append, known=Catalogue({}))))
     second.start()
     until(lambda: bool(seen) and seen[-1].stage == "waiting")
-    assert f"process {first.pid} is pulling" in seen[-1].note
+    assert f"process {first.pid} is downloading" in seen[-1].note
     release.set()
     second.join(60)
     assert first.wait(60) == 0, first.stderr.read() if first.stderr else ""

@@ -128,7 +128,7 @@ async def test_a_dialog_on_a_low_screen_is_whole(asked: str) -> None:
         box = desk.app.screen.query("Vertical").first().region
         assert desk.app.screen.region.contains_region(box)
         shown = " ".join(desk.text.replace("│", " ").split())
-        assert "Esc closes" in shown or "Esc goes back" in shown
+        assert "Esc closes" in shown or "Esc cancels" in shown
 
 
 @pytest.mark.parametrize(
@@ -453,11 +453,11 @@ async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() 
         assert (desk.chat.conversation.system, desk.chat.conversation.raw) == ("be brief", False)
         assert "System prompt: be brief" in desk.text
         await desk.type("", "f2")
-        assert "[ ] raw completion" in desk.text
+        assert "[ ] raw mode" in desk.text
         await desk.type("", "tab")
-        assert "[x] raw completion" in desk.text
+        assert "[x] raw mode" in desk.text
         await desk.type("", "tab")
-        assert "[ ] raw completion" in desk.text
+        assert "[ ] raw mode" in desk.text
         await desk.type("", "tab", "enter")
         assert desk.chat.conversation.raw
         assert "Raw completion" in desk.text
@@ -467,7 +467,7 @@ async def test_raw_mode_can_be_clicked_and_enter_still_starts_the_chat() -> None
     async with desktop() as desk:
         await desk.type("", "f2")
         await desk.pilot.click("RawMark")
-        assert "[x] raw completion" in desk.text
+        assert "[x] raw mode" in desk.text
         desk.app.screen.set_focus(None)
         await desk.type("", "enter")
         assert desk.chat.conversation.raw

@@ -131,7 +131,7 @@ async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_b
         assert desk.chat.conversation is begun
         assert begun.system == storyteller.system
         assert (desk.chat.tuning.temperature, desk.chat.tuning.min_p) == (0.0, 0.05)
-        assert "system prompt stays" in desk.text
+        assert "keeps its system prompt" in desk.text
         await desk.type("", "f5")
         await desk.type("", "down", "enter", "enter")
         assert desk.chat.conversation is not begun

@@ -54,7 +54,7 @@ def test_what_is_refused_is_told_with_its_line_and_what_was_meant() -> None:
     assert "(did you mean pageup?)" in refused("tune", "pagup")
     assert "(did you mean ctrl?)" in refused("tune", "contrl+k")
     assert "b would be typed as text where tune applies" in refused("tune", "b")
-    assert "? is typed" in refused("tune", "?")
+    assert "? would be typed" in refused("tune", "?")
     assert "quit must have a key" in refused("quit", "")
     assert "Ctrl+C is reserved for copy, stop and quit" in refused("tune", "ctrl+c")
     assert "cannot be remapped" in refused("session-enter", "f12")

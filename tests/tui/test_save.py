@@ -46,7 +46,7 @@ async def test_what_cannot_be_written_is_told_in_words_and_in_the_room_there_is(
             (str(tmp_path), "is a folder"),
             ("~nobody-there/a.md", "~nobody-there/a.md cannot be written"),
             (str(tmp_path / "none" / "chat.md"), "does not exist"),
-            (str(tmp_path / ("x" * 300 + ".md")), "cannot be written there: File name too long"),
+            (str(tmp_path / ("x" * 300 + ".md")), "cannot write the file: File name too long"),
         ):
             desk.app.screen.query_one("Input").value = path  # type: ignore[attr-defined]
             await desk.type("", "enter")

@@ -153,7 +153,7 @@ async def test_on_a_low_screen_there_are_more_themes_and_the_keys_in_place_of_th
         await desk.type("", "f9")
         await desk.settle()
         assert sum(name in desk.text for name in THEMES) > 4
-        assert "Esc goes back" in desk.text
+        assert "Esc cancels" in desk.text
         assert "Write a story." not in desk.text
 
 

@@ -31,7 +31,7 @@ _NOTHING = frozenset(
 
 
 def lines(conversation: Conversation, _: SessionInfo, records: Records) -> Iterator[str]:
-    """The heading, then the tokens of each reply in the order in which they were drawn."""
+    """The column names, then the tokens of each reply in the order in which they were drawn."""
     yield _row(COLUMNS)
     for number in sorted(conversation.nodes):
         if conversation.nodes[number].role == "assistant":

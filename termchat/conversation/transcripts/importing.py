@@ -63,7 +63,7 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
 
 @contextlib.contextmanager
 def piped(stream: BinaryIO) -> Iterator[Path]:
-    """What comes through a pipe, as a file that can be read more than once; it goes with the context.
+    """What comes through a pipe, as a file that can be read more than once; it is removed with the context.
 
     Raises:
         TranscriptError: it cannot be read, or there is no room for it.
@@ -84,7 +84,7 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
 
 
 def recognised(path: Path, form: Format | None = None) -> Format:
-    """The format of a file, by the first key in it that tells, or the one that a person gave.
+    """The format of a file: the one given, else by the first key in it that is specific to one.
 
     Raises:
         TranscriptError: it cannot be read, no key tells, or the file is no text in UTF-8.

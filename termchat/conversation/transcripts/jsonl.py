@@ -71,7 +71,7 @@ def _session(conversation: Conversation, info: SessionInfo) -> dict[str, Any]:
 
 
 def _elsewhere(model: ModelRef) -> ModelRef:
-    """The model as another machine may know it: its file by name."""
+    """The model as another machine may know it: its file without the folder."""
     identity = model.identity
     if identity is not None:
         identity = msgspec.structs.replace(identity, path=file_name(identity.path))

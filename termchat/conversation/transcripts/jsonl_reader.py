@@ -56,7 +56,7 @@ _HINT = "Use a chat saved as .jsonl, or complete, unedited output of termchat ru
 
 
 def replaced(data: bytes) -> tuple[bytes, int]:
-    """JSON with U+FFFD, the sign for what is no character, for each half that stands alone; and how many those were."""
+    """JSON with U+FFFD for each lone surrogate, and how many there were."""
     if _MAY_BE.search(data) is None:
         return data, 0
     count = 0
@@ -72,7 +72,7 @@ def replaced(data: bytes) -> tuple[bytes, int]:
 
 
 class LineError(ValueError):
-    """A line is not what it should be; the message says what is wrong with it."""
+    """A line is invalid; the message says why."""
 
 
 class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
@@ -142,7 +142,7 @@ def decode(data: bytes) -> Line:
 
 
 def _decode_patiently(data: bytes) -> Any:
-    """The same for what the quick way refuses, null for a number that was none; or it says what is wrong."""
+    """The same for lines that the fast decoder refuses: null becomes NaN, or the error says what is wrong."""
     try:
         found = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -166,7 +166,7 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
 
 
 def _check_knobs(samplers: SamplerSettings) -> None:
-    """Settings out of range could bring down what is given them."""
+    """Settings out of range could crash the engine."""
     for name in samplers.__struct_fields__:
         _check_knob(name, getattr(samplers, name))
 
@@ -179,7 +179,7 @@ def _check_knob(name: str, value: object) -> None:
 
 
 def _check_conditions(conditions: Iterable[Condition]) -> None:
-    """So could conditions that nobody could have written."""
+    """So could conditions that cannot be written by hand."""
     for condition in conditions:
         if isinstance(condition, (Threshold, Every, Text)):
             try:
@@ -189,7 +189,7 @@ def _check_conditions(conditions: Iterable[Condition]) -> None:
 
 
 def _with_numbers(value: Any, kind: Any) -> Any:
-    """The value with NaN where a number has to stand and there is null (see `to_dict`)."""
+    """The value with NaN for null where a number is expected (see `to_dict`)."""
     if kind is float:
         return math.nan if value is None else value
     inner = typing.get_args(kind)
@@ -206,7 +206,7 @@ _twins: dict[type, Any] = {}
 
 
 def _twin(kind: Any) -> Any:
-    """The type that reads JSON for a type of a line."""
+    """The type that reads JSON objects for a type whose own form is an array."""
     inner = typing.get_args(kind)
     if kind is int:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold
@@ -404,7 +404,7 @@ class _Reader:
             self._packed[node.number] = []
 
     def _close(self) -> None:
-        """No further record comes for the node that was begun last."""
+        """The records of the current node are complete."""
         node = self._node
         if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
             raise LineError(f"node {node.number} ended with {len(node.ids)} of its {self._wanted} tokens")

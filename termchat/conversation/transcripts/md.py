@@ -28,14 +28,14 @@ _MARK = re.compile(rf"\\.|{_ADDRESS}|`+|{_TAG}")
 
 
 def inert(text: str) -> str:
-    """Markdown without HTML in it; what is inert already stays as it is."""
+    """Markdown without HTML in it; what is inert already stays unchanged."""
     if _BEGINS.search(text) is None:
         return text
     return "\n".join(_lines(text))
 
 
 def on_a_line(text: str) -> str:
-    """The same for a few words that are no Markdown, such as a title."""
+    """The same for plain text on one line, such as a title."""
     return _BEGINS.sub("&lt;", text)
 
 

@@ -50,14 +50,14 @@ _UNANSWERED = Failed("imported", "the imported file has no reply to this message
 
 
 class Value(NamedTuple):
-    """An object as it stands in the file, and the line that it begins in."""
+    """An object as it is in the file, and the line on which it starts."""
 
     line: int
     data: bytes
 
 
 class ValueProblem(LineError):
-    """A file is no such file; `line` says where."""
+    """The file is invalid; `line` says where."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class ValueProblem(LineError):
 
 
 def values(file: BinaryIO) -> Iterator[Value]:
-    """The objects of a file, not yet looked into.
+    """The objects of a file, not yet decoded.
 
     Raises:
         ValueProblem: what is there is no object, torn, too large or too deep.
@@ -83,7 +83,7 @@ def values(file: BinaryIO) -> Iterator[Value]:
 
 
 class _Scanner:
-    """Finds where objects begin and end, without reading what is in them."""
+    """Finds where objects start and end, without decoding them."""
 
     def __init__(self) -> None:
         self.line = 1
@@ -93,7 +93,7 @@ class _Scanner:
         self._listed = self._quoted = self._escaped = False
 
     def take(self, chunk: bytes) -> Iterator[Value]:
-        """The objects that end in the next bytes of the file."""
+        """The objects that end in this piece of the file."""
         at = 0
         while at < len(chunk):
             end = self._inside(chunk, at) if self._depth else self._between(chunk, at)
@@ -104,12 +104,12 @@ class _Scanner:
                 self._value.clear()
 
     def finish(self) -> None:
-        """There is no more."""
+        """Checks that nothing is left open at the end of the file."""
         if self._depth or self._listed:
             raise ValueProblem(self.line, "it is cut off: the end is missing")
 
     def _between(self, chunk: bytes, at: int) -> int:
-        """Goes on to the next object, and into it; returns how far."""
+        """Moves to the next object, and into it; returns how far."""
         found = _NEXT.search(chunk, at)
         if found is None:
             return len(chunk)
@@ -125,7 +125,7 @@ class _Scanner:
         return found.end()
 
     def _inside(self, chunk: bytes, at: int) -> int:
-        """Goes on to the next place where something changes; returns how far."""
+        """Moves to the next quote, escape or bracket; returns how far."""
         if self._escaped:
             self._escaped, end = False, at + 1
         else:
@@ -150,8 +150,6 @@ class _Scanner:
 
 
 class ChatMessage(NamedTuple):
-    """What somebody said."""
-
     speaker: Speaker
     text: str
 
@@ -168,7 +166,7 @@ class FoundMessages(NamedTuple):
 
 
 def said(conversation: Conversation) -> Iterator[ChatMessage]:
-    """Who said what on the path that is shown, the system message first; replies without a word are left out."""
+    """The messages on the path that is shown, the system message first; empty replies are left out."""
     if conversation.system:
         yield ChatMessage("system", well_formed(conversation.system))
     for role, text in conversation.turns():

@@ -39,7 +39,7 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 class _Message(msgspec.Struct):
-    """What somebody said; some collections have OpenAI's names for it."""
+    """A message; some collections use OpenAI's field names."""
 
     speaker: str | None = msgspec.field(name="from", default=None)
     value: str | None = None

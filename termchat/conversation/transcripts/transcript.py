@@ -36,7 +36,7 @@ class Transcript(NamedTuple):
     halves: int = 0
 
     def records(self, number: int) -> Iterator[Record]:
-        """The records of the reply in a node, in order; no such node has none."""
+        """The records of the reply in a node, in order; none for an unknown node."""
         return (codec.to_record(blob) for blob in self.packed.get(number, ()))
 
 

@@ -128,12 +128,12 @@ def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel | 
 
 
 def models(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel]:
-    """What `discover` finds, without what it leaves out."""
+    """What `discover` finds, without what is skipped."""
     return (one for one in discover(extra_folders) if isinstance(one, FoundModel))
 
 
 def names(extra_folders: Iterable[str | Path] = ()) -> Iterator[tuple[str, Path]]:
-    """Every name that a model on this disk goes by, and its first file; a model may have several."""
+    """Every name that a model on this disk goes by, with its first file; a model may have several names."""
     for one in discover(extra_folders):
         if isinstance(one, FoundModel):
             yield one.name, one.path
@@ -198,7 +198,7 @@ def name_of(path: Path) -> str:
 
 
 def _place(root: Root, path: Path) -> str:
-    """Whose folder it is, and in a cache of Hugging Face's layout which repository."""
+    """The program whose folder it is, and in a Hugging Face cache the repository."""
     for part in path.relative_to(root.path).parts:
         if part.startswith(_REPOSITORY):
             return f"{root.place}: {part.removeprefix(_REPOSITORY).replace('--', '/', 1)}"
@@ -211,7 +211,7 @@ class _Named(NamedTuple):
 
 
 class _Known:
-    """The models that were found, to know one again: by its file, else by what is in it."""
+    """The models found so far, to recognise copies: by file, else by content."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[int, int], _Named] = {}
@@ -239,7 +239,7 @@ def _traits(found: CandidateFile, brief: Brief) -> tuple[object, ...]:
 
 
 def _sample(path: Path) -> bytes:
-    """A digest of a few pieces of a file: gigabytes are not read to list them.
+    """A digest of a few pieces of a file: reading gigabytes would take too long for a list.
 
     Raises:
         ModelError: it cannot be read.

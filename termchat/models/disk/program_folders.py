@@ -92,7 +92,7 @@ class Root(NamedTuple):
 
 
 def roots(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Iterator[Root]:
-    """The folders of all programs that are there, each once; our own first.
+    """The existing folders of all programs, each once; our own first.
 
     One that may not be entered is among them, so that whoever reads it can say so.
     """

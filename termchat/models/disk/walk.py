@@ -35,14 +35,14 @@ class CandidateFile(NamedTuple):
 
 
 class RefusedFile(NamedTuple):
-    """A file or folder that was left out, and why."""
+    """A file or folder that is skipped, and why."""
 
     path: Path
     reason: str
 
 
 def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
-    """What may be a model under a folder, as it is found, in the order of names."""
+    """The candidates under a folder, in the order of names."""
     entered: set[tuple[int, int]] = set()
     waiting = [(root, 0)]
     left = MAX_ENTRIES
@@ -72,7 +72,7 @@ def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
 
 
 def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:
-    """These files as one model, if all of them are files with something in them."""
+    """These files as one model, if all of them are non-empty files."""
     sizes = []
     first = None
     for path in files:
@@ -120,7 +120,7 @@ def _files(folder: Path, names: list[str]) -> Iterator[CandidateFile | RefusedFi
 
 
 def _set_of(name: str) -> tuple[str, ...]:
-    """All files of the model that this one is of."""
+    """All files of the model that this file is part of."""
     found = PART.search(name)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
         return (name,)

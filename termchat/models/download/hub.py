@@ -57,7 +57,7 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def shown(url: str) -> str:
-    """An address without what may be secret in it: password and query."""
+    """An address without its secrets: password and query."""
     return re.sub(r"^([a-z]+://)[^/?#]*@", r"\1", url.partition("#")[0].partition("?")[0], flags=re.IGNORECASE)
 
 
@@ -79,7 +79,7 @@ class File(NamedTuple):
 
 
 class HubFiles(NamedTuple):
-    """What a repository holds at a commit, by path."""
+    """The files of a repository at a commit, by path."""
 
     commit: str
     files: dict[str, File]
@@ -111,7 +111,7 @@ class Hub(msgspec.Struct, frozen=True):
         return cls(endpoint, token)
 
     def headers(self, url: str) -> dict[str, str]:
-        """The token, if this address may see it: the hub's own, and encrypted or not leaving this machine."""
+        """The token, but only for the hub's own address, encrypted or on this machine."""
         scheme, host, _ = origin(url)
         safe = scheme == "https" or host in ("localhost", "::1") or host.startswith("127.")
         if self.token and safe and origin(url) == origin(self.endpoint):
@@ -119,11 +119,10 @@ class Hub(msgspec.Struct, frozen=True):
         return {}
 
     def file(self, repo: str, revision: str, path: str) -> str:
-        """Where a file of a repository is downloaded from."""
         return f"{self.endpoint}/{repo}/resolve/{quote(revision, safe='')}/{quote(path)}"
 
     def listing(self, repo: str, revision: str) -> str:
-        """Where the hub tells what `read_listing` reads."""
+        """The address that answers what `read_listing` reads."""
         return f"{self.endpoint}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
 
 

@@ -28,7 +28,7 @@ _TICK = 0.1
 
 
 class Pulling(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a download is."""
+    """How far a download is."""
 
     file: str
     """Its name; foreign text."""
@@ -73,11 +73,11 @@ class Gauge:
         self._seen.clear()
 
     def poll(self) -> None:
-        """Tells again where it is: nothing has happened since, which shows in the rate."""
+        """Reports again: nothing has happened since, which shows in the rate."""
         self.at(self._now.stage, self._size, self._of, self._now.note)
 
     def at(self, stage: Stage, size: int, of: int | None = None, note: str = "") -> None:
-        """Tells how far the file is: `size` bytes of it, of `of`."""
+        """Reports `size` bytes of the file, of `of`."""
         self._cancelled()
         self._size, self._of = size, of
         now = monotonic()

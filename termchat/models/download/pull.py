@@ -94,7 +94,7 @@ def _named(source: str, web: Web, folder: Path | None, gauge: Gauge, backoff: Se
 
 
 def _listing(place: Repository, web: Web, gauge: Gauge, backoff: Sequence[float]) -> HubFiles:
-    """What the hub says a repository holds."""
+    """The files of a repository, asked for again while the server is busy."""
     patience = Patience(gauge, backoff)
     while True:
         gauge.at("asking", 0)
@@ -105,7 +105,6 @@ def _listing(place: Repository, web: Web, gauge: Gauge, backoff: Sequence[float]
 
 
 def _all(remotes: Sequence[Remote], web: Web, gauge: Gauge, backoff: Sequence[float], size: int | None) -> None:
-    """Brings every file of a model to its place."""
     sizes = [remote.size for remote in remotes]
     total = size if None in sizes else sum(known for known in sizes if known is not None)
     before = 0

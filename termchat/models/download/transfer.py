@@ -54,7 +54,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_note(path: Path) -> Note | None:
-    """The note at a path; None if there is none that can be understood."""
+    """The note at a path; None if it is missing or invalid."""
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(_LONGEST_NOTE), type=Note)
@@ -67,12 +67,10 @@ def note_path(path: Path) -> Path:
 
 
 def part_path(path: Path) -> Path:
-    """Where a file lies until it is whole."""
     return path.with_name(path.name + ".part")
 
 
 def lock_path(path: Path) -> Path:
-    """What is locked while a file is pulled."""
     return path.with_name(path.name + ".lock")
 
 
@@ -198,7 +196,7 @@ def digest(path: Path, hashed: Callable[[int], None]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Has the new name survive a loss of power, where the system can."""
+    """Makes the new name survive a loss of power, where the system can."""
     if os.name == "nt":  # which opens no folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -286,19 +284,19 @@ class Download:
                 self._patience.spend(self._name, error, hint, part.size, self._size)
 
     def _same(self, note: Note) -> bool:
-        """Whether what was begun is what is wanted now."""
+        """Whether the part belongs to the file that is wanted now."""
         wanted = self._remote
         if wanted.sha256 and note.sha256:
             return wanted.sha256 == note.sha256
         return note.url == shown(wanted.url) and wanted.size in (None, note.size)
 
     def _restart(self, part: PartFile) -> None:
-        """Forgets what came, and what was said of it."""
+        """Forgets the part and what was learned about it."""
         part.restart()
         self._size, self._sha256 = self._remote.size, self._remote.sha256
 
     def _expect(self, size: int | None, sha256: str) -> bool:
-        """Takes what is said of the file; False, and nothing is taken, if it contradicts what was known."""
+        """Adopts what is known about the file; False, and nothing is adopted, if it contradicts what was known."""
         if size is not None and self._size not in (None, size):
             return False
         if sha256 and self._sha256 not in ("", sha256):
@@ -381,7 +379,7 @@ class Download:
             )
 
     def _place(self, part: PartFile) -> None:
-        """Checks it and puts it in its place."""
+        """Checks the file and moves it to its place."""
         self._gauge.at("placing", part.size, self._size)
         if self._sha256 and part.sha256 != self._sha256:
             found, size = part.sha256, part.size
@@ -395,7 +393,7 @@ class Download:
         part.place_it()
 
     def _refuse_content(self, part: PartFile) -> None:
-        """Refuses what is no model; the reader of headers has the words."""
+        """Refuses what is not a model, with the header reader's message."""
         try:
             read_header(part.path)
         except ModelError as error:
@@ -422,7 +420,7 @@ def _mark(headers: Mapping[str, str]) -> str:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """Has the folder there; what was made for nothing is removed again."""
+    """Creates the folder; removes it again if it stays empty."""
     made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -435,7 +433,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
-    """Has the disk's refusals say what they mean."""
+    """Turns the disk's errors into messages with a hint."""
     try:
         yield
     except OSError as error:

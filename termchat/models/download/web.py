@@ -51,7 +51,7 @@ _SHA256 = re.compile(r'^(?:W/)?"?([0-9a-f]{64})"?$')
 
 
 class Later(Exception):
-    """It went wrong in a way that may pass. `wait` is for how many seconds the server asks, if it does."""
+    """A failure that may pass. `wait` is for how many seconds the server asks, if it does."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -102,7 +102,7 @@ def check(response: httpx.Response, url: str, hub: Hub) -> None:
 
 
 def _retry_after(text: str) -> float | None:
-    """Seconds, from a number or a date."""
+    """Seconds, from a number or a date; None if it is neither."""
     if (seconds := count(text.strip())) is not None:
         return float(seconds)
     try:
@@ -113,7 +113,7 @@ def _retry_after(text: str) -> float | None:
 
 
 def told(error: Exception, url: str) -> Exception:
-    """An exception of httpx as one of ours; httpx's own words can hold headers, and so the token."""
+    """An exception of httpx as one of ours; httpx's own message can contain headers, and so the token."""
     import httpcore
     import httpx
 
@@ -140,14 +140,14 @@ def told(error: Exception, url: str) -> Exception:
 
 
 def _why(said: str) -> str:
-    """Why there is no connection, without the numbers of the system."""
+    """Why there is no connection, without the system's error number."""
     if any(words in said for words in _NO_NAME):
         return "host name not found; is this machine online?"
     return _ERRNO.sub("", said)
 
 
 def count(text: str) -> int | None:
-    """A number of a header; None if it is none."""
+    """A number in a header; None if it is invalid."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 

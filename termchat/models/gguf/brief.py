@@ -24,7 +24,7 @@ _IN_NAME = re.compile(rf"(?:^|[-._])({'|'.join(_QUANTIZATIONS)})(?=[-._]|$)", re
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """The beginning of a header. Sizes in bytes; None or "" where it does not say."""
+    """The start of a header. Sizes in bytes; None or "" where it does not say."""
 
     architecture: str
     name: str
@@ -85,6 +85,6 @@ def parse_brief(reader: Reader) -> Brief:
 
 
 def quantization_in(name: str) -> str:
-    """The quantisation that a file's name tells, or ""."""
+    """The quantisation in a file's name, or ""."""
     found = _IN_NAME.findall(name.rsplit("/", 1)[-1])
     return found[-1].upper() if found else ""

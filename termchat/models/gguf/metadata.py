@@ -127,12 +127,12 @@ class Metadata:
         return int(value) if isinstance(value, int) else default
 
     def own(self, name: str) -> int | None:
-        """A whole number from 0 under the architecture's own name."""
+        """A whole number of 0 or more under the architecture's own name."""
         value = self.values.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and value >= 0 else None
 
     def each(self, name: str, count: int) -> list[int]:
-        """Whole numbers from 0 under the architecture's own name, one for each layer; [] if it is no such array."""
+        """Whole numbers of 0 or more under the architecture's own name, one per layer; [] if it is no such array."""
         value = self.values.get(f"{self.architecture}.{name}")
         if isinstance(value, tuple) and len(value) >= count and all(isinstance(one, int) and one >= 0 for one in value):
             return [int(one) for one in value[:count]]
@@ -151,7 +151,7 @@ class Metadata:
 
 
 def check_kind(metadata: Metadata) -> None:
-    """Refuses files that are GGUF and no model that one can chat with."""
+    """Refuses GGUF files that are not chat models."""
     name, architecture = metadata.reader.name, metadata.architecture
     kind = metadata.text("general.type")
     part, parts = metadata.number("split.no", 0), metadata.number("split.count", 0)

@@ -121,7 +121,6 @@ class Reader:
         return data
 
     def skip(self, count: int, what: str) -> None:
-        """Goes past `count` bytes."""
         if count > self.size - self.position:
             self._ended(what)
         self.position += count
@@ -185,7 +184,7 @@ class Reader:
         return Array(count)
 
     def _skip_texts(self, count: int, what: str) -> None:
-        """Goes past `count` texts: the one part of a header that is long and has to be walked."""
+        """Skips `count` texts: the one part of a header that is long and has to be walked."""
         while count:
             if len(self.peek(8)) < 8:
                 self._ended(what)
@@ -201,7 +200,7 @@ class Reader:
             self.position = self._start + offset
 
     def _break_off(self, count: int, what: str) -> NoReturn:
-        """Refuses the one of the next `count` texts that the file's end cuts off, where it is."""
+        """Refuses the text, of the next `count`, that the end of the file cuts off."""
         for _ in range(count):
             self.skip(self.number("Q", what), what)
         self._ended(what)
@@ -273,7 +272,7 @@ def _check_magic(reader: Reader) -> None:
 
 
 def _looks(first: bytes) -> str:
-    """What a file that begins with these bytes seems to be."""
+    """What a file that starts with these bytes seems to be."""
     if first[8:9] == b"{" and int.from_bytes(first[:8], "little") < 100 << 20:
         return "safetensors: convert it with llama.cpp's convert_hf_to_gguf.py"
     bare = first.lstrip().lower()

@@ -21,14 +21,14 @@ _TEXT, _CHOSEN = Ink("text"), Ink("accent", bold=True)
 
 
 class Offer(NamedTuple):
-    """One thing that can be put in: the `text` itself, and a word on what it is. Both may be foreign; who draws sanitises."""
+    """One suggestion: the `text` to insert, and a word on what it is. Both may be foreign; whoever draws sanitises."""
 
     text: str
     help: str = ""
 
 
 class Completion(NamedTuple):
-    """What could stand in place of `line[start:column]`, the best first."""
+    """Suggestions to replace `line[start:column]`, the best first."""
 
     start: int
     offers: tuple[Offer, ...]
@@ -46,14 +46,12 @@ class CompletionSource(Protocol):
 
 
 class Popup(Slip):
-    """Shows a completion while it is open; one offer is chosen."""
+    """Shows a completion while it is open; one suggestion is selected."""
 
     GROUND = "panel"
 
     @dataclass
     class Clicked(Message):
-        """An offer was clicked."""
-
         number: int
 
     def __init__(self) -> None:
@@ -63,7 +61,7 @@ class Popup(Slip):
         self._top = 0
 
     def put(self, completion: Completion | None) -> None:
-        """Shows other offers, the first of them chosen, or none."""
+        """Shows these suggestions with the first selected, or closes."""
         self.completion = completion if completion is not None and completion.offers else None
         self.chosen = self._top = 0
         self._draw()
@@ -73,7 +71,7 @@ class Popup(Slip):
         return self.completion.offers[self.chosen] if self.completion is not None else None
 
     def move(self, rows: int) -> None:
-        """Chooses another one; behind the last comes the first."""
+        """Moves the selection; after the last comes the first."""
         if self.completion is not None:
             self.chosen = (self.chosen + rows) % len(self.completion.offers)
             self._draw()
@@ -92,7 +90,6 @@ class Popup(Slip):
         self.move(1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The one before."""
         event.stop()
         self.move(-1)
 
@@ -115,7 +112,7 @@ class Popup(Slip):
 
 
 def _tail(text: str, width: int) -> str:
-    """A text on so many cells; of one that is longer its end, which is where paths differ."""
+    """The text in at most `width` cells; a long one loses its start, as paths differ at the end."""
     while cells(text) > width:
         text = "…" + text[2:]
     return text

@@ -123,13 +123,13 @@ class QueueDialog(ListDialog[int]):
             self.picker.show(len(self._shown), to)
 
     def _is_now(self) -> bool:
-        """Whether the list is the queue, and has something; else it is shown anew."""
+        """Whether the list still shows the queue; otherwise it is drawn anew."""
         now = bool(self._shown) and self._shown == list(self._chat.turns.queue)
         self._look()
         return now
 
     def _look(self) -> None:
-        """Shows the queue as it is; the chosen message stays the chosen one as long as it waits."""
+        """Shows the queue as it is now; the selection stays on its message while that waits."""
         before, self._shown = self._shown, list(self._chat.turns.queue)
         chosen = self.picker.chosen
         if before != self._shown and chosen < len(before) and before[chosen] in self._shown:

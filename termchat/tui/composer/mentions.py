@@ -55,7 +55,7 @@ class Included(NamedTuple):
 
 
 def mentions(text: str) -> Iterator[str]:
-    """What stands behind an @, as it was written, each once."""
+    """The names after @, each once."""
     seen: set[str] = set()
     for quoted, plain in _MENTION.findall(text):
         name = quoted or plain
@@ -86,7 +86,7 @@ def include(written: str, message: str) -> Included:
 
 
 def _find(name: str) -> tuple[str, Path] | None:
-    """The file that a name means, without the stops behind it if need be; None where there is none."""
+    """The file that a name means, without trailing punctuation if need be; None where there is none."""
     for shown in (name, name.rstrip(_STOPS)):
         if not shown:
             continue
@@ -145,7 +145,7 @@ class _Folder(NamedTuple):
 
 
 class Paths:
-    """A source of completions. Folders are read in a thread; until one is there nothing is offered of it.
+    """Completes paths. Folders are read in a thread; until one is read, nothing is suggested from it.
 
     Args:
         told: called in that thread when a folder has been read: ask again.
@@ -158,7 +158,7 @@ class Paths:
         self._wanted = ""
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
-        """Files and folders whose names begin with what is typed, case aside; hidden ones only behind a dot."""
+        """Files and folders whose names start with the draft's, ignoring case; hidden ones only after a dot."""
         found = _BEFORE.search(line[max(column - _LINE, 0) : column])
         if found is None:
             return None
@@ -172,7 +172,7 @@ class Paths:
         return Completion(start, tuple(_offers(folder, above, name))) if folder is not None else None
 
     def _folder(self, path: str) -> _Folder | None:
-        """What a folder holds as far as is known; has it read if that is not now."""
+        """The entries of a folder as far as they are known; starts reading it if they are old."""
         for folder in self._reading.take() if self._reading is not None else ():
             self._reading = None
             self._folders.pop(folder.path, None)

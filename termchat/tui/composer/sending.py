@@ -29,7 +29,7 @@ _AT_REST = 0.25
 
 @dataclass
 class FilesRead(Message):
-    """A thread has read the files of a message, or says why it could not."""
+    """A thread has read the files of a message, or reports why it could not."""
 
     written: str
     message: str
@@ -142,7 +142,7 @@ class Writing:
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Another text: the count that is shown is of the one before."""
+        """The draft has changed: the count shown is out of date."""
         if self._timer is None:
             return
         if self._composer.is_blank:
@@ -154,7 +154,7 @@ class Writing:
             self._timer.resume()
 
     def follow(self) -> None:
-        """The chat has changed: counts anew if the number is another one now."""
+        """The chat has changed: counts again if the number may differ."""
         chat = self._chat
         stands = chat.phase in ("idle", "no model", "failed"), chat.conversation, chat.conversation.leaf, chat.loaded
         if stands != self._stands:
@@ -207,7 +207,6 @@ class Writing:
         self._parts.open(QueueDialog(self._parts.palette(), self._chat, self._do), closed)
 
     def browse_history(self) -> None:
-        """All messages that were written before."""
         from termchat.tui.composer.history_dialog import HistoryDialog  # not needed before the first frame
 
         def closed(text: str | None) -> None:

@@ -54,7 +54,7 @@ class DemoEngine:
         self._free = False
 
     def free(self) -> None:
-        """Plays on whatever is done meanwhile."""
+        """No longer waits for the user to turn a knob."""
         self._free = True
 
     # --- the contract ------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class DemoEngine:
         return answers
 
     def fileno(self) -> int:
-        """See `Engine.fileno`; replies come without a word, since whoever waits for one looks by itself."""
+        """See `Engine.fileno`. Timed answers do not signal it: whoever waits for a reply polls."""
         if self._real is not None:
             return self._real.fileno()
         return self._pipe[0] if self._pipe is not None else -1
@@ -132,7 +132,7 @@ class DemoEngine:
 
 
 class _Played:
-    """An answer that comes at its pace."""
+    """A recorded answer, given at its recorded pace."""
 
     def __init__(self, number: int, events: list[tuple[float, Event]]) -> None:
         self.number = number
@@ -148,7 +148,7 @@ class _Played:
         return self._at == len(self._events)
 
     def due(self, *, held: bool) -> list[tuple[int, Event]]:
-        """What has come since; `held`: not beyond a knob that was turned then and was not yet now."""
+        """The events due by now; with `held`, not beyond a recorded knob change until the user makes one."""
         now, found = monotonic(), []
         while not self.over:
             seconds, event = self._events[self._at]
@@ -168,7 +168,7 @@ class _Played:
         return found
 
     def turned(self) -> bool:
-        """A knob was turned; whether one was turned then too."""
+        """The user turned a knob; returns whether the recording has such a change ahead."""
         self._allowed += 1
         return any(self._turns(event) for _, event in self._events[self._at :])
 
@@ -176,6 +176,6 @@ class _Played:
         return Finished("user", "", "", self._tokens, None, math.nan, math.nan, None)
 
     def _turns(self, event: Event) -> bool:
-        """Whether this is a knob that somebody turned, and not what the reply began with or a machine that was busy."""
+        """Whether this is a knob change by the user, not the first settings of a reply or a change of threads."""
         before = self._settings
         return isinstance(event, Settings) and before is not None and event.samplers != before.samplers

@@ -35,7 +35,7 @@ _LOOK = 0.05
 
 
 class DemoApp(TermchatApp):
-    """Types what the script says. Any key ends that; the key itself is not taken for more, unless it leads out."""
+    """Types the script. Any key ends that and does nothing else, except for quit and interrupt."""
 
     def __init__(self, chat: Chat, spec: ModelSpec, **options: Any) -> None:
         super().__init__(chat, spec, **options)
@@ -48,7 +48,7 @@ class DemoApp(TermchatApp):
 
     @property
     def is_over(self) -> bool:
-        """Whether it went on to its end, or somebody else goes on."""
+        """Whether the script has ended or the user has taken over."""
         return self._playing is not None and self._playing.is_finished
 
     def on_mount(self) -> None:

@@ -27,20 +27,18 @@ _ASKED: dict[type[Command], Callable[..., object]] = {
 
 
 class Exchange(msgspec.Struct, frozen=True, array_like=True):
-    """A command, and the events that answered it, each so many seconds after it."""
+    """A command, and the events that answered it, each with its delay in seconds."""
 
     asked: str
     events: list[tuple[float, Event]]
 
 
 class Tape(msgspec.Struct, frozen=True, array_like=True):
-    """One session."""
-
     exchanges: list[Exchange]
 
 
 def asked(command: Command) -> str | None:
-    """What is recorded of a command; None of those that get no answer of their own."""
+    """The part of a command that tells it from others; None for commands without an answer of their own."""
     what = _ASKED.get(type(command))
     return f"{type(command).__name__} {what(command)!r}" if what is not None else None
 

@@ -37,7 +37,7 @@ _AT_REST = 0.15
 
 
 class Dialog(ModalScreen[Result | None]):
-    """A modal box; its result is None when it was closed."""
+    """A modal box; its result is None if it was closed."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 60%; }
@@ -70,7 +70,6 @@ class Dialog(ModalScreen[Result | None]):
         self.set_class(self.app.size.height < _TIGHT, "-tight")
 
     def action_close(self) -> None:
-        """Closes it; nothing happens."""
         self.dismiss(None)
 
 
@@ -120,17 +119,16 @@ class ListDialog(Dialog[Result]):
         self.point(event)
 
     def point(self, event: Picker.Pointed) -> None:
-        """The mouse chooses a row; twice at once, it does what a key does."""
         self.action_move(event.how)
         if event.twice:
             self.call_later(self.app.run_action, f"press({self.TWICE!r})")
 
     def say(self, problem: str) -> None:
-        """Says what went wrong, or "" that nothing is."""
+        """Shows a problem, or clears it with ""."""
         self._say(problem, wrong=True)
 
     def tell(self, news: str) -> None:
-        """Says in the same place what was done."""
+        """Shows news in the same place."""
         self._say(news, wrong=False)
 
     def _say(self, text: str, *, wrong: bool) -> None:
@@ -143,7 +141,7 @@ class ListDialog(Dialog[Result]):
 
 
 class ReadListing(ListDialog[None]):
-    """Lines that are only read."""
+    """Text that is only read."""
 
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.READING)]  # noqa: RUF012
     HINTS: tuple[tuple[str, str], ...] = (
@@ -159,7 +157,6 @@ class ReadListing(ListDialog[None]):
         return self.lines[rows.start : rows.stop]
 
     def point(self, event: Picker.Pointed) -> None:
-        """The wheel scrolls; no row is chosen."""
         for _ in range(_WHEEL if event.how != "pointed" else 0):
             self.picker.scroll_by(event.how)
 
@@ -180,7 +177,7 @@ class ReadListing(ListDialog[None]):
 
 
 class DetailedListing(ListDialog[Result]):
-    """A list with details, laid out by its classes: `-beside` where these stand beside it, `-low` where there is no room."""
+    """A list with details, laid out by its classes: `-beside` shows them beside the list, `-low` hides them."""
 
     BESIDE = 110
     """Columns from which the details stand beside the list."""
@@ -198,13 +195,13 @@ class DetailedListing(ListDialog[Result]):
         self.set_class(height < self.LOW, "-low")
 
     def put(self, selector: str, text: str | Content) -> None:
-        """Another text in a label, which costs a layout."""
+        """Updates a label if its text differs: that costs a layout."""
         label = self.query_one(selector, Label)
         if str(label.content) != str(text):
             label.update(text)
 
     def at_rest(self, read: Callable[[], object]) -> None:
-        """Reads what is highlighted, unless something else is soon."""
+        """Calls `read` once the selection has rested for a moment."""
         if self._at_rest is not None:
             self._at_rest.stop()
         self._at_rest = self.set_timer(_AT_REST, read)

@@ -1,4 +1,4 @@
-"""The context is full: what is to be done about it."""
+"""What to do when the context is full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from termchat.tui.keys.dialogs import FULL, link
 
 
 class FullDialog(Dialog[Way]):
-    """Asks; None is to do nothing."""
+    """Asks what to do when the context is full; None means nothing."""
 
     KEYS = "CONTEXT FULL"
     BINDINGS = [key.binding for key in FULL]  # noqa: RUF012

@@ -21,7 +21,7 @@ _NOTE = "Remap a key under [keys] in config.toml, using the id in [brackets]."
 
 
 class KeyList(ReadListing):
-    """All keys. `place` is the title of those that work where it was asked for."""
+    """All keys. `place` is the title of the group that is listed first."""
 
     TITLE = "Keys"
     HINT = _NOTE
@@ -42,7 +42,7 @@ class KeyList(ReadListing):
         self.lay_out()
 
     def made(self, width: int) -> list[Line]:
-        """A line a key; more where its help needs them."""
+        """One line per key, or more if its help is long."""
         words = self.query_one(Input).value.lower().split()
         lines: list[Line] = []
         for group in self._groups:

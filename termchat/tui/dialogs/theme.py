@@ -29,7 +29,7 @@ _LIMITS = {
 
 
 class ThemePicker(ListDialog[str]):
-    """Its result is the name of the theme to keep, or "auto". `wear` shows one; who opened it undoes that after an Esc."""
+    """Its result is the name of the chosen theme, or "auto". `wear` previews one; the caller undoes that after Esc."""
 
     DEFAULT_CSS = """
     ThemePicker { align: right middle; background: transparent; }

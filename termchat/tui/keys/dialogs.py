@@ -178,7 +178,7 @@ def name_of(id: str) -> str:
 
 
 def actions(table: tuple[Key, ...]) -> dict[str, str]:
-    """Keys to the actions that they stand for, for what takes its keys itself."""
+    """Keys to their actions, for widgets that handle keys themselves."""
     return {name: key.action for key in table if key.action for name in keys_of(key)}
 
 
@@ -190,7 +190,7 @@ def hint(*does: tuple[str, str], before: str = "") -> Content:
 
 
 def link(id: str, words: str, gap: str = " ") -> Content:
-    """A key and what it does, to be clicked; empty where it has no key."""
+    """A key and what it does, clickable; empty if it has no key."""
     family = _FAMILIES[id]
     name = displayed(family)
     content = Content(f"{name}{gap}{words}" if name else "")

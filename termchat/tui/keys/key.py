@@ -15,8 +15,8 @@ from textual.keys import ASCII_KEY_NAMES, KEY_NAME_REPLACEMENTS, REPLACED_KEYS, 
 Situation = Literal[
     "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
 ]  # fmt: skip
-"""What a chat is doing; "empty" is idle with nothing to go on with. "big" is the big view of the panels while nobody has to do
-anything; the last three are token mode's."""
+"""What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; the last
+three are token mode."""
 
 NO_KEY = "unbound"
 """The key of what has none: no terminal sends it."""
@@ -25,10 +25,10 @@ NO_KEY = "unbound"
 class Key(NamedTuple):
     """One thing a person can do.
 
-    `id` is what a key map remaps; `keys` is as Textual writes them, the first is shown. `labels` says in which situations
-    the key line shows it, and how. `palette` is its name in the palette, "" for what makes no sense there. With `priority`
-    it goes before what the widget that has the keyboard does with the key. `display` is how it is written where it stands for
-    a few keys that belong together; the others of them follow it and have no `help`. What has no keys can be given some.
+    `id` is what the config file remaps; `keys` is as Textual writes them ("" for none, but some can be given), the first is
+    shown. `labels` says in which situations the key line shows it, and how. `palette` is its title in the palette, "" to leave
+    it out. With `priority` it overrides what the focused widget does with the key. `display` replaces the shown keys where one
+    entry stands for a family: the others of the family follow it and have no `help`.
     """
 
     id: str
@@ -71,7 +71,7 @@ def shown(key: str) -> str:
 
 
 def _character(name: str) -> str:
-    """What a key writes whose name is that of a character, "" for others: question_mark is ?."""
+    """The character a key with a name writes, "" for other keys: question_mark is ?."""
     character = key_to_character(REPLACED_KEYS.get(name, name)) if len(name) > 1 else None
     return character if character is not None and character.isprintable() else ""
 
@@ -80,7 +80,7 @@ _remapped: dict[str, str] = {}
 
 
 def remap(keymap: Mapping[str, str]) -> None:
-    """From now on these keys stand in place of others; `keymap` is id to keys, "" for none. See `keymap.checked`."""
+    """From now on these keys replace the defaults; `keymap` is id to keys, "" for none. See `remap.checked`."""
     _remapped.clear()
     _remapped.update(keymap)
 
@@ -90,7 +90,7 @@ def keys_of(key: Key) -> tuple[str, ...]:
 
 
 def families(table: Iterable[Key]) -> Iterator[list[Key]]:
-    """Keys that belong together: one with its help, and those after it that have none."""
+    """Keys that belong together: one with its help, and those after it without."""
     family: list[Key] = []
     for key in table:
         if key.help and family:

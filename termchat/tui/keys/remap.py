@@ -34,7 +34,7 @@ _CHARACTERS = frozenset(
 
 
 def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The key map, and what is wrong with what was asked for; what is wrong keeps its default.
+    """The valid remaps, and the problems of the others, which keep their defaults.
 
     Args:
         keys: id to keys, "" for none: `{"tune": "ctrl+k", "look": "f12,ctrl+l"}`.
@@ -58,7 +58,7 @@ def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[st
 
 
 def _read(id: str, asked: str) -> str:
-    """The keys as Textual writes them. Raises ValueError for what cannot be."""
+    """The keys as Textual writes them. Raises ValueError for invalid ones."""
     key = _KEYS.get(id)
     if key is None:
         raise ValueError(f"unknown key id {id!r}{guess_of(id, _KEYS)}")
@@ -77,7 +77,7 @@ def _read(id: str, asked: str) -> str:
 
 
 def _normal(name: str) -> str:
-    """A key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError if there is none such."""
+    """A key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError for an unknown one."""
     *modifiers, base = [*name[:-1].split("+"), name[-1]] if name.endswith("+") else name.split("+")
     held = [_SAID.get(one.lower(), one.lower()) for one in modifiers if one]
     unknown = next((one for one in held if one not in _MODIFIERS), None)

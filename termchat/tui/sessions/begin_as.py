@@ -1,4 +1,4 @@
-"""Beginning as a persona, and keeping what a chat is set to as one."""
+"""Starts a chat as a persona, and saves a chat's settings as one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Personating:
 
     @property
     def known(self) -> Personas:
-        """All there are, as they were read last."""
+        """The personas as they were last read."""
         return self._known or self._read()
 
     def open(self, asked: str = "") -> None:
-        """Shows all personas; `asked` is the name of one that is to be begun with, and that this chat stands in the way of."""
+        """Shows all personas; `asked` is the name of one to confirm first, as a chat has already begun."""
         from termchat.tui.sessions.persona_dialog import PersonasDialog  # not needed before the first frame
 
         def closed(chosen: Begin | None) -> None:
@@ -38,7 +38,7 @@ class Personating:
         self._parts.open(dialog, closed)
 
     def take(self, name: str) -> None:
-        """Begins as a persona; asks where a chat would be left.
+        """Starts a chat as a persona; asks first if a chat has already begun.
 
         Raises:
             PersonaError: there is none of that name.
@@ -50,7 +50,7 @@ class Personating:
             self._begin(persona, new=True)
 
     def keep(self, name: str) -> None:
-        """Keeps the chat's system prompt and knobs as a persona of the user's own.
+        """Saves the chat's system prompt and knobs as a persona.
 
         Raises:
             PersonaError: the name is none, or the file cannot be written.

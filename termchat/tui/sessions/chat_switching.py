@@ -1,4 +1,4 @@
-"""Transcripts on their way to the disk: that of a long chat takes seconds, and the screen goes on meanwhile."""
+"""From one chat to another: new chats, saved ones, other beginnings; and writing transcripts in a thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(
     hear: Callable[[str], object],
     deliver: Callable[[Callable[[], object]], object],
 ) -> None:
-    """Writes a transcript in a thread; the program does not end before it is written.
+    """Writes a transcript in a thread that the program waits for when it quits.
 
     Args:
         hear: gets why it could not be written, "" if it is; in the event loop.
@@ -51,7 +51,7 @@ def write(
 
 
 class Conversations:
-    """Goes to other chats. How a chat is looked at is kept with it, and found with the next one.
+    """Between the chat's screen and other chats.
 
     Args:
         sessions: the saved chats; None where none are kept.
@@ -68,11 +68,9 @@ class Conversations:
         self._go(self._chat.new)
 
     def begin(self, system: str, *, raw: bool) -> None:
-        """An empty chat with this system prompt."""
         self._go(lambda: self._chat.new(system, raw=raw))
 
     def set_up(self) -> None:
-        """A new chat that begins another way."""
         from termchat.tui.sessions.setup import SetupDialog  # not needed before the first frame
 
         old = self._chat.conversation
@@ -84,7 +82,7 @@ class Conversations:
         self._parts.open(SetupDialog(old.system, raw=old.raw), begin)
 
     def browse(self) -> None:
-        """All saved chats; the one that is chosen goes on."""
+        """Opens the saved chats; the chosen one replaces the current chat."""
         from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
 
         def closed(chosen: Past | Literal["new"] | None) -> None:
@@ -119,7 +117,7 @@ class Conversations:
         self._parts.open(dialog)
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
-        """Writes the transcript; `hear` gets why that failed, or ""."""
+        """Writes a transcript in a thread that the program waits for when it quits."""
         write(self._save(path), hear, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""The personas: which there are, what each of them is made of, and with which one to begin."""
+"""The list of personas with the details of the highlighted one; choosing one starts a chat."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) ->
 
 
 def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
-    """What it is for, system prompt, knobs and stop sequences, in as few lines as there are rows; cut is the system prompt."""
+    """Description, system prompt, knobs and stop sequences, in at most `rows` lines; the system prompt is cut first."""
     about = [*prose(persona.description, width, MUTED), BLANK] if persona.description else []
     said = prose(persona.system, width) if persona.system else [Line((("none", MUTED),))]
     knobs = _knobs(persona.knobs, width)
@@ -81,14 +81,14 @@ def _shown(name: str, value: Value) -> str:
 
 
 class Begin(NamedTuple):
-    """A persona to go on with: in a new chat, or from here on with its knobs."""
+    """A chosen persona: for a new chat, or from here on with its knobs."""
 
     persona: Persona
     new: bool
 
 
 class PersonasDialog(DetailedListing[Begin]):
-    """All personas. In a chat that has begun (`begun`) it asks whether a new one is meant; `asked` is asked about at once."""
+    """All personas. If a chat has begun (`begun`), starting another asks first; `asked` is the persona to ask about at once."""
 
     DEFAULT_CSS = """
     PersonasDialog #body { height: 1fr; layout: vertical; margin-top: 1; }
@@ -135,7 +135,6 @@ class PersonasDialog(DetailedListing[Begin]):
         self._ask(False)
 
     def action_begin(self) -> None:
-        """Begins; asks first where a chat would be left."""
         if self._begun and not self.asking:
             self._ask(True)
         else:

@@ -29,7 +29,7 @@ def default_path(title: str) -> Path:
 
 
 def _words(text: str) -> list[str]:
-    """Marks behind letters belong to words: without its vowels and accents one of Thai or Hindi falls apart."""
+    """Marks after letters belong to words: Thai or Hindi would fall apart without them."""
     kept = [" "]
     for char in text:
         marks = kept[-1] != " " and unicodedata.category(char).startswith("M")
@@ -68,7 +68,6 @@ class SaveDialog(Dialog[None]):
         self._say("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Saves, asking once more before a file is replaced."""
         if not self.is_current or self._saving:  # a second Enter in the same burst
             return
         try:
@@ -91,7 +90,7 @@ class SaveDialog(Dialog[None]):
             self._save(path)
 
     def over(self, problem: str) -> None:
-        """Closes, or says why it was not saved."""
+        """Closes, or shows why the transcript was not saved."""
         self._saving = False
         self.query_one(".hint", Label).update(_hint())
         self._say(problem)

@@ -1,4 +1,4 @@
-"""Saved chats as lines: a chat a line, where it matches what is searched for, and its last turns."""
+"""Saved chats as lines: one row per chat with its match, and a preview of its last turns."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def when(moment: float, now: float) -> str:
 
 
 def matched(snippet: str, width: int) -> list[Run]:
-    """A piece of text with the words that match standing out, the first of them always in sight."""
+    """A snippet with the matching words highlighted, the first of them always in view."""
     runs: list[Run] = []
     ink = MUTED
     for part in _MARKED.split(snippet):
@@ -113,7 +113,7 @@ def matched(snippet: str, width: int) -> list[Run]:
 
 
 def preview_lines(row: SessionSummary, said: Sequence[tuple[Role, str]] | None, width: int, height: int) -> list[Line]:
-    """A chat in a few words, then its end: as much of its last turns as there is room for. None: they are not read yet."""
+    """A chat's title and facts, then as much of its last turns as fits. `said` None means they are not read yet."""
     turns = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
     facts = [turns, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]

@@ -1,4 +1,4 @@
-"""The list of saved chats as a person has it: searched, a page at a time, one of them highlighted; without a screen.
+"""The list of saved chats without a screen: searched, read page by page, one row highlighted.
 
 The store is never read in the event loop: questions are asked in a thread, and `changed` is called when an answer is there.
 What was deleted stays known for as long as the app runs, so that it can be brought back.
@@ -33,7 +33,7 @@ Said = Sequence[tuple[Role, str]]
 
 
 class SessionList:
-    """`rows` are the chats found so far, `at` the highlighted one, `more` whether there are others behind them.
+    """`rows` are the chats found so far, `at` the highlighted one, `more` whether there are further ones.
 
     `deliver` is set by the screen: it takes, in another thread, what is to be called in the event loop. `changed` hears of
     every answer, `problem` is why there is none.
@@ -59,17 +59,17 @@ class SessionList:
 
     @property
     def searched(self) -> str:
-        """What the rows were found with, "" where they are all chats."""
+        """The words with which the rows were found, "" for all chats."""
         return self._shown
 
     @property
     def looking(self) -> bool:
-        """Whether there will be other rows in a moment."""
+        """Whether other rows will arrive in a moment."""
         return not self._answered or self._work.waits("list")
 
     @property
     def deleted(self) -> bool:
-        """Whether there is something to bring back."""
+        """Whether there is a chat to restore."""
         return bool(self._deleted)
 
     @property
@@ -79,7 +79,7 @@ class SessionList:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def search(self, words: str) -> None:
-        """Looks for chats in which all words stand; all chats where there are none. The first one is highlighted."""
+        """Searches chats that contain all words; without words, lists all. The first one is highlighted."""
         self._words = words.strip()
         self._look(PAGE, "")
 
@@ -88,24 +88,24 @@ class SessionList:
         self._look(max(len(self.rows), PAGE), session or (self.row.id if self.row is not None else ""), self.at)
 
     def choose(self, at: int) -> None:
-        """Highlights a row, and reads on where the rows end soon."""
+        """Highlights a row; reads the next page near the end."""
         self.at = at
         if self.more and at + _AHEAD >= len(self.rows) and not (self.looking or self._work.waits("page")):
             offset = len(self.rows)
             self._work.ask("page", lambda: self._store.sessions(PAGE, self._shown, offset), self._add)
 
     def preview(self, row: SessionSummary) -> Said | None:
-        """The last turns of a chat; None while they were not read."""
+        """The last turns of a chat; None while they are not read."""
         return self._previews.get((row.id, row.updated))
 
     def read(self) -> None:
-        """Reads the last turns of the highlighted chat, in place of those that were to be read."""
+        """Reads the last turns of the highlighted chat, instead of any that are still waiting to be read."""
         row = self.row
         if row is not None and self.preview(row) is None:
             self._work.ask("preview", lambda: self._store.preview(row.id), lambda said: self._know(row, said))
 
     def open(self, session: str, loaded: str, hear: Callable[[Past], object]) -> None:
-        """Fetches a chat to go on with, unless another one is wanted meanwhile; `loaded` is the SHA-256 of the loaded model."""
+        """Fetches a chat to continue, unless another is asked for meanwhile; `loaded` is the SHA-256 of the loaded model."""
         from termchat.chat.opening import fetch  # in no way to the first frame
 
         def heard(past: Past | Exception) -> None:
@@ -117,7 +117,7 @@ class SessionList:
         self._work.ask("open", lambda: fetch(self._store, session, self._config, loaded), heard)
 
     def close(self) -> None:
-        """Nobody looks any more; changes are made all the same."""
+        """No more answers are wanted; pending changes are still made."""
         self._work.forget("list", "page", "preview", "open")
         self.changed = lambda: None
 
@@ -131,14 +131,14 @@ class SessionList:
         self._change(lambda: self._store.duplicate(row.id))
 
     def delete(self, row: SessionSummary) -> None:
-        """Takes a chat from the list; `undelete` brings it back."""
+        """Removes a chat from the list; `undelete` restores it."""
         self._deleted.append(row)
         self.rows = [one for one in self.rows if one.id != row.id]
         self.at = max(min(self.at, len(self.rows) - 1), 0)
         self._change(lambda: self._store.delete(row.id))
 
     def undelete(self) -> SessionSummary | None:
-        """Brings back what was deleted last; None where nothing was."""
+        """Restores the last deleted chat; None if there is none."""
         if not self._deleted:
             return None
         row = self._deleted.pop()
@@ -180,7 +180,7 @@ class SessionList:
         self.changed()
 
     def _change(self, work: Callable[[], str | None], session: str = "") -> None:
-        """Makes a change, and reads the rows again; what it made is highlighted, or `session`."""
+        """Makes a change, then reads the rows again; highlights what it made, or `session`."""
 
         def heard(made: str | Exception | None) -> None:
             if isinstance(made, Exception):

@@ -1,4 +1,4 @@
-"""The saved chats: search them, look into them, open one, rename, copy, delete and bring back."""
+"""The saved chats: search, preview, open, rename, copy, delete and restore."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DOES = {
 
 
 class SessionsDialog(DetailedListing[Past | Literal["new"]]):
-    """All saved chats. The result is the one to go on with.
+    """All saved chats. The result is the chat to continue, or "new".
 
     Args:
         new: shows an empty chat in place of the one that is open.
@@ -116,7 +116,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
         self.call_after_refresh(lambda: self._list.search(self._search.value))
 
     def on_unmount(self) -> None:
-        """Looks no more, unless the next one looks already."""
+        """Stops asking, unless the next dialog already does."""
         if self._list.changed == self._changed:
             self._list.close()
 
@@ -183,7 +183,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self._list.search(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Goes on with the highlighted chat, as soon as it is known which that is; or renames it."""
+        """Opens the highlighted chat, as soon as the search has answered; or renames it."""
         event.stop()
         if event.input is self._titled:
             self._rename(event.value)
@@ -221,7 +221,6 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self.say("")
 
     def action_drop(self) -> None:
-        """Deletes the chat; if it is the open one, an empty one is open instead."""
         row = self._list.row
         if row is None:
             return

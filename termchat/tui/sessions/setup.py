@@ -14,15 +14,11 @@ from termchat.tui.keys.dialogs import SETUP, hint
 
 
 class Setup(NamedTuple):
-    """How a new chat begins."""
-
     system: str
     raw: bool
 
 
 class SetupDialog(Dialog[Setup]):
-    """Asks how a new chat is to begin."""
-
     DEFAULT_CSS = """
     SetupDialog Composer { background: $panel; margin-top: 1; padding: 0 1; min-height: 3; max-height: 8; }
     SetupDialog RawMark { margin-top: 1; }
@@ -76,7 +72,7 @@ class RawMark(Label):
 
 
 class SystemPrompt(Composer):
-    """A composer that may also send nothing."""
+    """A composer that may also send an empty text."""
 
     def action_send(self) -> None:
         self.post_message(self.Submitted(self.message.strip()))

@@ -30,7 +30,7 @@ PLAIN = Palette(
 
 
 def fitted(palette: Palette, depth: Depth) -> Palette:
-    """The palette as such a terminal can show it. In 256 colours, too, a hotter step stands out from calm at least as much."""
+    """The palette as such a terminal can show it; with 256 colours, hotter steps still stand out more."""
     if depth != "256":
         return palette
     return msgspec.structs.replace(
@@ -42,7 +42,7 @@ def fitted(palette: Palette, depth: Depth) -> Palette:
 
 
 def _in_order(heat: tuple[str, ...]) -> tuple[str, ...]:
-    """The nearest of those that are as far from the calm one, in luminance, as the step before them."""
+    """The nearest colours whose distance in luminance from the calm one never shrinks as the heat rises."""
     if not all(color.startswith("#") for color in heat):
         return tuple(map(_nearest, heat))
     cells = _cells()
@@ -56,7 +56,7 @@ def _in_order(heat: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Colorless(LineFilter):
-    """Takes the colours out of what Textual's own widgets draw; a ground of its own becomes reverse."""
+    """Removes the colours that Textual's own widgets draw; a background of its own becomes reverse."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(text, _without(style) if style else style, control) for text, style, control in segments]
@@ -69,7 +69,7 @@ def _without(style: Style) -> Style:
 
 
 class _Cell(NamedTuple):
-    """One of the 256 colours: what to ask Rich for, and what then is seen."""
+    """One of the 256 colours: what to ask Rich for, and what is then seen."""
 
     ask: str
     point: _Point
@@ -88,7 +88,7 @@ def _cells() -> list[_Cell]:
 
 @cache
 def _nearest(color: str) -> str:
-    """The nearest of the 256; the terminal's own stay."""
+    """The nearest of the 256 colours; the terminal's own stay."""
     return _nearest_of(color, _cells()).ask if color.startswith("#") else color
 
 

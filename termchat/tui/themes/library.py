@@ -1,4 +1,4 @@
-"""Which themes there are for this terminal: each is read when it is wanted, so that the first frame waits for one file only."""
+"""The themes for this terminal, each read when it is wanted, so that the first frame waits for one file only."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ class Shelf:
 
     @property
     def problems(self) -> list[ThemeError]:
-        """What was wrong with files that were read."""
         return list(self._problems.values())
 
     def get(self, name: str) -> LoadedTheme | None:
-        """The theme of that name, if this terminal can show it. A file named as its theme is found without reading others."""
+        """The theme of that name, if this terminal can show it. A file with the theme's name is read without the others."""
         if self.depth == "none":
             return _PLAIN
         if name not in self._read and (found := self._named(name)) is not None:
@@ -54,12 +53,11 @@ class Shelf:
         return self._read.get(name) or self.all().get(name)
 
     def fitting(self, *, dark: bool) -> LoadedTheme:
-        """The theme for a dark or a light background."""
         full, few = _AUTO[dark]
         return self.get(few if self.depth == "16" else full) or next(iter(self.all().values()))
 
     def all(self) -> dict[str, LoadedTheme]:
-        """All that this terminal can show, by name. What was shown before stays as it was read until `renew`."""
+        """All themes that this terminal can show, by name. Those shown before stay as they were read until `renew`."""
         if self.depth == "none":
             return {_PLAIN.palette.name: _PLAIN}
         if self._all is None:
@@ -70,7 +68,7 @@ class Shelf:
         return self._all
 
     def renew(self) -> None:
-        """Forgets what was read: files that came, went or were edited since are found as they are now."""
+        """Forgets what was read, so that new and edited files are found."""
         self._read, self._all, self._problems = {}, None, {}
 
     def _named(self, name: str) -> LoadedTheme | None:
@@ -105,12 +103,12 @@ class Wardrobe:
         return self.of(self.wanted)
 
     def of(self, wanted: str) -> LoadedTheme:
-        """The theme of that name; for "auto", and where it cannot be shown, the one that suits the background."""
+        """The theme of that name; for "auto", or one that cannot be shown, the one that suits the background."""
         found = None if wanted == AUTO else self.shelf.get(wanted)
         return found or self.shelf.fitting(dark=self.dark)
 
     def missing(self, place: str = "") -> list[Notice]:
-        """What to tell a user whose theme cannot be shown for its file's sake; "" and few colours are no mistakes of theirs.
+        """What to tell a user whose theme cannot be shown because of its file; "auto" and few colours are no mistakes.
 
         `place` is where the theme was asked for.
         """

@@ -96,7 +96,7 @@ COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name"
 
 
 class LoadedTheme(NamedTuple):
-    """One theme file, for Textual and for widgets that draw their own lines."""
+    """One theme file: for Textual, and for widgets that draw their own lines."""
 
     theme: Theme
     palette: Palette
@@ -116,7 +116,7 @@ def is_name(text: str) -> bool:
 
 
 def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, LoadedTheme], list[ThemeError]]:
-    """All themes of the folders by name, and what was wrong with the files that are missing there.
+    """All themes of the folders by name, and the problems of the files that could not be loaded.
 
     Without folders, the ones that come with termchat. A later folder's theme replaces an earlier one of the same name.
     """
@@ -144,7 +144,7 @@ def load_theme(path: Path) -> LoadedTheme:
 
 
 class _Source:
-    """The text of a theme file, for its lines."""
+    """The text of a theme file; finds lines for error messages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,7 +168,7 @@ class _Source:
             raise ThemeError(path, line, _LINE.sub("", str(error))) from error
 
     def refuse(self, key: str, problem: str) -> ThemeError:
-        """An error that names the line on which the key or the [table] stands, if there is one."""
+        """An error with the line of the key or [table], if there is one."""
         said = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
         wanted = key.rstrip("]")
         return ThemeError(self.path, next((n for n, text in enumerate(said, 1) if text == wanted), None), problem)

@@ -26,7 +26,7 @@ HEIGHT = 100
 
 
 def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
-    """Steps from 0 to `most`, drawn to the full width of its place. `kind` is a class of the style sheet."""
+    """An SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
     columns = highest(values)
     heights = [HEIGHT - round(min(value / most, 1.0) * (HEIGHT - 1)) if most else HEIGHT for value in columns]
     path = f"M0 {HEIGHT}" + "".join(f"V{height}h1" for height in heights) + f"V{HEIGHT}z"
@@ -87,7 +87,7 @@ def _head(title: str) -> Iterator[str]:
 
 
 def _switch() -> Iterator[str]:
-    """What the heat shows: the style sheet alone obeys it."""
+    """What the heat shows; only the style sheet reacts to it, not the script."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
     for name in SHOWN:
@@ -124,7 +124,7 @@ def _reply(
 
 
 def _plots(nodes: list[Node]) -> Iterator[str]:
-    """The pictures of a reply of two tokens and more."""
+    """Entropy and time of a reply of two tokens or more."""
     entropies = list(chain.from_iterable(node.tokens.entropies for node in nodes))
     times = [
         us / 1e3 for node in nodes for us in map(sum, zip(node.tokens.decode_us, node.tokens.sample_us, strict=True))

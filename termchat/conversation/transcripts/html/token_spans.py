@@ -91,12 +91,12 @@ def _candidate(candidate: Candidate) -> list[object]:
 
 
 def _short(number: float | None) -> float | None:
-    """Four digits are more than a page shows. JSON has no word for what is no number."""
+    """Four significant digits; JSON has no NaN."""
     short = float(f"{number:.4g}") if number is not None else math.nan
     return short if math.isfinite(short) else None  # the largest of all round up to what is none
 
 
 def _block(value: object) -> str:
-    """JSON that cannot end the block it stands in."""
+    """JSON that cannot close the script element it is in."""
     shown = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return shown.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
