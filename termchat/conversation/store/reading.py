@@ -23,7 +23,7 @@ from termchat.conversation.tree import Conversation, Role
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Start, Token
 
-REPAIR = "Start termchat again: it repairs the file when it opens it."
+REPAIR = "Run termchat again: it repairs the file when it opens it."
 
 READ_WAIT_S = 1.0
 """How long a reader waits for what is queued to be written first."""
@@ -77,9 +77,7 @@ class StoreReader:
             return found[0]
         if not found:
             problem = f"no saved chat {word}" if word.strip() else "no saved chat was named"
-            raise StoreError(
-                problem, "Run termchat sessions list to see them all, or termchat sessions search WORDS."
-            )
+            raise StoreError(problem, "Run termchat sessions list to see them all, or termchat sessions search WORDS.")
         raise StoreError(f"more than one saved chat id starts with {word}", "Give more of: " + ", ".join(found[:5]))
 
     def latest(self) -> str | None:
@@ -183,9 +181,7 @@ class StoreReader:
         except FileNotFoundError:
             if self.path.is_symlink():
                 missing = f"{self.path} is a link to {store_files.real(self.path)}, which is not there"
-                raise StoreError(
-                    f"saved chats cannot be read: {missing}", "Restore it, or remove the link."
-                ) from None
+                raise StoreError(f"saved chats cannot be read: {missing}", "Restore it, or remove the link.") from None
             return False
         except OSError as error:
             reason = database.explain(error, self.path)

@@ -61,7 +61,12 @@ class Store:
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         self._writer = Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy)
         reader = StoreReader(path, self._writer, patience, self._live)
-        self.sessions, self.preview, self.find, self.latest = reader.sessions, reader.preview, reader.find, reader.latest
+        self.sessions, self.preview, self.find, self.latest = (
+            reader.sessions,
+            reader.preview,
+            reader.find,
+            reader.latest,
+        )
         self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
 
@@ -71,8 +76,8 @@ class Store:
         repaired now, in the background: whoever reads waits up to `patience` seconds for that.
 
         Raises:
-            StoreError: the file is of another version of termchat or of another program, or not a regular file; it is left as it
-                is.
+            StoreError: the file is of another version of termchat or of another program, or not a regular file; it stays
+                as it is.
         """
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()

@@ -1,8 +1,8 @@
 """The store's file as a file: what is at its path and beside it, its modes, and where a damaged one goes.
 
-    NAME.broken                     a mark: NAME was found damaged, and is repaired when it is next opened
-    NAME.damaged-<time>             a damaged file that was set aside
-    NAME.damaged-<time>.unread      a mark: its chats were not copied into the new file yet
+NAME.broken                     a mark: NAME was found damaged, and is repaired when it is next opened
+NAME.damaged-<time>             a damaged file that was set aside
+NAME.damaged-<time>.unread      a mark: its chats were not copied into the new file yet
 """
 
 from __future__ import annotations
