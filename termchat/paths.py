@@ -43,11 +43,6 @@ def log_file() -> Path:
     return platformdirs.user_state_path(_NAME, appauthor=False) / "termchat.log"
 
 
-def history_file() -> Path:
-    """The messages that were written."""
-    return platformdirs.user_state_path(_NAME, appauthor=False) / "history.jsonl"
-
-
 def tuned_file() -> Path:
     """What `termchat tune` measured on this machine."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"

@@ -118,7 +118,7 @@ def _texts_with(db: sqlite3.Connection, words: Sequence[str], most: int = RANKED
     return [text for (text,) in found]
 
 
-def _best_first(db: sqlite3.Connection, texts: Sequence[int], rare: Sequence[str]) -> Sequence[int]:
+def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -> list[int]:
     """The texts by how well they match these words; common ones say nothing, and to weigh them takes long."""
     query = " AND ".join(_quoted(word) for word in rare if len(word) >= 3)
     if not query or len(texts) < 2:
