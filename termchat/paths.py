@@ -43,11 +43,6 @@ def log_file() -> Path:
     return platformdirs.user_state_path(_NAME, appauthor=False) / "termchat.log"
 
 
-def history_file() -> Path:
-    """Message history."""
-    return platformdirs.user_state_path(_NAME, appauthor=False) / "history.jsonl"
-
-
 def tuned_file() -> Path:
     """Results of `termchat tune` on this machine, and settings chosen for single models."""
     return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"

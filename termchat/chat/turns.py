@@ -6,14 +6,16 @@ from collections import deque
 from functools import partial
 from typing import NamedTuple
 
-from termchat.chat.changes import PathChanged, StatusChanged
+from termchat.chat.changes import Notice, PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
-from termchat.conversation.node import Omission
+from termchat.conversation.node import Omission, is_too_large
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
+
+_TOO_LARGE = "a message can have 1 MB at most", "shorten it, or split it into several"
 
 
 class _Asked(NamedTuple):
@@ -37,10 +39,14 @@ class Turns:
         self.room = MakingRoom(state, replies, self.begin)
 
     def next(self) -> None:
-        """Sends the first message of the queue."""
-        chat = self._state.conversation
-        parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-        self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
+        """Sends the first text of the queue, without those that are too large; nothing else is going on."""
+        while self.queue and is_too_large(self.queue[0]):
+            self._state.give_back(self.queue.popleft())
+            self._state.changed(StatusChanged(), Notice(*_TOO_LARGE, "error"))
+        if self.queue:
+            chat = self._state.conversation
+            parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
+            self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
 
     def take_back(self, number: int) -> str:
         """Removes a message from the queue and returns it; 0 is the next to go out."""

@@ -89,7 +89,7 @@ def build(
         keymap=keymap,
         save=lambda path: recorder.saving(path, chat.conversation),
         close=store.close,
-        history=History(paths.history_file() if store.path == paths.store_file() else None),
+        history=History(store),
     )
 
 

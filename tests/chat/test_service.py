@@ -203,6 +203,17 @@ def test_a_prompt_larger_than_the_context_is_refused_and_given_back(make: Make) 
     assert driven.say("Still there?").finished is not None
 
 
+def test_a_message_of_more_than_a_megabyte_is_refused_and_given_back(make: Make) -> None:
+    driven = make(Tuning(max_tokens=3))
+    text = "é" * 600_000
+    driven.chat.send(text)
+    driven.chat.send("short")
+    driven.idle()
+    assert driven.chat.returned == text
+    assert "1 MB at most" in driven.notices[-1]
+    assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["short"]
+
+
 def test_raw_mode_completes_text(make: Make) -> None:
     driven = make(Tuning(max_tokens=8, temperature=0), conversation=Conversation(raw=True))
     driven.say("1, 2, 3, 4, 5, 6, 7,")

@@ -1,4 +1,4 @@
-"""The command that comes upon a damaged file of chats: it says so, and does what it was asked with what could be kept."""
+"""The command that meets a damaged file of chats says so; the next one repairs it, and works with what could be recovered."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from termchat.cli import main, sessions
 from termchat.cli.output import complain
 from termchat.config.settings import load
 from termchat.conversation.store import repair
-from termchat.conversation.store.store import ModelRef, Store
+from termchat.conversation.store.store import ModelRef, Store, StoreError
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import say
 
 CHATS = 12
 PAGE = 4096
-KEPT = f"{CHATS} chats could be read from it and were kept."
+KEPT = f"{CHATS} chats could be recovered."
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,13 @@ def damage(whole: Path, name: str, pages: int = 100) -> None:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["sessions", *words])
+    """A command; where it meets damage, it once more."""
+    done = CliRunner().invoke(main, ["sessions", *words])
+    if done.exit_code and "the file is damaged" in done.stderr:
+        assert done.stdout == ""
+        assert "Run termchat again: it repairs the file when it opens it." in done.stderr
+        done = CliRunner().invoke(main, ["sessions", *words])
+    return done
 
 
 def told(done: Result) -> str:
@@ -180,6 +186,10 @@ def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_latest_chat_is_reopened(whole: Path) -> None:
     damage(whole, "replies")
+    store = Store.open(paths.store_file())
+    with pytest.raises(StoreError, match="the file is damaged"):
+        reopen_latest(store, load())
+    assert store.close()
     store = Store.open(paths.store_file())
     found = reopen_latest(store, load())
     assert found is not None

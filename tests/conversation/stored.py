@@ -18,8 +18,8 @@ from tests.made_records import reply, stream, user
 CHILD = """
 import os, resource, sys, time
 from pathlib import Path
-from termchat.conversation import writer
-from termchat.conversation.store import Store
+from termchat.conversation.store import writer
+from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 import tests.store_timeouts
 from tests.made_records import finished, settings, start, stream, token, user, reply

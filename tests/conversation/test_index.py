@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from termchat.conversation.store.index import apart, shown, together
 
-from termchat.conversation.store import deleting, index
+from termchat.conversation.store import deleting, derived
 from termchat.conversation.store import search as chat_search
 from termchat.conversation.store.store import Store, StoreError
 from tests.conversation.stored import found, pieces, saved, say
@@ -52,24 +51,16 @@ def test_a_list_is_given_in_pages(store: Store) -> None:
     assert [found(store, "walrus", limit=2, offset=at) for at in (0, 2, 4, 6)] == [whole[:2], whole[2:4], whole[4:], []]
 
 
-def test_pages_go_on_behind_what_was_weighed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_search, "RANKED", 4)
-    for number in range(5):
-        saved(store, f"chat {number}", ("walrus", "walrus"))
-    pages = [found(store, "walrus", limit=2, offset=at) for at in (0, 2, 4, 6)]
-    assert sorted(title for page in pages for title in page) == [f"chat {number}" for number in range(5)]
-    assert [len(page) for page in pages] == [2, 2, 1, 0]
-
-
-def test_pages_go_on_from_the_chats_that_were_weighed_to_the_others(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chat_search, "WEIGHED", 3)
-    for number in range(5):
-        saved(store, f"chat {number}", ("walrus " * (number + 1) + "and more", "no"))
-    order = [f"chat {number}" for number in (4, 3, 2, 1, 0)]
-    assert found(store, "walrus") == order
-    assert [found(store, "walrus", limit=2, offset=at) for at in (0, 2, 4, 6)] == [order[:2], order[2:4], order[4:], []]
+def test_pages_go_on_from_chats_with_all_words_in_one_text_to_the_others(store: Store) -> None:
+    for number in range(4):
+        saved(store, f"both {number}", ("walrus " * (number + 1) + "and fox", "no"))
+    for number in range(3):
+        saved(store, f"spread {number}", ("walrus", "fox"))
+    order = found(store, "walrus fox")
+    assert sorted(order[:4]) == [f"both {number}" for number in range(4)]
+    assert order[4:] == [f"spread {number}" for number in (2, 1, 0)]
+    pages = [found(store, "walrus fox", limit=2, offset=at) for at in (0, 2, 4, 6, 8)]
+    assert pages == [order[:2], order[2:4], order[4:6], order[6:], []]
 
 
 # --- search ----------------------------------------------------------------------------------------------------------
@@ -83,20 +74,16 @@ def test_a_search_looks_in_titles_messages_and_replies(store: Store) -> None:
     assert found(store, "uber wolk") == ["Ümlaut hunting"]
     assert found(store, "FOX") == ["other"]
     assert found(store, "fo") == ["other"]
-    assert found(store, "ox") == []
+    assert found(store, "ox") == ["other"]
     assert sorted(found(store, "bear")) == ["other", "third"]
     assert found(store, "bear walrus") == []
     assert found(store, "") == ["third", "other", "Ümlaut hunting"]
     assert found(store, "…!") == []
 
 
-@pytest.mark.parametrize("few", [0, 100])
-@pytest.mark.parametrize("rare", [0, 2, 300])
-def test_words_may_stand_in_different_texts_of_a_chat(
-    store: Store, monkeypatch: pytest.MonkeyPatch, rare: int, few: int
-) -> None:
+@pytest.mark.parametrize("rare", [3, 500])
+def test_words_may_stand_in_different_texts_of_a_chat(store: Store, monkeypatch: pytest.MonkeyPatch, rare: int) -> None:
     monkeypatch.setattr(chat_search, "RARE", rare)  # how words are looked for depends on how many texts have them
-    monkeypatch.setattr(chat_search, "FEW", few)
     saved(store, "spread", ("tell me of a fox", "it met a bear"))
     saved(store, "together", ("the fox and the bear", "yes"))
     saved(store, "half", ("the fox", "yes"))
@@ -122,14 +109,8 @@ def test_words_are_found_within_scripts_that_have_no_spaces(store: Store) -> Non
     (one,) = store.sessions(search="京都")
     assert one.snippet == "東\x02京都\x03に行きたい"
     (one,) = store.sessions(search="gp 原")
-    assert one.snippet == "我想学\x02GPT\x03模型的\x02原\x03理"
+    assert one.snippet == "我想学\x02GP\x03T模型的\x02原\x03理"
     assert store.preview(one.id) == [("user", "我想学GPT模型的原理"), ("assistant", " 好的，模型")]
-
-
-@given(st.text(st.characters(exclude_characters="\x1e\x1f") | st.sampled_from("漢字かなカー々a1 。\u3099\ufe00\u200b")))
-def test_a_text_is_put_together_again_as_it_was(text: str) -> None:
-    assert together(apart(text)) == text
-    assert shown(apart(text)) == text
 
 
 def test_the_best_match_stands_first(store: Store) -> None:
@@ -141,12 +122,12 @@ def test_the_best_match_stands_first(store: Store) -> None:
 def test_a_snippet_is_a_line_around_the_match_with_its_words_marked(store: Store) -> None:
     saved(store, "t", ("hi", "once " * 50 + "the old\n\x02wälrus\x03 and the Walrusses swam " + "on " * 60))
     (one,) = store.sessions(search="walrus")
-    assert "old  \x02wälrus\x03  and the \x02Walrusses\x03 swam" in one.snippet
+    assert "old  \x02wälrus\x03  and the \x02Walrus\x03ses swam" in one.snippet
     assert one.snippet.startswith("…")
     assert one.snippet.endswith("…")
     assert len(one.snippet) < 200
     (one,) = store.sessions(search="t")  # the title is there to be seen anyway
-    assert one.snippet == "" or "\x02the\x03" in one.snippet
+    assert one.snippet == "" or "\x02t\x03he" in one.snippet
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -215,18 +196,28 @@ def test_a_broken_index_keeps_nothing_from_being_written(path: Path) -> None:
     assert store.close()
     assert store.problem() is None
     again = Store.open(path)
+    with pytest.raises(StoreError, match="the file is damaged"):
+        found(again, "walrus")
+    again.close()
+    again = Store.open(path)
     assert (found(again, "crab"), found(again, "walrus"), found(again, "other")) == (["one"], ["one"], [])
     again.close()
 
 
-def test_a_broken_index_is_made_anew(path: Path) -> None:
+def test_a_broken_index_is_told_and_repaired_by_the_next_start(path: Path) -> None:
     store = Store.open(path)
     saved(store, "one", ("fox", "walrus"))
     store.close()
     break_index(path)
     store = Store.open(path)
+    with pytest.raises(StoreError, match="the file is damaged") as caught:
+        found(store, "walrus")
+    assert "it repairs the file when it opens it" in caught.value.hint
+    store.close()
+    store = Store.open(path)
     assert found(store, "walrus") == ["one"]
-    assert store.notices() == []
+    (notice,) = store.notices()
+    assert "1 chat could be recovered" in notice.hint
     store.close()
 
 
@@ -245,9 +236,9 @@ def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
     assert [row[1] for row in before[1]] == ["two", "fox", " walrus", "stop it", " a b", "never "]
     store.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        index.remove(db, session)
+        derived.remove(db, session)
         assert db.execute("SELECT count(*) FROM texts").fetchone() == (0,)
-        assert not index.complete(db, 60.0)
+        assert not derived.complete(db, 60.0)
         after = [db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("tallies", "texts")]
         db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
     assert after == before

@@ -40,7 +40,7 @@ def test_what_is_no_file_is_refused_at_once_and_left_as_it_is(path: Path, kind: 
     odd = path.with_name(path.name + suffix)
     MADE[kind](odd)
     before = odd.lstat()
-    with pytest.raises(StoreError, match=f"{kind}, and no file for chats") as caught:
+    with pytest.raises(StoreError, match=f"{kind}; termchat needs a regular file for its chats") as caught:
         Store.open(path)
     assert str(odd) in caught.value.message
     assert "Move it away" in caught.value.hint
@@ -59,7 +59,7 @@ def test_the_program_says_so_and_leaves(tmp_path: Path) -> None:
             env=os.environ | places, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.splitlines()[0] == f"termchat: {pipe} is a pipe, and no file for chats"
+        assert done.stderr.splitlines()[0] == f"termchat: {pipe} is a pipe; termchat needs a regular file for its chats"
 
 
 def test_a_pipe_that_comes_while_the_app_runs_stops_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

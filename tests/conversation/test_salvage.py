@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 from termchat.conversation.store import database, repair, store_files
-from termchat.conversation.store.connection import HeldFile
-from termchat.conversation.store.store import Store
+from termchat.conversation.store.connection import OpenFile
+from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import NOT_ROOT, ONE_CHAT, child, eventually, output, reopened, say
 
@@ -55,7 +55,7 @@ def test_a_file_without_its_beginning_gives_every_chat(path: Path, lost: bytes) 
         file.write(lost)
     damaged = path.read_bytes()
     (notice,) = told(path)
-    assert "4 chats could be read from it and were kept" in notice
+    assert "4 chats could be recovered" in notice
     assert {session: list(reopened(path, session).turns()) for session in said} == said
     (aside,) = path.parent.glob("chats.db.damaged-*")
     assert aside.read_bytes() == damaged
@@ -71,7 +71,7 @@ def test_a_record_that_is_no_text_any_more_keeps_nothing_from_being_taken_along(
     with path.open("r+b") as file:
         file.write(bytes(100))
     (notice,) = told(path)
-    assert "4 chats could be read from it and were kept" in notice
+    assert "4 chats could be recovered" in notice
 
 
 def test_a_reply_is_opened_up_to_a_damaged_record(path: Path) -> None:
@@ -109,6 +109,10 @@ def test_a_file_that_was_mended_meanwhile_is_not_set_aside_again(path: Path, mon
     store = Store.open(path)
     assert store.flush()
     monkeypatch.setattr(database, "connect_to_read", late)
+    with pytest.raises(StoreError, match="the file is damaged"):
+        store.sessions()
+    assert store.close()
+    store = Store.open(path)
     assert {summary.id for summary in store.sessions()} == set(said)
     assert store.close()
     assert not damaged
@@ -118,14 +122,14 @@ def test_a_file_that_was_mended_meanwhile_is_not_set_aside_again(path: Path, mon
 def test_saving_goes_on_after_a_fault_of_our_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.open(path)
     assert store.flush()
-    connection, faults = HeldFile.connection, [ZeroDivisionError("a fault of ours")]
+    connection, faults = OpenFile.connection, [ZeroDivisionError("a fault of ours")]
 
-    def fails_once(self: HeldFile) -> sqlite3.Connection:
+    def fails_once(self: OpenFile) -> sqlite3.Connection:
         if faults:
             raise faults.pop()
         return connection(self)
 
-    monkeypatch.setattr(HeldFile, "connection", fails_once)
+    monkeypatch.setattr(OpenFile, "connection", fails_once)
     chat = Conversation()
     session = store.begin(chat)
     say(store, session, chat, "are you there?", [1], [b"yes"])
@@ -178,7 +182,7 @@ def test_an_emptied_file_is_told_and_begun_anew(path: Path) -> None:
     os.utime(path, (1.7e9, 1.7e9))
     (notice,) = told(path)
     assert "damaged" in notice
-    assert "Nothing of it could be kept" in notice
+    assert "Nothing could be recovered" in notice
     store = Store.open(path)
     chat = Conversation()
     say(store, store.begin(chat), chat, "again", [1], [b"a"])
@@ -210,7 +214,7 @@ def test_chats_of_which_only_the_titles_are_left_do_not_count(path: Path) -> Non
         (first,) = db.execute("SELECT min(pageno) FROM dbstat WHERE name = 'nodes'").fetchone()
     os.truncate(path, (first - 1) * PAGE)
     (notice,) = told(path)
-    assert "Nothing of it could be kept" in notice
+    assert "Nothing could be recovered" in notice
 
 
 def test_nobody_is_told_that_there_are_no_chats_while_they_are_set_aside(path: Path) -> None:
@@ -218,9 +222,13 @@ def test_nobody_is_told_that_there_are_no_chats_while_they_are_set_aside(path: P
     store = Store.open(path)
     assert len(store.sessions()) == 4
     store_files.set_aside(path)  # as another process does, which is ended before it goes on
+    with pytest.raises(StoreError, match="is damaged"):
+        store.sessions()
+    assert store.close()
+    store = Store.open(path)
     assert {one.id for one in store.sessions()} == said.keys()
     (notice,) = (found for found in store.notices() if "damaged" in found.message)
-    assert "4 chats could be read from it and were kept" in notice.hint
+    assert "4 chats could be recovered" in notice.hint
     assert len(store.sessions()) == 4
     assert store.close()
 
@@ -234,6 +242,8 @@ def test_a_file_that_another_process_just_sets_aside_is_not_passed_over(path: Pa
     store = Store.open(path)
     assert store.sessions() == []
     away.rename(aside)
+    assert store.close()
+    store = Store.open(path)
     assert {one.id for one in store.sessions()} == said.keys()
     assert store.close()
     assert not store_files.mark_of(aside).exists()
@@ -249,7 +259,7 @@ def test_two_processes_never_set_aside_by_one_name(path: Path, tmp_path: Path, m
     assert store_files.set_aside(path) != first
 
 
-def test_what_cannot_be_set_aside_is_told_with_the_reason_and_mended_once_it_can() -> None:
+def test_what_cannot_be_set_aside_is_told_with_the_reason_and_repaired_once_it_can() -> None:
     code = """
 with path.open("r+b") as file:
     file.write(bytes(100))
@@ -260,12 +270,14 @@ try:
 except Exception as error:
     print(error)
 path.parent.chmod(0o700)
+assert eventually(store, False)
 print([len(store.sessions()), len(store.notices()), store.problem()])
 assert store.close()
 """
     with tempfile.TemporaryDirectory() as folder:
         refused, mended = output(child(NOT_ROOT + ONE_CHAT + code, Path(folder) / "chats.db")).splitlines()
-    assert refused.startswith("the file of saved chats is damaged, and not mended yet: Permission denied (")
+    assert refused.startswith("saved chats cannot be read: the file is damaged (")
+    assert "and cannot be repaired: Permission denied (" in refused
     assert mended == "[1, 1, None]"
 
 

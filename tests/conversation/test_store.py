@@ -324,7 +324,7 @@ def test_a_chat_taken_further_by_another_process_gives_its_own_tokens(path: Path
 
 
 def test_a_chat_that_is_not_there_is_an_error(store: Store) -> None:
-    with pytest.raises(StoreError, match="there is no saved chat nope"):
+    with pytest.raises(StoreError, match="no saved chat nope"):
         store.load("nope")
 
 
@@ -373,7 +373,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_started(path: Path) -> None:
     store.close()
 
 
-def test_what_can_be_read_of_a_damaged_file_is_kept_also_while_the_app_runs(path: Path) -> None:
+def test_what_can_be_read_of_a_damaged_file_is_kept_by_the_next_start(path: Path) -> None:
     store = Store.open(path)
     kept, lost = Conversation(), Conversation()
     kept_id, lost_id = store.begin(kept), store.begin(lost)
@@ -390,9 +390,15 @@ def test_what_can_be_read_of_a_damaged_file_is_kept_also_while_the_app_runs(path
     for text in ("go on", "and on"):
         say(store, kept_id, loaded, text, [3], [b"c"] * 300)
         store.flush()
+    with pytest.raises(StoreError, match="the file is damaged"):
+        list(store.records(lost_id, 2))
+    say(store, kept_id, loaded, "meanwhile", [3], [b"c"] * 300)
+    assert store.close()
+    store = Store.open(path)
     assert 0 < len(list(store.records(lost_id, 2))) < 400
     (notice,) = store.notices()
     assert "damaged" in notice.message
+    loaded = store.load(kept_id).conversation
     say(store, kept_id, loaded, "still here", [4], [b"d"])
     assert store.close()
     again = reopened(path, kept_id)
@@ -466,7 +472,7 @@ def test_a_locked_file_is_waited_for_and_nothing_blocks(path: Path, monkeypatch:
     said = say(store, session, chat, "hi", [1, 2], [b"a"] * 50)
     assert time.monotonic() - begun < 5  # 56 calls, of which each would wait for 0.1 s
     assert eventually(store, True)
-    assert "another program keeps it locked" in (store.problem() or "")
+    assert "another program has locked it" in (store.problem() or "")
     assert not store.flush(0.5)
     assert list(store.records(session, 2)) == said
     lock.execute("ROLLBACK")
@@ -523,7 +529,7 @@ print(session)
 """
     problem, session = output(child(code, path)).splitlines()
     assert str(path) in problem
-    assert any(reason in problem for reason in ("the disk is full", "the disk does not take the data"))
+    assert any(reason in problem for reason in ("the disk is full", "the disk rejected the data"))
     chat = reopened(path, session)
     said = [f"turn {i}" for i in range(8)] + ["while full"]
     assert [text for role, text in chat.turns() if role == "user"] == said
@@ -638,7 +644,7 @@ def test_a_chat_that_two_processes_go_on_with_becomes_two(path: Path) -> None:
     assert list(two.records(session, 4)) == said
     say(two, session, again, "two again", [3], [b"d"])
     (notice,) = two.notices()
-    assert "Another termchat" in notice.message
+    assert "Another running termchat" in notice.message
     assert two.load(session).conversation.ids() == again.ids()
     assert one.notices() == []
     assert one.load(session).conversation.ids() == chat.ids()
@@ -725,7 +731,7 @@ def test_an_ended_turn_is_on_the_disk_at_once(store: Store, path: Path, monkeypa
     node = reply(chat)
     store.add_node(session, node)
     assert store.flush()
-    while store._writer._file.left:  # what a new file lacks is a reason to write, too
+    while store._writer._file.incomplete:  # what a new file lacks is a reason to write, too
         time.sleep(0.01)
     for record in stream([1], [b"a"] * 10):
         store.add_record(session, node.number, record)

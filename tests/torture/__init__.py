@@ -8,7 +8,7 @@ Rounds come in lives: a few on one home, so that each starts on what the one bef
 seed and its number alone; a fault says how to live it again.
 
     plan    what a life does, drawn from the seed
-    life    runs it: each kind of round in a module of its own (talking, screen, migrating, pulling)
+    life    runs it: each kind of round in a module of its own (talking, screen, pulling)
     driver  the process that chats without a screen and says what it knows to be on the disk
     known   what has to be in the store, and whether it is
     traces  processes and locks that are left

@@ -41,8 +41,6 @@ def main() -> int:
     print("; ".join(f"{count} {kind}" for kind, count in tally.rounds.most_common()))
     print(f"seed {args.seed}: {tally}")
     if not tally.faults:
-        for found in folder.iterdir():
-            found.unlink()  # the stores of older schemas
         folder.rmdir()
     return bool(tally.faults)
 

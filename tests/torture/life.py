@@ -10,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 
 from tests.stalls import Stalls
-from tests.torture import migrating, plan, pulling, screen, talking
+from tests.torture import plan, pulling, screen, talking
 from tests.torture.home import Home
 from tests.torture.known import Loss
 from tests.torture.plan import Round
 from tests.torture.traces import Fault
 
-RUNNERS: dict[str, Callable[[Home, Round], Loss]] = {"pulling": pulling.run, "migrating": migrating.run} | {
+RUNNERS: dict[str, Callable[[Home, Round], Loss]] = {"pulling": pulling.run} | {
     name: screen.run for name in plan.KINDS if name.endswith("on a screen")
 }
 """All other kinds are rounds of the chat without a screen."""

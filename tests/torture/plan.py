@@ -30,7 +30,6 @@ KINDS = {
     "forking": Kind(14, 0.15),
     "exporting": Kind(10, 0.06),
     "pulling": Kind(10, 0.12, ("app",)),
-    "migrating": Kind(12, 0.05, ("app",)),
     "starting on a screen": Kind(1, 2.0, (*ENDS, *SIGNALS)),
     "streaming on a screen": Kind(4, 1.5, (*ENDS, *SIGNALS)),
     "saving on a screen": Kind(3, 0.1, (*ENDS, *SIGNALS)),

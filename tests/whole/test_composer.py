@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import stat
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -106,8 +105,6 @@ def test_what_was_written_and_what_a_file_says(open_terminal: Open, tmp_path: Pa
     terminal.wait(lambda: over(tmp_path) > 0 and terminal.is_ready)
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
-    kept = tmp_path / "state" / "termchat" / "history.jsonl"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     again = open_terminal(*FLAGS)
     ready(again)
     again.keys("WHO".lower(), "up")

@@ -8,6 +8,7 @@ a person deleted are not in it.
 from __future__ import annotations
 
 import builtins
+import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterator
@@ -26,7 +27,11 @@ _PAD = "  "
 """Ends each text of the index, so that a trigram begins at each of its characters."""
 
 _ACCENTED = "\u0530"
-"""Scripts before this character (Latin, Greek, Cyrillic) are searched without accents; elsewhere a mark makes another letter."""
+"""Scripts before this character (Latin, Greek, Cyrillic) are searched without accents; elsewhere these make other letters."""
+
+
+_UNSEEN = "[\xad\u200b\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]"
+"""Places where a line may break, and variants of characters: not searched."""
 
 
 class _Folding(dict[int, str]):
@@ -47,7 +52,7 @@ _FOLDING = _Folding()
 
 def shown(text: str) -> str:
     """The text as snippets show it, character by character as long as `folded`."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return text if text.isascii() else re.sub(_UNSEEN, "", unicodedata.normalize("NFKC", text))
 
 
 def folded(text: str) -> str:

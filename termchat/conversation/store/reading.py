@@ -23,7 +23,7 @@ from termchat.conversation.tree import Conversation, Role
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Start, Token
 
-REPAIR = "Start termchat again: it repairs the file when it opens it."
+REPAIR = "Run termchat again: it repairs the file when it opens it."
 
 READ_WAIT_S = 1.0
 """How long a reader waits for what is queued to be written first."""

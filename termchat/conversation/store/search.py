@@ -1,8 +1,8 @@
 """Lists of saved chats: the last used first, or those that contain all words of a search.
 
-A word is found wherever it stands, within other words too, whatever its case and accents; in quotes several are one. Chats in
-which one text has all words come first, the best match (BM25 of the rare words) before the others, or the newest where many texts
-match; then those that have each word in some text, the last used first.
+A word is found wherever it stands, within other words too, whatever its case and accents; in quotes several are one. Chats with
+all words in one text come first, the best match first (BM25 of the rare words), or the newest where many texts match; then
+those with each word in some text, the last used first.
 
 The index knows the texts by their trigrams. Words of three characters and more are looked up there; shorter ones are looked up
 as the beginning of trigrams where these are few, and else searched for in the texts, of which many have them then.
@@ -40,8 +40,8 @@ LOOKED_THROUGH = 50
 """Texts of a chat that are looked at for a snippet."""
 
 _PUNCTUATION = ".,;:!?'\"()[]{}<>“”‘’„«»。、！？「」"
-_VARIES = "\ufe0e\ufe0f\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-"""What only varies the emoji before it: drawn as text or in colour, joined to the next one, a shade of skin."""
+_VARIES = "\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+"""What only varies the emoji before it: joined to the next one, a shade of skin."""
 
 _COLUMNS = "sessions.id, title, created, updated, coalesce(turns, 0), coalesce(tokens, 0), model"
 _WANTED = "(deleted IS NOT NULL) = :deleted AND EXISTS (SELECT 1 FROM nodes WHERE session = sessions.id)"
@@ -118,7 +118,7 @@ def _texts_with(db: sqlite3.Connection, words: Sequence[str], most: int = RANKED
     return [text for (text,) in found]
 
 
-def _best_first(db: sqlite3.Connection, texts: Sequence[int], rare: Sequence[str]) -> Sequence[int]:
+def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -> list[int]:
     """The texts by how well they match these words; common ones say nothing, and to weigh them takes long."""
     query = " AND ".join(_quoted(word) for word in rare if len(word) >= 3)
     if not query or len(texts) < 2:

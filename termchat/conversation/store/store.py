@@ -76,8 +76,8 @@ class Store:
         repaired now, in the background: whoever reads waits up to `patience` seconds for that.
 
         Raises:
-            StoreError: the file is of another version of termchat or of another program, or not a regular file; it is left as it
-                is.
+            StoreError: the file is of another version of termchat or of another program, or not a regular file; it stays
+                as it is.
         """
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()

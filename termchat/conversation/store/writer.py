@@ -197,7 +197,7 @@ class Writer:
             listener()
 
     def _go_on_tidying(self) -> None:
-        """Works a moment on what lists and searches lack; where that fails it is left for the next time that the file is opened."""
+        """Works a moment on what lists and searches lack; where that fails, it is done when the file is next opened."""
         db = self._file.db
         if not self._file.incomplete or db is None or time.monotonic() < self._tidied + REST_S:
             return

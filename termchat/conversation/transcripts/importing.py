@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from termchat.conversation.node import is_too_large
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.transcripts import FORMATS, Format
@@ -123,8 +124,11 @@ def keep(store: Store, transcript: Transcript) -> str:
 
     Raises:
         StoreError: the store cannot be written.
+        TranscriptError: a message in it is too large.
     """
     chat, info = transcript.conversation, transcript.info
+    if any(is_too_large(node.written) for node in chat.nodes.values()):
+        raise TranscriptError("a message of the chat is larger than 1 MB", "Split or shorten it, and import it again.")
     identity = info.model.identity
     if identity is not None:
         identity = msgspec.structs.replace(identity, path=file_name(identity.path))
