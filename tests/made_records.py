@@ -13,7 +13,7 @@ from termchat.decoding.records import (
     Prefill,
     Reason,
     Record,
-    Settings,
+    SettingsRecord,
     Stage,
     Start,
     Token,
@@ -34,9 +34,9 @@ def settings(
     max_tokens: int = 0,
     threads: int = 2,
     **samplers: float,
-) -> Settings:
+) -> SettingsRecord:
     conditions = (*(Stop(text) for text in stops), *((Length(max_tokens),) if max_tokens else ()))
-    return Settings(number, SamplerSettings(**samplers), conditions, {"temperature": "flag"}, threads)
+    return SettingsRecord(number, SamplerSettings(**samplers), conditions, {"temperature": "flag"}, threads)
 
 
 def token(step: int, piece: bytes, text: str, *, number: int = 0, token_id: int | None = None) -> Token:
@@ -61,7 +61,7 @@ def stream(
     stops: tuple[str, ...] = (),
     reason: Reason | None = "end",
     seed: int = 42,
-    turned: dict[int, Settings] | None = None,
+    turned: dict[int, SettingsRecord] | None = None,
     done: bytes = b"",
 ) -> list[Record]:
     """The records of a reply, its texts let out by the real gate; `turned` holds settings by the token they come before."""

@@ -22,7 +22,7 @@ from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.transcripts import export, jsonl, md
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Failed, Finished, Record, Settings, to_json
+from termchat.decoding.records import Failed, Finished, Record, SettingsRecord, to_json
 from termchat.decoding.samplers import Tuning
 from termchat.text import sanitize
 from tests.made_records import MODEL, add_all, finished, reply, settings, stream, user
@@ -318,7 +318,7 @@ def test_an_old_transcript_survives_a_write_that_fails(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("old")
 
     def failing(_: int) -> Iterator[Record]:
-        yield Settings(0, settings().samplers, (), {})
+        yield SettingsRecord(0, settings().samplers, (), {})
         raise OSError(5, "Input/output error")
 
     with pytest.raises(TranscriptError, match="Input/output error"):

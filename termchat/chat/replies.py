@@ -11,7 +11,7 @@ from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
+from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.engine.port import (
     FEATURES,
     Adjust,
@@ -164,7 +164,7 @@ class Replies:
 
     def _hear(self, running: _Running, event: Event) -> None:
         state = self._state
-        if isinstance(event, (Start, Settings, Prefill, Token, Finished, Failed)):
+        if isinstance(event, (Start, SettingsRecord, Prefill, Token, Finished, Failed)):
             self._record(running, event)
         elif isinstance(event, Paused):
             self._wait(running, event)
@@ -223,7 +223,7 @@ class Replies:
             live.add(event)
         elif isinstance(event, Prefill):
             live.prefill = event
-        elif isinstance(event, Settings):
+        elif isinstance(event, SettingsRecord):
             live.threads = event.threads
         elif isinstance(event, (Finished, Failed)):
             live.end(event)

@@ -21,8 +21,7 @@ from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Failed, Finished, Start, Token
-from termchat.decoding.records import Settings as SettingsRecord
+from termchat.decoding.records import Failed, Finished, SettingsRecord, Start, Token
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
     Cancel,

@@ -20,7 +20,7 @@ from termchat.config import personas
 from termchat.config.options import Option, OptionValue, settings_of, tables_of
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
 from termchat.config.personas import Persona, PersonaError
-from termchat.config.sources import CHAT, KEYS, NEWER, PLACES, ConfigFile, Flags, Kept, Source, Variables
+from termchat.config.sources import CHAT, KEYS, NEWER, PLACES, ConfigFile, Flags, Kept, SettingsSource, Variables
 from termchat.config.sources import FlagError as FlagError
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
@@ -39,7 +39,7 @@ def _listed(value: object) -> object:
 Texts = Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], BeforeValidator(_listed)]
 
 
-class Engine(BaseModel):
+class EngineSettings(BaseModel):
     """How the engine runs the model: the table [engine], and fields of `ModelSpec`."""
 
     model_config = _FROZEN
@@ -117,15 +117,15 @@ class Settings(BaseSettings):
     glyphs: Literal["auto", "unicode", "ascii"] = Field(
         default="auto", description="characters that bars and frames are drawn with; auto goes by the terminal's locale"
     )
-    engine: Engine = Field(default_factory=Engine)
+    engine: EngineSettings = Field(default_factory=EngineSettings)
     sampling: Sampling = Field(default_factory=Sampling)
     keys: dict[str, str] = {}
     """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
     and keys there are is the screen's to say."""
 
-    _sources: tuple[Source, ...] = ()
+    _sources: tuple[SettingsSource, ...] = ()
 
-    def __init__(self, *sources: Source) -> None:
+    def __init__(self, *sources: SettingsSource) -> None:
         super().__init__(_sources=sources)
         self._sources = sources
 
@@ -230,7 +230,7 @@ class Settings(BaseSettings):
         best = {name: value for name, value in measured.items() if {name, _SAID_TOGETHER.get(name, name)} <= free}
         return self._with(Kept(Settings, TUNED, best))
 
-    def _with(self, *sources: Source) -> Settings:
+    def _with(self, *sources: SettingsSource) -> Settings:
         """A copy in which these say what their places say."""
         said = {source.place: source for source in (*self._sources, *sources)}
         return Settings(*(said[place] for place in PLACES if place in said))

@@ -53,7 +53,7 @@ class FlagError(ValueError):
         self.name = name
 
 
-class Source(PydanticBaseSettingsSource):
+class SettingsSource(PydanticBaseSettingsSource):
     """What one of `PLACES` says, by setting: `values` that their settings take, and the `origin` of each.
 
     `places` says where in a file or which variable: "config.toml, line 3"; what binds a key goes by `keys.ID` there.
@@ -104,7 +104,7 @@ class Source(PydanticBaseSettingsSource):
             self.origin[name], self.places[name] = origin, place
 
 
-class Flags(Source):
+class Flags(SettingsSource):
     """The flags that were given; texts as typed.
 
     Raises:
@@ -121,7 +121,7 @@ class Flags(Source):
             self.origin[name] = FLAG
 
 
-class Variables(Source):
+class Variables(SettingsSource):
     """`TERMCHAT_*`. An empty one sets a text; of anything else it says nothing."""
 
     def __init__(self, settings_cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
@@ -135,7 +135,7 @@ class Variables(Source):
                 self._unknown(f"{variable}: there is no such setting", variable, variables)
 
 
-class ConfigFile(Source):
+class ConfigFile(SettingsSource):
     """config.toml, which need not be there."""
 
     def __init__(self, settings_cls: type[BaseSettings], path: Path) -> None:
@@ -176,7 +176,7 @@ class ConfigFile(Source):
             self._tell(f"{place}: {id} must be a key or a list of keys, not {value!r}; it is ignored")
 
 
-class Kept(Source):
+class Kept(SettingsSource):
     """What nobody types now; its origin is the place unless it is given. What a setting refuses is left out without a word:
     another termchat may have kept it."""
 

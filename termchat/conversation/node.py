@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from termchat.conversation.token_texts import Texts, from_words, words
-from termchat.decoding.records import Failed, Finished, Prefill, Record, Settings, Start, Token
+from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 
 Role = Literal["user", "assistant"]
 
@@ -136,7 +136,7 @@ class Node:
         self.deleted = False
         self.tokens = TokenColumns()
         self.start: Start | None = None
-        self.settings: list[Settings] = []
+        self.settings: list[SettingsRecord] = []
         self.settings_at: list[int] = []
         self.prefill: Prefill | None = None
         self.finished: Finished | None = None
@@ -174,7 +174,7 @@ class Node:
             self.tokens.append(record)
         elif isinstance(record, Start):
             self.start = record
-        elif isinstance(record, Settings):
+        elif isinstance(record, SettingsRecord):
             self.settings.append(record)
             self.settings_at.append(len(self.tokens))
         elif isinstance(record, Prefill):

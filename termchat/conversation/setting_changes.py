@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.conditions import Length, Stop
-from termchat.decoding.records import Settings
+from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
 from termchat.text import one_line
 
@@ -16,7 +16,7 @@ _LONGEST = 60
 """Characters of a model's name in a stamp."""
 
 
-def values(settings: Settings) -> dict[str, Value]:
+def values(settings: SettingsRecord) -> dict[str, Value]:
     """The knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
     limits = (condition.tokens for condition in settings.conditions if isinstance(condition, Length))
@@ -24,13 +24,13 @@ def values(settings: Settings) -> dict[str, Value]:
     return samplers | {"stop": stops, "max_tokens": next(limits, 0)}
 
 
-def in_force(settings: Settings) -> list[str]:
+def in_force(settings: SettingsRecord) -> list[str]:
     """Every knob that does something, as "temperature 0.8"."""
     shown = ((name, KNOBS[name].show(value)) for name, value in values(settings).items())
     return [f"{name} {value}" for name, value in shown if value != "off"]
 
 
-def changes(before: Settings, after: Settings) -> list[str]:
+def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     """What is other in `after`, as "temperature 0.8 → 1.2".
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
@@ -88,7 +88,7 @@ class Piece(NamedTuple):
 def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
     """The pieces of one reply with all that is worth a mark: another model, turned knobs, other branches (see `forks`)."""
     drawn = 0
-    before: Settings | None = None
+    before: SettingsRecord | None = None
     for span, text in pieces:
         node, whole = span.node, span.count == len(span.node.ids)
         marks = [(0, other)] if (other := model_change(node)) is not None else []

@@ -57,7 +57,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     exact: bool
 
 
-class Settings(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
+class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
     """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from."""
 
     number: int
@@ -193,10 +193,10 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     hint: str = ""
 
 
-Record = Start | Settings | Prefill | Token | Finished | Failed
+Record = Start | SettingsRecord | Prefill | Token | Finished | Failed
 
 RECORD_NAMES: dict[type, str] = {
-    record: str(record.__struct_config__.tag) for record in (Start, Settings, Prefill, Token, Finished, Failed)
+    record: str(record.__struct_config__.tag) for record in (Start, SettingsRecord, Prefill, Token, Finished, Failed)
 }
 
 

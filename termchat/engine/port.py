@@ -12,7 +12,7 @@ import msgspec
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.records import Explanation as Explanation
-from termchat.decoding.records import Failed, Finished, Prefill, Settings, Start, Token
+from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
@@ -408,7 +408,7 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 Event = (
     Progress | Loaded | Unloaded | Probed | Rendered | Tokenized
     | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Compared
-    | Start | Settings | Prefill | Token | Finished | Failed
+    | Start | SettingsRecord | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
 LAST = (

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 import pyte
 
-from termchat.decoding.records import Finished, Record, Settings
+from termchat.decoding.records import Finished, Record, SettingsRecord
 from tests.whole.terminal import Terminal, environment
 
 PROMPT = "Once upon a time, in a village far away from the sea, there lived an old woman who"
@@ -118,7 +118,7 @@ def screen(home: Path, tokens: int, seed: int, *flags: str) -> Seen | None:
         for at, text in (line.split(" ", 1) for line in tap.read_text().splitlines())
     ]
     frames = [at for at, data in terminal.chunks if FRAME_ENDS in data and drawn[0][0] < at < drawn[-1][0]]
-    threads = {record.threads for record in records if isinstance(record, Settings)}
+    threads = {record.threads for record in records if isinstance(record, SettingsRecord)}
     return Seen(
         finished.tokens_per_second, len(frames) / (drawn[-1][0] - drawn[0][0]), _behind(terminal.chunks, drawn), threads
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from termchat import paths
 from termchat.conversation.store.store import ModelRef, Store
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Record, Settings
+from termchat.decoding.records import Record, SettingsRecord
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
 from tests import made_records
 from tests.made_records import reply, stream, user
@@ -105,7 +105,7 @@ def saved_with_knobs(store: Store, origin: dict[str, str], left: Tuning, **drawn
     store.add_node(session, turn)
     reply = chat.grow("assistant", parent=turn.number, at=0)
     store.add_node(session, reply)
-    drawn = Settings(0, SamplerSettings(**drawn_with), (), dict.fromkeys(KNOBS, "default") | origin)
+    drawn = SettingsRecord(0, SamplerSettings(**drawn_with), (), dict.fromkeys(KNOBS, "default") | origin)
     for record in (made_records.start([1, 2]), drawn, made_records.finished()):
         reply.add(record)
         store.add_record(session, reply.number, record)

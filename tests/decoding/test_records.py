@@ -17,7 +17,7 @@ from termchat.decoding.records import (
     ModelIdentity,
     Prefill,
     Record,
-    Settings,
+    SettingsRecord,
     Stage,
     Start,
     Token,
@@ -32,7 +32,7 @@ TOKEN = Token(
 )  # fmt: skip
 STREAM: list[Record] = [
     Start(1, "0", "0.3", IDENTITY, [1, 2], False, 7, 1, 2, 2, 63, "f16", True),
-    Settings(0, SamplerSettings(), (Stop("\n6."), Length(9)), {"top_k": "flag"}, 2),
+    SettingsRecord(0, SamplerSettings(), (Stop("\n6."), Length(9)), {"top_k": "flag"}, 2),
     Prefill(9, 3, [5, 1], 12.5),
     TOKEN,
     Finished("stop", "\n6.", "\n6.", 4, 20.0, 12.5, 40.0, 100.0),

@@ -11,7 +11,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from termchat.config import settings
-from termchat.decoding.records import Failed, Finished, Settings, Token
+from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.engine.port import Adjust, Command, Event, Explain, Generate, Load, Loaded, ModelSpec, Render
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import player as demo_app
@@ -80,7 +80,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
     for _ in range(3):
         clock.now += 10_000
         found += [event for answered, event in demo.receive() if answered == number]
-    assert isinstance(found[0], Settings)
+    assert isinstance(found[0], SettingsRecord)
     assert found[0].samplers == hot
     assert isinstance(found[-1], Finished)
     assert sum(isinstance(event, Token) for event in [*events, *found]) == found[-1].tokens

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Condition, parse
-from termchat.decoding.records import Finished, Prefill, Record, Settings, Token
+from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import (
@@ -97,7 +97,7 @@ def script_of(stream: list[Said], skip: int = 1) -> tuple[Scripted, ...]:
     script: list[Scripted] = []
     step = 0
     for event in stream:
-        if isinstance(event, Settings):
+        if isinstance(event, SettingsRecord):
             if event.number >= skip:
                 script.append(
                     Scripted(step, None, event.samplers, event.conditions, event.origin, threads=event.threads)

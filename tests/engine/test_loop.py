@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from termchat.decoding.conditions import Length, Stop
-from termchat.decoding.records import Finished, Prefill, Record, Settings, Start, Token
+from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
@@ -44,7 +44,7 @@ def only(stream: list[Record], kind: type) -> Record:
 
 def test_order_of_the_stream(session: FakeSession) -> None:
     stream = records(session, request(prompt(session, "Tell me a story."), Tuning(max_tokens=5)))
-    assert [type(record) for record in stream] == [Start, Settings, Prefill, *[Token] * 5, Finished]
+    assert [type(record) for record in stream] == [Start, SettingsRecord, Prefill, *[Token] * 5, Finished]
     assert [t.step for t in tokens(stream)] == list(range(5))
     start = stream[0]
     assert isinstance(start, Start)
@@ -61,7 +61,7 @@ def test_a_knob_turned_in_mid_reply_rules_the_next_token(session: FakeSession) -
     ids = prompt(session, "Write a poem about rain.")
     hot, cold = Tuning(temperature=1.5, max_tokens=40), Tuning(temperature=0, max_tokens=40)
     stream = records(session, request(ids, hot), after(12, adjust(cold)))
-    changes = [record for record in stream if isinstance(record, Settings)]
+    changes = [record for record in stream if isinstance(record, SettingsRecord)]
     assert [change.samplers for change in changes] == [hot.samplers(), cold.samplers()]
     at = stream.index(changes[1])
     before, later = tokens(stream[:at]), tokens(stream[at:])
@@ -171,8 +171,8 @@ def test_conditions_travel_in_the_settings_record(session: FakeSession) -> None:
     stream = records(
         session, request(prompt(session, "Hi"), Tuning(max_tokens=3, stop=("\n",)), origin={"top_k": "flag"})
     )
-    settings = only(stream, Settings)
-    assert isinstance(settings, Settings)
+    settings = only(stream, SettingsRecord)
+    assert isinstance(settings, SettingsRecord)
     assert settings.conditions == (Stop("\n"), Length(3))
     assert settings.origin == {"top_k": "flag"}
 

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from termchat.decoding.records import Failed, Finished, Settings, Token
+from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import (
     Adjust,
@@ -115,7 +115,7 @@ def test_what_steers_a_reply_that_has_ended_is_dropped(driver: Driver) -> None:
         driver.engine.send(late)
     second = driver.ask(command)
     assert numbers(second) == numbers(first)
-    assert len([event for event in second if isinstance(event, Settings)]) == 1
+    assert len([event for event in second if isinstance(event, SettingsRecord)]) == 1
     # Nor do they wake a reply that waits: what came late is not even looked at.
     driver.engine.send(Resume())
     number = driver.engine.send(request(command.ids, TUNING, paused=True))
@@ -129,7 +129,7 @@ def test_knobs_turned_while_it_waits_come_back_reshaped(driver: Driver) -> None:
     cold = Tuning(max_tokens=3, temperature=0)
     driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
     settings, reshaped = driver.until(number, Paused)
-    assert isinstance(settings, Settings)
+    assert isinstance(settings, SettingsRecord)
     assert isinstance(reshaped, Paused)
     assert (settings.number, settings.origin) == (1, {"temperature": "panel"})
     assert (reshaped.token.settings, reshaped.token.probability, reshaped.token.rank) == (1, 1.0, 0)

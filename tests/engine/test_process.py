@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import msgspec
 import pytest
 
-from termchat.decoding.records import Failed, Finished, Prefill, Settings, Start, Token
+from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import (
     Adjust,
@@ -80,11 +80,11 @@ def test_steering_reaches_a_running_reply(driver: Driver) -> None:
         seen += [event for _, event in driver.engine.receive(1.0)]
     cold = Tuning(temperature=0, max_tokens=400)
     driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
-    while len([e for e in seen if isinstance(e, Settings)]) < 2:
+    while len([e for e in seen if isinstance(e, SettingsRecord)]) < 2:
         seen += [event for _, event in driver.engine.receive(1.0)]
     driver.engine.send(Cancel())
     seen += driver.until(number, Finished)
-    change = next(e for e in seen if isinstance(e, Settings) and e.number == 1)
+    change = next(e for e in seen if isinstance(e, SettingsRecord) and e.number == 1)
     at = seen.index(change)
     assert change.samplers.temperature == 0
     assert change.origin == {"temperature": "panel"}

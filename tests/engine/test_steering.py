@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Text, describe, parse
-from termchat.decoding.records import Settings, Token
+from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.rules import MEASURES, ends_sentence
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import (
@@ -183,7 +183,7 @@ def test_a_script_replays_a_reply_in_which_much_was_done(session: FakeSession, s
     assert numbers(again) == numbers(stream)
     assert [t.settings for t in tokens(again)] == [t.settings for t in stream if isinstance(t, Token)]
     assert [t.forced for t in tokens(again)] == [t.forced for t in stream if isinstance(t, Token)]
-    changes = [[e for e in run if isinstance(e, Settings)] for run in (stream, again)]
+    changes = [[e for e in run if isinstance(e, SettingsRecord)] for run in (stream, again)]
     assert changes[0] == changes[1]
     # A fork of it, from the middle, with what of the script is still to come.
     path = [*story, *(t.id for t in tokens(again)[:12])]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from termchat.decoding.records import Prefill, Settings, Start, Token
+from termchat.decoding.records import Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import (
@@ -88,8 +88,8 @@ def test_knobs_turned_while_it_waits_reshape_what_is_pending(
     back = Adjust(TUNING.samplers(), TUNING.conditions())
     stream = steered(session, request(story, TUNING), [turned, back, Resume()], {9: [Pause()]})
     first, second, third = paused(stream)
-    assert [type(event) for event in stream if isinstance(event, Settings | Paused)] == [
-        Settings, Paused, Settings, Paused, Settings, Paused,
+    assert [type(event) for event in stream if isinstance(event, SettingsRecord | Paused)] == [
+        SettingsRecord, Paused, SettingsRecord, Paused, SettingsRecord, Paused,
     ]  # fmt: skip
     assert [stop.token.settings for stop in (first, second, third)] == [0, 1, 2]
     path = [*story, *(t.id for t in whole[:9])]
@@ -138,7 +138,7 @@ def test_a_script_names_the_threads_and_they_are_given_back(session: Session, st
     start = stream[0]
     assert isinstance(start, Start)
     assert start.threads == 2
-    changes = [(record.number, record.threads) for record in stream if isinstance(record, Settings)]
+    changes = [(record.number, record.threads) for record in stream if isinstance(record, SettingsRecord)]
     assert changes == [(0, 2), (1, 1)]
     assert [t.settings for t in tokens(stream)] == [0, 1, 1]
     assert session.cache.threads == 1

@@ -21,7 +21,7 @@ from termchat.decoding.records import (
     Prefill,
     Record,
     Remedy,
-    Settings,
+    SettingsRecord,
     StageEffect,
     Token,
 )
@@ -253,7 +253,7 @@ class FakeEngine:
                 self._reply, self._steps, self._settings = (number, command), command.done, 0
                 records: list[Record] = [
                     made_records.start(command.ids, command.seed),
-                    Settings(0, command.samplers, command.conditions, {}, 2),
+                    SettingsRecord(0, command.samplers, command.conditions, {}, 2),
                     Prefill(len(command.ids), 0, [len(command.ids)], 12.0),
                 ]
                 for record in records:
@@ -263,7 +263,9 @@ class FakeEngine:
                     self.wait()
             case Adjust() if self._reply is not None:
                 self._settings += 1
-                self._answer(self._reply[0], Settings(self._settings, command.samplers, command.conditions, {}, 2))
+                self._answer(
+                    self._reply[0], SettingsRecord(self._settings, command.samplers, command.conditions, {}, 2)
+                )
                 self._wait_on()
             case Pause() if self._reply is not None:
                 self.wait()

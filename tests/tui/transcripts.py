@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Failed, Finished, ModelIdentity, Reason, Settings, Start, Token
+from termchat.decoding.records import Failed, Finished, ModelIdentity, Reason, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.tui.draw.ink import Paint
 from termchat.tui.themes.theme_file import load_themes
@@ -63,9 +63,9 @@ def token(step: int, text: str, probability: float = 0.5) -> Token:
     return Token(step, step, step, data, text, 0, 0, 0, probability, 1, 0, 0, False, [], [], {}, 100, 10)
 
 
-def settings_record(temperature: float, max_tokens: int = 0) -> Settings:
+def settings_record(temperature: float, max_tokens: int = 0) -> SettingsRecord:
     conditions = (Length(max_tokens),) if max_tokens else ()
-    return Settings(1, SamplerSettings(temperature=temperature), conditions, {})
+    return SettingsRecord(1, SamplerSettings(temperature=temperature), conditions, {})
 
 
 def finished(reason: Reason = "end", detail: str = "", held: str = "") -> Finished:

@@ -17,7 +17,7 @@ from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import TextGate
-from termchat.decoding.records import Candidate, Finished, ModelIdentity, Prefill, Settings, Stage, Start, Token
+from termchat.decoding.records import Candidate, Finished, ModelIdentity, Prefill, SettingsRecord, Stage, Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from tests.attacked_model import LOOPS, REFUSES, attacked
 from tests.attacks import BYTES, CONTROLS, FLOODS, MARKDOWN, MARKUP, outside_the_grammar
@@ -72,7 +72,7 @@ def hostile_chat(home: Path) -> None:
         gate = TextGate(())
         stream: list[object] = [
             Start(1, "0", "0", identity, [1, 2, 3], False, 1, 1, 1, 1, 63, "f16", True),
-            Settings(0, SamplerSettings(), (), {}),
+            SettingsRecord(0, SamplerSettings(), (), {}),
             Prefill(3, 0, [2, 1], 1.0),
             *(token(step, piece, gate.push(piece)) for step, piece in enumerate(pieces)),
             Finished("stop", CONTROLS["title"], ALL, len(pieces), 1.0, 1.0, 1.0, 1.0),

@@ -26,7 +26,17 @@ from termchat.conversation.store import codec
 from termchat.conversation.transcripts.transcript import VERSION, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition, ConditionError, Every, Text, Threshold, describe, parse
-from termchat.decoding.records import FORMAT, RECORD_NAMES, Failed, Finished, Prefill, Record, Settings, Start, Token
+from termchat.decoding.records import (
+    FORMAT,
+    RECORD_NAMES,
+    Failed,
+    Finished,
+    Prefill,
+    Record,
+    SettingsRecord,
+    Start,
+    Token,
+)
 from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning
 from termchat.text import size
 
@@ -134,9 +144,9 @@ def decode(data: bytes) -> Line:
         _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
     if isinstance(line, Start):
         _check_knob("seed", line.seed)
-    if isinstance(line, (SessionLine, Settings)):
+    if isinstance(line, (SessionLine, SettingsRecord)):
         _check_knobs(line.tuning if isinstance(line, SessionLine) else line.samplers)
-        met = line.conditions if isinstance(line, Settings) else [point.condition for point in line.breakpoints]
+        met = line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
         _check_conditions(met)
     return line
 
@@ -413,7 +423,7 @@ class _Reader:
         SessionLine: _take_session,
         NodeLine: _take_node,
         Start: _take_start,
-        Settings: _take_record,
+        SettingsRecord: _take_record,
         Prefill: _take_record,
         Token: _take_token,
         Finished: _take_record,

@@ -19,7 +19,7 @@ from termchat.decoding.records import (
     Prefill,
     Reason,
     Record,
-    Settings,
+    SettingsRecord,
     Start,
     Token,
 )
@@ -141,7 +141,7 @@ class _Reply:
     def _now(self) -> float:
         return perf_counter() - self.waited
 
-    def _read(self) -> Iterator[Settings]:
+    def _read(self) -> Iterator[SettingsRecord]:
         while (command := self.poll()) is not None:
             yield from self.steering.obey(command)
 
@@ -191,7 +191,7 @@ class _Reply:
         assert steering.chain is not None
         return self.observer.draw(self.row(), steering.chain, self.request.seed, self.step, steering.forced)
 
-    def _wait(self, drawn: Drawn) -> Generator[Settings | Paused, None, Drawn]:
+    def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused, None, Drawn]:
         """Waits until the step may be taken; returns what is drawn then."""
         steering = self.steering
         while steering.waiting and steering.forced is None:
@@ -247,7 +247,7 @@ class _Reply:
             ending = ("context", f"{length} of {self.cache.capacity}")
         return (text + gate.release(), ending) if ending is not None else (text, None)
 
-    def _decode(self, token: int) -> Iterator[Settings]:
+    def _decode(self, token: int) -> Iterator[SettingsRecord]:
         """Decodes the token; on a busy machine the next one with fewer threads, which is a change of settings."""
         begun = perf_counter()
         self.cache.decode(token)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from termchat.decoding.conditions import Condition, ConditionError, Length, Rule, Stop, TextGate, describe
-from termchat.decoding.records import Settings
+from termchat.decoding.records import SettingsRecord
 from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.cache import Cache
@@ -65,10 +65,10 @@ class Steering:
         """The id that is taken next, whatever the dice say; None leaves it to them."""
         return self._queue[0] if self._queue else None
 
-    def record(self) -> Settings:
+    def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
-        return Settings(self.number, self.samplers, self.conditions, self.origin, self._cache.threads)
+        return SettingsRecord(self.number, self.samplers, self.conditions, self.origin, self._cache.threads)
 
     def close(self) -> None:
         if self.chain is not None:
@@ -82,7 +82,7 @@ class Steering:
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
-    def obey(self, command: Steer) -> Iterator[Settings]:
+    def obey(self, command: Steer) -> Iterator[SettingsRecord]:
         """Carries out a command, from the next token on; a change of settings is a record.
 
         Raises:
@@ -110,7 +110,7 @@ class Steering:
                 if len(self._steps) == 1:
                     self._said = None
 
-    def begin(self, step: int) -> Iterator[Settings]:
+    def begin(self, step: int) -> Iterator[SettingsRecord]:
         """Carries out what the script has for `step`; a change of settings is a record."""
         while self._script and self._script[0].step <= step:
             entry = self._script.popleft()

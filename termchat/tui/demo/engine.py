@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from time import monotonic
 
-from termchat.decoding.records import Failed, Finished, Settings, Token
+from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.engine.port import (
     ALL_FEATURES,
     Adjust,
@@ -140,7 +140,7 @@ class _Played:
         self._began = monotonic()
         self._held: float | None = None
         self._allowed = 0
-        self._settings: Settings | None = None
+        self._settings: SettingsRecord | None = None
         self._tokens = 0
 
     @property
@@ -159,7 +159,7 @@ class _Played:
                 break
             if self._held is not None:
                 self._began, self._held = self._began + now - self._held, None
-            if isinstance(event, Settings):
+            if isinstance(event, SettingsRecord):
                 self._allowed -= self._turns(event)
                 self._settings = event
             self._tokens += isinstance(event, Token)
@@ -178,4 +178,4 @@ class _Played:
     def _turns(self, event: Event) -> bool:
         """Whether this is a knob change by the user, not the first settings of a reply or a change of threads."""
         before = self._settings
-        return isinstance(event, Settings) and before is not None and event.samplers != before.samplers
+        return isinstance(event, SettingsRecord) and before is not None and event.samplers != before.samplers

@@ -35,7 +35,7 @@ class Scene(NamedTuple):
     rows: int
 
 
-class Drawn(NamedTuple):
+class DrawnPage(NamedTuple):
     """The lines of a page, and the plots among them: a click in one over the reply points at a token."""
 
     lines: list[Line]
@@ -50,18 +50,18 @@ class PanelPage(NamedTuple):
     """
 
     name: str
-    draw: Callable[[Scene], Drawn]
+    draw: Callable[[Scene], DrawnPage]
     part_of: str = ""
     short: str = ""
     in_tokens: str = ""
     heading: Run | None = None
 
 
-def _chain(scene: Scene) -> Drawn:
+def _chain(scene: Scene) -> DrawnPage:
     """The chain and timing take what they need, the candidates the rest; in token mode the token's own panel."""
     chat, width = scene.chat, scene.width
     if scene.mode is not None:
-        return Drawn(scene.mode.panel(width, scene.rows, scene.tune))
+        return DrawnPage(scene.mode.panel(width, scene.rows, scene.tune))
     knobs = _knobs(scene)
     timing = timing_lines(chat.live, width)
     if chat.phase == "prefill" and chat.live.prefill_total:
@@ -69,13 +69,13 @@ def _chain(scene: Scene) -> Drawn:
     gap = [BLANK] if scene.height >= ROOMY else []
     rows = scene.rows - len(knobs) - len(timing) - 2 * len(gap) - 1
     candidates = candidate_lines(chat.live, width, rows, chat.tolerance)
-    return Drawn([*knobs, *gap, *candidates, *gap, *timing])
+    return DrawnPage([*knobs, *gap, *candidates, *gap, *timing])
 
 
-def _plots(*names: str) -> Callable[[Scene], Drawn]:
+def _plots(*names: str) -> Callable[[Scene], DrawnPage]:
     """Draws these plots, above them the knob that TUNE is on."""
 
-    def draw(scene: Scene) -> Drawn:
+    def draw(scene: Scene) -> DrawnPage:
         from termchat.tui.panels.plots.pictures import PICTURES, Subject, arranged, stacked
 
         head = [line for line in _knobs(scene) if line.ground] if scene.tune is not None else []
@@ -83,7 +83,7 @@ def _plots(*names: str) -> Callable[[Scene], Drawn]:
         subject = Subject(scene.trace(), token, step, scene.chat.tuning.temperature)
         shown = [name for name in PICTURES if name in names]
         placed = arranged(shown, subject, scene.width, scene.rows - len(head))
-        return Drawn([*head, *stacked(placed)], [plot._replace(top=plot.top + len(head)) for plot in placed])
+        return DrawnPage([*head, *stacked(placed)], [plot._replace(top=plot.top + len(head)) for plot in placed])
 
     return draw
 

@@ -9,7 +9,7 @@ from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
 from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Node
-from termchat.decoding.records import Settings, Token
+from termchat.decoding.records import SettingsRecord, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, again, prose
 from termchat.tui.panels.chain_panel import chain_lines
@@ -82,7 +82,7 @@ class TokenPanel:
         now = self._chat.tuning.samplers()
         for span in reply_with(self._chat.conversation, place.node):
             for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
-                turned = changes(then, Settings(0, now, then.conditions, {}, then.threads))
+                turned = changes(then, SettingsRecord(0, now, then.conditions, {}, then.threads))
                 if turned and at < span.count:
                     return turned
         return []
@@ -98,6 +98,6 @@ class TokenPanel:
         return self._recorded[2]
 
 
-def _settings_of(place: At) -> Settings | None:
+def _settings_of(place: At) -> SettingsRecord | None:
     number = place.node.tokens.settings[place.at]
     return next((settings for settings in place.node.settings if settings.number == number), None)

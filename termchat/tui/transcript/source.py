@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from termchat.conversation.setting_changes import changes, model_change
 from termchat.conversation.tree import Node, Role, Span, TokenColumns
-from termchat.decoding.records import Settings
+from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
 
 ENDINGS: dict[str, tuple[str, str]] = {
@@ -75,8 +75,8 @@ class Source:
         self._part = self._part_begin = 0
         self._taken = 0
         self._settings_seen = 0
-        self._drawn_with: Settings | None = None
-        self._newest: Settings | None = None
+        self._drawn_with: SettingsRecord | None = None
+        self._newest: SettingsRecord | None = None
         self._pending_read = False
         self._model_read = False
 

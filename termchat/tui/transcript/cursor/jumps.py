@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Node, TokenColumns
-from termchat.decoding.records import Settings
+from termchat.decoding.records import SettingsRecord
 from termchat.tui.transcript.cursor.token_order import Stretch, TokenRef, Track
 
 Test = Callable[[Stretch, range], int | None]
@@ -92,13 +92,13 @@ def _percentile(tokens: TokenColumns) -> float:
     return known[1]
 
 
-def _settings(node: Node, index: int) -> Settings | None:
+def _settings(node: Node, index: int) -> SettingsRecord | None:
     """What a token of a node was drawn with."""
     place = bisect_right(node.settings_at, index) - 1
     return node.settings[place] if place >= 0 else None
 
 
-def _last_settings(stretch: Stretch | None) -> Settings | None:
+def _last_settings(stretch: Stretch | None) -> SettingsRecord | None:
     while stretch is not None and not stretch.reached:
         stretch = stretch.before
     return _settings(stretch.node, stretch.reached - 1) if stretch is not None else None
