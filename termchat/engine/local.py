@@ -80,8 +80,8 @@ _OTHERWISE = "use raw mode (--raw), or another model"
 
 
 class LocalEngine:
-    """A worker process, started by the first command. Its native prints and tracebacks go to `log`, where that can be
-    written; at its start a log of more than 1 MiB makes room, and the one before is kept beside it.
+    """A worker process, started by `start` or else by the first command. Its native prints and tracebacks go to `log`, where
+    that can be written; at its start a log of more than 1 MiB makes room, and the one before is kept beside it.
     """
 
     offers = ALL_FEATURES
@@ -105,9 +105,17 @@ class LocalEngine:
     def fileno(self) -> int:
         return self._out.fileno() if self._process else -1
 
-    def send(self, command: Command) -> int:
+    def start(self) -> None:
+        """Starts the worker, if there is none, so that it is there by the time of the first command.
+
+        Raises:
+            EngineError: the process cannot be started.
+        """
         if self._process is None:
             self._start()
+
+    def send(self, command: Command) -> int:
+        self.start()
         self._number += 1
         if not isinstance(command, Steer):
             self._open[self._number] = command

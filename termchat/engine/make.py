@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Engine
+from termchat.engine.port import Engine, EngineError
 
 
-def make_engine(log: Path | None = None) -> Engine:
-    """The engine on this machine; its process starts with the first command. `log`: see `LocalEngine`."""
-    return LocalEngine(log)
+def make_engine(log: Path | None = None, *, started: bool = False) -> Engine:
+    """The engine on this machine; `log`: see `LocalEngine`.
+
+    With `started` its process starts at once instead of with the first command, which tells of it if that fails.
+    """
+    engine = LocalEngine(log)
+    if started:
+        with suppress(EngineError):
+            engine.start()
+    return engine
