@@ -177,7 +177,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     from termchat.engine.make import make_engine
 
     # Before the settings and the screen are imported, which takes as long as the process takes to start.
-    engine = make_engine(paths.log_file(), start=True)
+    engine = make_engine(paths.log_file(), started=True)
     from termchat.cli.flags import config
 
     chosen = config(given)

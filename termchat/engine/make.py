@@ -9,13 +9,13 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, EngineError
 
 
-def make_engine(log: Path | None = None, *, start: bool = False) -> Engine:
-    """The engine on this machine. `log`: see `LocalEngine`.
+def make_engine(log: Path | None = None, *, started: bool = False) -> Engine:
+    """The engine on this machine; `log`: see `LocalEngine`.
 
-    Its process starts with the first command; with `start` it starts now, beside what the caller does next.
+    With `started` its process starts at once instead of with the first command, which tells of it if that fails.
     """
     engine = LocalEngine(log)
-    if start:
-        with suppress(EngineError):  # it is tried again, and reported, when there is a model to load
+    if started:
+        with suppress(EngineError):
             engine.start()
     return engine
