@@ -19,12 +19,13 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.p
 
 _FILE = re.compile(r"`([\w./]+\.(?:py|c|toml|json))`")
 """A file, as in `observe.c`."""
-_NAME = re.compile(r"`([a-z_][a-z0-9_]*(?:\.\w+)*)`")
+_NAME = re.compile(r"`([a-z][a-z0-9_]*(?:\.\w+)*)`")
 """A module or what it defines, as in `worker`, `llama.worker` or `termchat.cli.tasks`. Names of other things are written
-otherwise: commands as `termchat run`, classes with a capital letter, functions as `load()`."""
+otherwise: commands as `termchat run`, classes with a capital letter, functions as `load()`; private names of other libraries
+begin with an underscore."""
 
 
-OUTDATED = {"chat", "conversation/transcripts/html", "tui", "tui/demo", "tui/draw", "tui/transcript"}
+OUTDATED = {"tui/transcript"}
 """Packages whose maps still name modules that were moved. None may be added."""
 
 
@@ -53,7 +54,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
 
 def missing(package: Path, text: str) -> list[str]:
     """What a map names that does not exist: its files, and modules of the package, of termchat or installed."""
-    places = (package, ROOT, ROOT.parent)
+    places = (package, package.parent, ROOT, ROOT.parent)
     lost = [name for name in _FILE.findall(text) if not any((place / name).exists() for place in places)]
     defined = {name for path in package.glob("*.py") for name in names_in(path)}
     for name in sorted({*_NAME.findall(text)} - {*_FILE.findall(text)}):

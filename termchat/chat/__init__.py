@@ -1,6 +1,6 @@
 """The chat service: one conversation on one engine, without a screen. The TUI and the commands stand on it.
 
-`Chat` in `service` is the whole of it for whoever uses it: `send`, `stop`, `adjust`, `open` and `pump` are its own, the
+`Chat` in `service` is the whole of it for whoever uses it: `send()`, `stop()`, `adjust()`, `open()` and `pump()` are its own, the
 rest is reached through its rooms. The rooms share one `State`, know the rooms that they are given and never the chat:
 
     chat.turns       what a person says: the queue, the prompt of a turn; `turns.room` when the context is full (full_context)
@@ -11,7 +11,7 @@ rest is reached through its rooms. The rooms share one `State`, know the rooms t
     chat.loading     the model: load, switch, unload, restart
     chat.questions   what is asked of a token, a reply or a text; the newest answers
 
-Commands go out through `requests`, which knows who waits for which answer. `pump` takes in the engine's events, gives each
+Commands go out through `requests`, which knows who waits for which answer. `pump()` takes in the engine's events, gives each
 to who waits for it, and returns what changed (`changes`) to whoever shows the chat. `live` is the newest step, for the
 panels; `position` says what stands before a token; `sizing` counts a message before it is sent. `recording` keeps the chat
 in the store, `opening` and `reopening` make one of the settings or of the store.

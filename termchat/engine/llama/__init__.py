@@ -1,6 +1,6 @@
 """The llama.cpp engine. It runs in a child process, where `worker` reads commands from a pipe and writes events to another.
 
-`worker` owns a `model_session`: one loaded `model` (vocabulary, ids to bytes), its `cache` (a `llama_context` seen as a list
+`worker` owns a `model_session`: one loaded `model` (vocabulary, ids to bytes), its `cache` (a llama_context seen as a list
 of ids), its chat `template`, and what answers questions about past positions (`scoring`, `decoding.whynot`).
 
 A reply is a generator, `loop.generate`. At each step it takes the logits from the cache, has `chain` apply the stages of

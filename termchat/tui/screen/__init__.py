@@ -1,7 +1,7 @@
 """The chat's screen.
 
 `screen.ChatScreen` is the one screen of a chat. It makes the widgets, puts them into one `Parts` (`parts`: the chat, the
-widgets, `do` and `tell`), and gives that to its collaborators; none of them knows another.
+widgets, `do()` and `tell()`), and gives that to its collaborators; none of them knows another.
 
     a key or click ─ action ─▶ ChatScreen ─▶ collaborator ─ parts.do ─▶ Chat ─ pump ─▶ ChatScreen.tick ─▶ widgets
 
