@@ -1,1 +1,16 @@
-"""Conversations: the tree of turns, the store that keeps it, and transcripts in and out."""
+"""Conversations: the tree of turns, the store that keeps it, and transcripts in and out.
+
+    token_texts     the texts of a reply's tokens, packed
+    node            one turn or a piece of one; the tokens of a reply as columns
+    tree            all nodes of a conversation; the path from the root to the leaf is the chat
+    session         what is known of a saved chat beside its tree: dates, model, knobs, view
+    versions        the alternatives of a turn, to step through
+    setting_changes what changed between two settings of a reply, in words
+    batch_shapes    in which batches a path's ids were decoded
+    heat            how much a token stands out, for screen and page
+    store/          saved chats and the message history, in one SQLite file
+    transcripts/    the formats of files, written and read
+
+The chat grows the tree from the records of the engine and tells the store of each change; screen, transcripts and commands
+read the tree. What is in a room further down knows nothing of what is further up; nothing here knows the engine or the screen.
+"""

@@ -118,7 +118,7 @@ def test_an_id_that_is_no_text_names_no_chat(sessions: Sessions) -> None:
     saved_in_home("a fox", "tell me", "it slept")
     result = sessions("show", "\udcff")  # how Python gives a byte of the command line that is not UTF-8
     assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
-    assert "there is no saved chat" in result.stderr
+    assert "no saved chat" in result.stderr
     assert "no saved chat was named" in sessions("show", "").stderr  # as where a script's variable is empty
 
 

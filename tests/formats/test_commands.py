@@ -168,4 +168,4 @@ def test_marks_of_other_systems_do_not_matter(session: str) -> None:
 def test_a_chat_that_is_not_there_is_told() -> None:
     done = run("export", "nothing")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "there is no saved chat nothing" in done.stderr
+    assert "no saved chat nothing" in done.stderr

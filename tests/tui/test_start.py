@@ -103,7 +103,7 @@ def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
     assert shown(ids[0][:-1]) == ([("user", "first"), ("assistant", "a")], [])
     turns, told = shown("nobody")
     assert turns == []
-    assert "there is no saved chat nobody" in told[0]
+    assert "no saved chat nobody" in told[0]
 
 
 def test_a_theme_that_is_not_there_is_told_with_its_place_and_one_that_is_meant(

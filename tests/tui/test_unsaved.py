@@ -31,7 +31,7 @@ async def locked(tmp_path: Path) -> AsyncIterator[tuple[Desktop, sqlite3.Connect
         with closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
             desk.chat.retitle("another title")
-            await appears(desk, "not saved: another program keeps it locked")
+            await appears(desk, "not saved: another program has locked it")
             yield desk, holder
 
 

@@ -1,1 +1,17 @@
-"""Saved chats in one SQLite file."""
+"""Saved chats and the message history in one SQLite file, which several processes may use at once.
+
+    store       `Store`: takes changes, hands them to its writer; its reader answers
+    writer      the thread with the queue of changes: in order, in batches, tried again where the disk fails
+    connection  the file as the writer has it open: repaired when it is opened, followed where it is replaced
+    reading     the reader: each question on a connection of its own, after what was queued before
+    search      lists and searches          load        a whole chat, or the texts at its end
+    derived     texts and counts that lists and searches read
+    deleting    copies of chats, removed ones
+    codec       what columns contain: records, settings, ids, packed replies
+    schema      tables and statements       database    opening a file, and what SQLite's errors mean
+    repair      what can be copied from a damaged file
+    store_files the file, what is beside it, and where a damaged one goes
+
+A change goes Store → Writer → OpenFile → SQLite; an answer SQLite → StoreReader → whoever asked. Whoever streams tokens never
+waits for the disk. A reader that meets damage says so and marks the file; only opening it repairs it.
+"""

@@ -1,4 +1,4 @@
-"""Copies of chats within the store."""
+"""Copies of chats within the store, and chats that are removed for good."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ COPY = (
 
 ALL_NODES = 2**63 - 1
 
+KEPT_S = 7 * 86400.0
+"""How long a deleted chat can be restored, in seconds."""
+
 
 def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL_NODES) -> None:
     """A copy of a chat, as it was before a node."""
     for statement in COPY:
         db.execute(statement, {"session": session, "copy": to, "number": before})
     derived.refresh(db, to)
-
-
-KEPT_S = 7 * 86400.0
-"""How long a deleted chat can be brought back, in seconds."""
 
 
 def purge(db: sqlite3.Connection, session: str) -> None:

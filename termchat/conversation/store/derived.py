@@ -86,15 +86,15 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True, tag="token", gc=False
 
 
 class _Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
-    """Nothing of a `Start`."""
+    """A `Start`, of which no field is read."""
 
 
 class _Settings(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
-    """Nothing of a `Settings`."""
+    """A `Settings`, of which no field is read."""
 
 
 class _Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
-    """Nothing of a `Prefill`."""
+    """A `Prefill`, of which no field is read."""
 
 
 _decode = msgspec.msgpack.Decoder(_Piece | _Start | _Settings | _Prefill | Finished | Failed).decode
@@ -142,7 +142,7 @@ def begin(db: sqlite3.Connection, session: str) -> None:
 
 
 def retitle(db: sqlite3.Connection, session: str) -> None:
-    """The chat's title, anew."""
+    """Replaces the chat's title in the texts."""
     tally = _tally(db, session)
     if tally is not None:
         (title,) = db.execute("SELECT title FROM sessions WHERE id = ?", (session,)).fetchone()
@@ -150,7 +150,7 @@ def retitle(db: sqlite3.Connection, session: str) -> None:
 
 
 def add(db: sqlite3.Connection, session: str, number: int) -> None:
-    """The text of a node that is complete, anew; nothing where there is no such node."""
+    """Replaces the text of a node that is complete; does nothing where there is no such node."""
     tally = _tally(db, session)
     row = db.execute("SELECT role, text FROM nodes WHERE session = ? AND number = ?", (session, number)).fetchone()
     if tally is not None and row is not None:
@@ -182,7 +182,7 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
 
 
 def remove(db: sqlite3.Connection, session: str) -> None:
-    """Forgets all that is derived from a chat."""
+    """Removes all that is derived from a chat."""
     tally = _tally(db, session)
     if tally is not None:
         db.execute(f"DELETE FROM texts WHERE {OF_CHAT}", (tally,))

@@ -1,4 +1,4 @@
-"""The last texts of a saved chat, without reading the records of its replies where their texts are known."""
+"""Reads a whole chat, or its last texts; of replies whose texts are known without their records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = """SELECT texts.text, tokens, whole FROM texts WHERE id =
 
 
 class _Bone(NamedTuple):
-    """A node of the tree, without its flesh."""
+    """A node of the tree without its text, ids and records."""
 
     number: int
     parent: int | None

@@ -1,4 +1,8 @@
-"""What can be asked of the saved chats: lists, searches, previews, chats, records. It sees what was queued before."""
+"""The reader: lists, searches, previews, chats, records, the message history.
+
+An answer contains what was queued for writing before. Damage is not repaired here: the file is marked, and repaired when it is
+next opened.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +106,7 @@ class StoreReader:
         return stored
 
     def records(self, session: str, number: int) -> Iterator[Record]:
-        """The records of a reply, in order, those that could not be written yet among them; up to one that is damaged."""
+        """The records of a reply, in order, those that could not be written yet among them; up to a damaged one."""
         for on_path, blob in self._record_rows(session, number):
             try:
                 record = codec.to_record(blob)
@@ -114,7 +118,7 @@ class StoreReader:
             yield record
 
     def _record_rows(self, session: str, number: int) -> list[tuple[bool, bytes]]:
-        """What `loading.records` gives, and what is not written yet."""
+        """What `load.records` gives, and what is not written yet."""
         moved = self._writer.moved.get(session, session)
         with self._writer.between_writes() as every:
             queued = [op for op in every if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]

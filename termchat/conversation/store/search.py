@@ -28,7 +28,9 @@ RANKED, RARE = 1000, 500
 MOST_WORDS, LONGEST_WORD = 12, 200
 """Words of a search, and characters of a word; what goes beyond is not looked at."""
 
-FEW_TRIGRAMS = 64
+FEW_TRIGRAMS, LOOKED_UP = 64, 4
+"""Trigrams that are looked up for a short word, and words that are looked up at once, at most; the rest is searched for in the
+texts that the index gives."""
 
 BEGIN, END = "\x02", "\x03"
 """Stand around a match in a snippet."""
@@ -55,8 +57,8 @@ _FOLDED = f"SELECT folded FROM found WHERE rowid {_OF_CHAT.format(first=0)}"
 _TEXTS = (
     f"""SELECT text, folded FROM texts JOIN found ON found.rowid = id WHERE id {_OF_CHAT.format(first=1)} LIMIT ?2"""
 )
-_NOWHERE = '"\x01\x01\x01"'
-"""A phrase that no text has."""
+_NOWHERE = "\x01\x01\x01"
+"""What no text has."""
 _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"
 
 
@@ -70,10 +72,11 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
     words = words_of(search)
     if not words:
         return []
-    texts = _texts_with(db, words)
+    asked = {word: _asked(db, word) for word in words}
+    texts = _texts_with(db, asked, RANKED)
     of_word = {words[0]: texts}
     if len(words) > 1:
-        of_word = {word: _texts_with(db, [word], RARE) for word in words} if len(texts) < RANKED else {}
+        of_word = {word: _texts_with(db, {word: asked[word]}, RARE) for word in words} if len(texts) < RANKED else {}
     texts = _best_first(db, texts, [word for word, found in of_word.items() if len(found) < RARE])
     best = {text >> 32: text for text in reversed(texts)}  # of each chat its first
     place = {chat: at for at, chat in enumerate(dict.fromkeys(text >> 32 for text in texts))}
@@ -102,19 +105,22 @@ def words_of(search: str) -> list[str]:
     return list(dict.fromkeys(filter(None, words)))[:MOST_WORDS]
 
 
-def _texts_with(db: sqlite3.Connection, words: Sequence[str], most: int = RANKED) -> list[int]:
-    """The ids of the newest texts that have all words."""
-    query, short = [], []
-    for word in words:
-        trigrams = [word] if len(word) >= 3 else _trigrams(db, word)
-        if len(trigrams) < FEW_TRIGRAMS:
-            query.append(" OR ".join(map(_quoted, trigrams)) or _NOWHERE)
-        else:
-            short.append(word)
-    match = ["found MATCH ?"] if query else []
-    where = " AND ".join([*match, *["instr(folded, ?)"] * len(short)])
-    asked = [" AND ".join(f"({each})" for each in query)] * bool(query)
-    found = db.execute(f"SELECT rowid FROM found WHERE {where} ORDER BY rowid DESC LIMIT ?", (*asked, *short, most))
+def _asked(db: sqlite3.Connection, word: str) -> str:
+    """What the index is asked for a word; "" where it is quicker to search the texts, of which the newest mostly have it."""
+    if len(word) >= 3:
+        return _quoted(word)
+    trigrams = _trigrams(db, word)
+    return " OR ".join(map(_quoted, trigrams or [_NOWHERE])) if len(trigrams) < FEW_TRIGRAMS else ""
+
+
+def _texts_with(db: sqlite3.Connection, asked: Mapping[str, str], most: int) -> list[int]:
+    """The ids of the newest texts that have all words; see `_asked`."""
+    looked_up = sorted((word for word in asked if asked[word]), key=len, reverse=True)[:LOOKED_UP]
+    query = " AND ".join(f"({asked[word]})" for word in looked_up)
+    searched = [word for word in asked if word not in looked_up]
+    where = " AND ".join(["found MATCH ?"] * bool(query) + ["instr(folded, ?)"] * len(searched))
+    values = (*[query] * bool(query), *searched, most)
+    found = db.execute(f"SELECT rowid FROM found WHERE {where} ORDER BY rowid DESC LIMIT ?", values)
     return [text for (text,) in found]
 
 
