@@ -60,7 +60,7 @@ class TermchatApp(App[None]):
     """The whole app. Its return code is 0, or 128 and the number of the signal that ended it.
 
     Args:
-        chat: its engine need not run yet; `chat.load(spec)` is called after the first frame.
+        chat: its engine need not run yet; `chat.loading.load(spec)` is called after the first frame.
         spec: the model to load; None where there is none, or where it is to be found first.
         choose: finds the model to load once the first frame is there; raises ModelError where there is none.
         missing: why there is none; the list of models then opens with it.
