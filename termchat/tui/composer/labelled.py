@@ -186,7 +186,7 @@ class LabelledArea(TextArea):
             return
         event.prevent_default()
         if len(event.text) > LARGEST:
-            self._refuse(f"the paste has {len(event.text):,} characters", f"at most {LARGEST:,} can be attached")
+            self._refuse(f"paste too long: {len(event.text):,} characters", f"at most {LARGEST:,} can be attached")
             return
         label = self.attachments.hold(event.text, self.text)
         self.replace(label, *sorted(self.selection), maintain_selection_offset=False)
@@ -203,8 +203,8 @@ class LabelledArea(TextArea):
             at = self._spans(row)[-1]
         held = self.attachments.held(self.document.get_line(row)[slice(*at)])
         if not is_editable(held):
-            hint = f"{name_of('editor')} has it changed in your editor"
-            self._refuse(f"{len(held):,} characters are too many to be shown here", hint)
+            hint = f"edit it with {name_of('editor')}"
+            self._refuse(f"{len(held):,} characters are too many to show here", hint)
             return
         self.replace(held, (row, at[0]), (row, at[1]), maintain_selection_offset=False)
 
