@@ -204,8 +204,8 @@ async def models(group: Group, folder: Path) -> Place:
         await place.enter()
         await desk.find("remote")
         await desk.type("", "enter")
-        await place.until(place.shows("Del stops it"), "a download runs")
-        await place.press("model-cancel", place.lacks("Del stops it"))
+        await place.until(place.shows("Del stops the download"), "a download runs")
+        await place.press("model-cancel", place.lacks("Del stops the download"))
     return place
 
 
