@@ -1,4 +1,4 @@
-"""A text field in which a long paste is a label: it is drawn, moved over and deleted as one thing."""
+"""A text field in which a long paste is a label: drawn, moved over and deleted as one unit."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ LINES = 10
 CHARACTERS = 2_000
 """or of more characters."""
 EDITABLE = 200_000
-"""The most characters that are put into the field as text,"""
+"""The most characters that the field shows as text,"""
 LONGEST_LINE = 10_000
 """and of one line: beyond that a key takes longer than a frame."""
 LARGEST = 16_000_000
 """Characters of the largest attachment: no context holds as much."""
 _MEMORY = 64_000_000
-"""Characters of attachments that are remembered; the oldest which are no longer in use go first."""
+"""Characters of attachments that are remembered; the oldest that are no longer in use are dropped first."""
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 _LABEL = re.compile(f"{_OPEN}[^{_OPEN}{_CLOSE}\n]*#([0-9]+){_CLOSE}")
 _DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
 
 
 def is_long(text: str) -> bool:
-    """Whether a paste is better shown as a label."""
+    """Whether a paste becomes a label."""
     return len(text) > CHARACTERS or text.count("\n") >= LINES
 
 
 def is_editable(text: str) -> bool:
-    """Whether a text can be shown in the field as it is."""
+    """Whether the field can show a text as it is."""
     return len(text) <= EDITABLE and (len(text) <= LONGEST_LINE or max(map(len, text.split("\n"))) <= LONGEST_LINE)
 
 
@@ -108,7 +108,7 @@ class Attachments:
         return text if is_editable(text) else self.hold(text)
 
     def _forget(self, written: str) -> None:
-        """Lets the oldest go while there is too much; what is `written` stays."""
+        """Drops the oldest while there is too much; labels in `written` stay."""
         total = sum(map(len, self._texts.values())) + sum(map(len, self._sent))
         while total > _MEMORY and self._sent:
             oldest = next(iter(self._sent))
@@ -151,7 +151,6 @@ class LabelledArea(TextArea):
         self.load_text(value)
 
     def load_text(self, text: str) -> None:
-        """Another text, which cannot be undone."""
         super().load_text(text)
         self._joined = None
 
@@ -165,23 +164,21 @@ class LabelledArea(TextArea):
 
     @property
     def message(self) -> str:
-        """All that is written, attachments too."""
+        """The text with the attachments in place of their labels."""
         return self.attachments.unfold(self.text)
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is written."""
         return self.document.line_count == 1 and not self.document.get_line(0)
 
     @property
     def selected_text(self) -> str:
-        """What is selected, attachments too."""
+        """The selection, with the attachments in place of their labels."""
         return self.attachments.unfold(super().selected_text)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
     def on_paste(self, event: events.Paste) -> None:
-        """Makes a long text an attachment; a short one is written."""
         if not is_long(event.text):
             return
         event.prevent_default()
@@ -226,11 +223,9 @@ class LabelledArea(TextArea):
         return location
 
     def get_cursor_left_location(self) -> Location:
-        """A label is one step."""
         return self._outside(super().get_cursor_left_location(), after=False)
 
     def get_cursor_right_location(self) -> Location:
-        """A label is one step."""
         return self._outside(super().get_cursor_right_location(), after=True)
 
     def edit(self, edit: Edit) -> EditResult:
