@@ -190,11 +190,11 @@ async def models(group: Group, folder: Path) -> Place:
         place = Place(desk, group, "f3", open=lambda: desk.until(lambda: not desk.app._models.looking))
         await place.walk()
         await desk.find("alpha")
-        await place.press("model-engine", place.shows("How Alpha is run"))
+        await place.press("model-engine", place.shows("Settings for Alpha"))
         await desk.type("", "escape")
-        await place.press("model-skipped", place.shows("Left out"))
+        await place.press("model-skipped", place.shows("Skipped files"))
         await desk.type("", "escape")
-        await place.press("model-unload", place.shows("is let go"))
+        await place.press("model-unload", place.shows("is unloaded"))
         await place.close()
         loads = len(desk.loads)
         await place.press("model-reload", lambda: len(desk.loads) > loads)
@@ -204,8 +204,8 @@ async def models(group: Group, folder: Path) -> Place:
         await place.enter()
         await desk.find("remote")
         await desk.type("", "enter")
-        await place.until(place.shows("Del stops it"), "a download runs")
-        await place.press("model-cancel", place.lacks("Del stops it"))
+        await place.until(place.shows("Del stops the download"), "a download runs")
+        await place.press("model-cancel", place.lacks("Del stops the download"))
     return place
 
 

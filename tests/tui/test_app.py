@@ -460,7 +460,7 @@ async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() 
         assert "[ ] raw mode" in desk.text
         await desk.type("", "tab", "enter")
         assert desk.chat.conversation.raw
-        assert "Raw completion" in desk.text
+        assert "Raw mode: the model continues" in desk.text
 
 
 async def test_raw_mode_can_be_clicked_and_enter_still_starts_the_chat() -> None:

@@ -187,7 +187,7 @@ async def test_what_is_too_long_to_be_shown_stays_a_label_and_says_so() -> None:
     async with desktop() as desk:
         await paste(desk, LONG)
         await desk.type("", "tab")
-        assert "too many to show here" in desk.text
+        assert "too many to show" in desk.text
         assert desk.composer.message == LONG
 
 

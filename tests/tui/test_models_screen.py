@@ -122,7 +122,7 @@ def test_a_download_shows_bytes_rate_and_time_left() -> None:
     )
     stopped = DownloadRow(pulling, False, ModelError("stopped"))
     assert (
-        "3.00 GB are kept  stopped"
+        "3.00 GB already downloaded  stopped"
         in model_line(Item(row(), "not downloaded", download=stopped), 110, 8, chosen=False).text
     )
 
@@ -281,7 +281,7 @@ async def test_while_a_reply_runs_it_says_to_stop_it_first(tmp_path: Path) -> No
         await desk.find("alpha")
         for key in ("enter", "ctrl+o", "ctrl+r"):
             await desk.type("", key)
-            assert "a reply is running: stop it first" in desk.text
+            assert "a reply is running; stop it first" in desk.text
         assert len(desk.loads) == 1
         await desk.type("", "escape")
         desk.engine.say(" there")
@@ -304,7 +304,7 @@ async def test_a_file_that_was_damaged_meanwhile_is_refused_in_place(tmp_path: P
 async def test_a_model_is_let_go_and_loaded_again() -> None:
     async with shop() as desk:
         await desk.type("", "ctrl+o")
-        await desk.shows("tiny is let go")
+        await desk.shows("tiny is unloaded")
         assert desk.engine.closed
         await desk.type("", "ctrl+r")
         await desk.until(lambda: not desk.open)
@@ -335,13 +335,13 @@ async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Pat
         assert "3.00 MB" in desk.line("remote")
         await desk.type("", "enter")
         await desk.until(lambda: "━" in desk.line("remote") and " of 3.00 MB" in desk.line("remote"))
-        assert "Del stops it" in desk.text
+        assert "Del stops the download" in desk.text
         # another row can be used meanwhile
         await desk.find("smollm3")
         assert desk.line("smollm3")
         await desk.find("remote")
         await desk.type("", "delete")
-        await desk.until(lambda: "kept" in desk.line("remote") and not desk.app._models.pulls.running)
+        await desk.until(lambda: "already downloaded" in desk.line("remote") and not desk.app._models.pulls.running)
         (part,) = (home / ".local/share/termchat/models").rglob("*.part")
         came = part.stat().st_size
         assert 0 < came < len(data)
@@ -349,7 +349,7 @@ async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Pat
         file.hold[1].set()
         file.hold = None
         await desk.type("", "enter")
-        await desk.shows("remote is here: Enter chats with it")
+        await desk.shows("remote is downloaded; Enter chats with it")
         assert server.ranges()[-1] == f"bytes={came}-"
         assert desk.line("remote").startswith("○")
         await desk.type("", "enter")
@@ -396,7 +396,7 @@ async def test_what_is_in_no_list_is_downloaded_by_its_address(server: FileServe
     async with shop() as desk:
         await desk.find(url)
         await desk.type("", "enter")
-        await desk.shows("is here: Enter chats with it")
+        await desk.shows("is downloaded; Enter chats with it")
         await desk.find("other-q8_0")
         await desk.until(lambda: desk.line("Other-Q8_0"))
         await desk.type("", "enter")
@@ -414,7 +414,7 @@ async def test_a_download_goes_on_while_the_list_is_closed_and_its_end_is_told(h
         await desk.until(lambda: re.search(r"↓ remote [1-9]\d?%", desk.text.splitlines()[0]))
         assert file.hold is not None
         file.hold[1].set()
-        await desk.shows("remote is here")
+        await desk.shows("remote is downloaded")
         await desk.until(lambda: "↓" not in desk.text.splitlines()[0])
         assert len(desk.loads) == 1
 

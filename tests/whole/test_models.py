@@ -87,7 +87,7 @@ def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp
     terminal.wait(lambda: "●" in line(terminal, "Other-Q8_0"))
     terminal.wait("threads 1 (flag)")
     terminal.keys("ctrl+o")
-    terminal.wait("Other-Q8_0 is let go")
+    terminal.wait("Other-Q8_0 is unloaded")
     assert resident(new) == 0
     terminal.keys("ctrl+r")
     terminal.wait(lambda: terminal.is_ready)
@@ -114,7 +114,7 @@ def test_begin_without_a_model_download_one_stop_go_on_and_chat(
     terminal.keys(F3, "remote", "enter")
     terminal.wait(lambda: re.search(r"━.* \d+%  [\d.]+ MB of 98.4 MB", line(terminal, "remote")))
     terminal.keys(DELETE)
-    terminal.wait(lambda: "are kept" in line(terminal, "remote"))
+    terminal.wait(lambda: "already downloaded" in line(terminal, "remote"))
     (part,) = (tmp_path / "data/termchat/models").rglob("*.part")
     assert part.stat().st_size > 10_000_000
     terminal.keys("enter")

@@ -1,4 +1,4 @@
-"""Where a person writes."""
+"""The field for the message: it grows, walks through earlier messages and offers completions; and the line above it."""
 
 from __future__ import annotations
 

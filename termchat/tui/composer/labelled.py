@@ -1,4 +1,4 @@
-"""A text field in which a long paste is a label: it is drawn, moved over and deleted as one thing."""
+"""A text field in which a long paste is a label: drawn, moved over and deleted as one unit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = 10
 CHARACTERS = 2_000
 """or of more characters."""
 EDITABLE = 200_000
-"""The most characters that are put into the field as text,"""
+"""The most characters that the field shows as text,"""
 LONGEST_LINE = 10_000
 """and of one line: beyond that a key takes longer than a frame."""
 LARGEST = 1_000_000
@@ -35,12 +35,12 @@ _DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
 
 
 def is_long(text: str) -> bool:
-    """Whether a paste is better shown as a label."""
+    """Whether a paste becomes a label."""
     return len(text) > CHARACTERS or text.count("\n") >= LINES
 
 
 def is_editable(text: str) -> bool:
-    """Whether a text can be shown in the field as it is."""
+    """Whether the field can show a text as it is."""
     return len(text) <= EDITABLE and (len(text) <= LONGEST_LINE or max(map(len, text.split("\n"))) <= LONGEST_LINE)
 
 
@@ -101,7 +101,7 @@ class Attachments:
         return text if is_editable(text) else self.hold(text)
 
     def _forget(self, written: str) -> None:
-        """Lets the oldest go while there is too much; what is `written` stays."""
+        """Drops the oldest while there is too much; labels in `written` stay."""
         total = sum(map(len, self._texts.values())) + sum(map(len, self._sent))
         while total > _MEMORY and self._sent:
             oldest = next(iter(self._sent))
@@ -144,7 +144,6 @@ class LabelledArea(TextArea):
         self.load_text(value)
 
     def load_text(self, text: str) -> None:
-        """Another text, which cannot be undone."""
         super().load_text(text)
         self._joined = None
 
@@ -158,23 +157,21 @@ class LabelledArea(TextArea):
 
     @property
     def message(self) -> str:
-        """All that is written, attachments too."""
+        """The text with the attachments in place of their labels."""
         return self.attachments.unfold(self.text)
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is written."""
         return self.document.line_count == 1 and not self.document.get_line(0)
 
     @property
     def selected_text(self) -> str:
-        """What is selected, attachments too."""
+        """The selection, with the attachments in place of their labels."""
         return self.attachments.unfold(super().selected_text)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
     def on_paste(self, event: events.Paste) -> None:
-        """Makes a long text an attachment; a short one is written."""
         if not is_long(event.text):
             return
         event.prevent_default()
@@ -222,11 +219,9 @@ class LabelledArea(TextArea):
         return location
 
     def get_cursor_left_location(self) -> Location:
-        """A label is one step."""
         return self._outside(super().get_cursor_left_location(), after=False)
 
     def get_cursor_right_location(self) -> Location:
-        """A label is one step."""
         return self._outside(super().get_cursor_right_location(), after=True)
 
     def edit(self, edit: Edit) -> EditResult:

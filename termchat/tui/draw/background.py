@@ -1,4 +1,4 @@
-"""Work beside the screen: a thread makes results, the screen takes them a batch at a time, when it draws anyway."""
+"""Work beside the screen: in threads that no widget owns, and whose results the screen takes in batches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Aside(Generic[T]):
-    """Runs `work` in a thread that no one waits for: it ends with the process, wherever it is.
+    """Runs `work` in a daemon thread, which may end with the process at any point.
 
     Args:
-        work: makes the results, one after the other; a mistake in it is raised again by `take`.
+        work: yields the results; an exception in it is raised again by `take`.
         then: called in the thread at the end.
     """
 
@@ -30,22 +30,22 @@ class Aside(Generic[T]):
 
     @property
     def running(self) -> bool:
-        """Whether there may be more than what can be taken now."""
+        """Whether there may be more results than can be taken now."""
         return self._thread.is_alive()
 
     def take(self) -> Iterator[T]:
-        """What was made since the last time."""
+        """The results since the last call."""
         while self._made:
             yield self._made.popleft()
         if self._mistake is not None:
             raise self._mistake
 
     def stop(self) -> None:
-        """Ends it after the result that is being made."""
+        """Ends the work after the result that is being made."""
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
-        """Waits for the end, but no longer than that."""
+        """Waits for the end, at most so long."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -71,11 +71,11 @@ class _Job(NamedTuple):
 
 
 class InTurn:
-    """Does what it is told in a thread of its own, which ends with the process, wherever it is.
+    """Does jobs one after the other in a daemon thread, which may end with the process at any point.
 
     Args:
-        deliver: takes, in that thread, what is to be called in the event loop.
-        failures: exceptions that are an answer too; any other one ends the app.
+        deliver: called in that thread; has its argument called in the event loop.
+        failures: exceptions that count as an answer; any other one ends the app.
     """
 
     def __init__(
@@ -88,24 +88,24 @@ class InTurn:
         self._thread: threading.Thread | None = None
 
     def change(self, work: Callable[[], _T], hear: Callable[[_T | Exception], object]) -> None:
-        """Does something after all other changes and before every question; `hear` gets what came of it, in the event loop."""
+        """Does a job after all other changes and before every question; `hear` gets its result, in the event loop."""
         self._put(_Job("", work, hear), first=True)
 
     def ask(self, kind: str, work: Callable[[], _T], hear: Callable[[_T | Exception], object]) -> None:
-        """Asks something; `hear` gets the answer in the event loop, unless something else of the kind is asked before it comes.
+        """Asks a question; `hear` gets the answer in the event loop, unless a newer question of its kind comes before that.
 
-        What is asked first is answered first, but for questions that nobody waits for any more.
+        Questions are answered in order; those that nobody waits for any more are dropped.
         """
         job = _Job(kind, work, hear)
         self._newest[kind] = job
         self._put(job)
 
     def waits(self, kind: str) -> bool:
-        """Whether an answer of this kind is still to come."""
+        """Whether an answer of this kind is still awaited."""
         return kind in self._newest
 
     def forget(self, *kinds: str) -> None:
-        """Nobody waits for these answers any more."""
+        """Drops the questions of these kinds."""
         for kind in kinds:
             self._newest.pop(kind, None)
         with self._wake:

@@ -1,4 +1,4 @@
-"""The widget that panels are: so many lines, of which only those that changed are drawn again."""
+"""The widget that panels are: lines, of which only those that changed are drawn again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ANY = Color(0, 0, 0)
 
 
 class Row(Horizontal, Settled):
-    """Widgets beside each other that cover it; hidden itself, since Textual would draw all of it below them, every frame."""
+    """Widgets side by side that cover it. It is hidden itself: Textual would draw all of it below them in every frame."""
 
     DEFAULT_CSS = "Row, Row > Column { visibility: hidden; } Row > * { visibility: visible; }"
 
 
 class Column(Vertical, Settled):
-    """Widgets below each other, likewise."""
+    """The same for widgets one above the other."""
 
     DEFAULT_CSS = "Column, Column > Row { visibility: hidden; } Column > * { visibility: visible; }"
 
@@ -42,10 +42,9 @@ class LinesView(Settled, Clickable):
     GROUND = "background"
 
     class Laid(Message):
-        """There is another room for lines; of many such messages one will do."""
+        """The room for lines has changed; one such message stands for all that wait."""
 
         def can_replace(self, message: Message) -> bool:
-            """Whoever laid out what, all of it is drawn."""
             return isinstance(message, LinesView.Laid)
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -55,13 +54,11 @@ class LinesView(Settled, Clickable):
         self._paint: Paint | None = None
 
     def paint_with(self, palette: Palette) -> None:
-        """Draws in other colours from now on."""
         self._paint = Paint(palette)
         self._strips.clear()
         self.refresh()
 
     def on_resize(self) -> None:
-        """Says so."""
         self.post_message(self.Laid())
 
     @property
@@ -70,7 +67,6 @@ class LinesView(Settled, Clickable):
         return max(self.size.width - 2, 0)
 
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Puts up other lines."""
         before, self._lines = self._lines, lines
         changed = [y for y in range(max(len(lines), len(before))) if _at(lines, y) != _at(before, y)]
         if not changed:
@@ -83,7 +79,6 @@ class LinesView(Settled, Clickable):
             touch(self, *regions)
 
     def render_line(self, y: int) -> Strip:
-        """A line of the widget, from the cache if it was drawn at this width."""
         return self._strip(y, self.size.width)
 
     def _strip(self, y: int, width: int) -> Strip:
@@ -106,7 +101,7 @@ class LinesView(Settled, Clickable):
         super().redraw(number)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines as they are: there is no border or padding, so that Textual's way of drawing those is not needed."""
+        """The lines without the border and padding that Textual would draw, as there are none."""
         width = self.size.width
         strips = [self._strip(y, width) for y in crop.line_range]
         if crop.x == 0 and crop.width == width:
@@ -118,17 +113,15 @@ class Rule(LinesView):
     """A thin line."""
 
     def on_resize(self) -> None:
-        """As long as there is room."""
         self.show_lines([Line((("─" * self.room, Ink("border")),))])
 
 
 class Slip(LinesView):
-    """Lines that take just the room they need, and none when there are none. A new height costs a layout: for rare things."""
+    """Lines that take the room they need, and none when there are none. Each new height costs a layout."""
 
     DEFAULT_CSS = "Slip { height: auto; display: none; }"
 
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Puts up other lines, and makes room for them."""
         if len(lines) != len(self._lines):
             self.styles.height = len(lines)
             self.display = bool(lines)
@@ -140,7 +133,7 @@ def _at(lines: Sequence[Line], y: int) -> Line:
 
 
 class Sheet(LinesView):
-    """Lines on a dialog, which `fill` makes for the room there is: in the first frame, not behind it."""
+    """Lines on a dialog that `fill` makes for the room there is: already for the first frame."""
 
     GROUND = "surface"
 
@@ -150,11 +143,9 @@ class Sheet(LinesView):
         self._filled = Size()
 
     def show(self) -> None:
-        """Fills it anew."""
         self.show_lines(self._fill())
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines for the room there is."""
         if self.size != self._filled:
             self._filled = self.size
             self._strips.clear()

@@ -1,4 +1,4 @@
-"""A list of which one line is chosen; it draws only what is in view."""
+"""A list with a chosen row; it draws only the rows in view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import LinesView
 
 Draw = Callable[[range, int, int], list[Line]]
-"""Lines of a range of rows; the chosen row; the width."""
+"""Makes the lines of a range of rows, from that, the chosen row and the width in cells."""
 
 _MOVES: dict[str, Callable[[int, int], int]] = {
     "up": lambda row, _: row - 1,
@@ -26,7 +26,7 @@ _MOVES: dict[str, Callable[[int, int], int]] = {
 
 
 class Picker(LinesView):
-    """Shows `count` rows that `draw` makes. It never has the keyboard: whoever has it calls `move`, also for the mouse."""
+    """Shows `count` rows that `draw` makes. It never has the keyboard: whoever does calls `move`, for the mouse too."""
 
     DEFAULT_CSS = "Picker { height: 1fr; }"
     GROUND = "surface"

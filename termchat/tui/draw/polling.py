@@ -1,4 +1,4 @@
-"""When the screen looks at the engine: by a timer while something runs, on the engine's word while nothing does."""
+"""When the screen looks at the engine: by a timer while something runs, else when the engine's descriptor is readable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FRAMES = 16
 
 
 class Pulse:
-    """Wakes the screen. `disarm` goes before each look, since the engine's descriptor may be gone after it."""
+    """Wakes the screen. Call `disarm` before each look: the engine's descriptor may be gone after it."""
 
     def __init__(self, timer: Timer, wake: Callable[[], object]) -> None:
         self._timer, self._wake = timer, wake
@@ -22,13 +22,12 @@ class Pulse:
         self._running = False
 
     def disarm(self) -> None:
-        """Stops listening to the engine."""
         if self._watched >= 0:
             self._loop.remove_reader(self._watched)
             self._watched = -1
 
     def arm(self, descriptor: int, *, running: bool) -> None:
-        """Goes on, by timer if something runs, else as soon as the descriptor is readable (-1: there is none)."""
+        """Looks again by the timer if something runs, else as soon as the descriptor is readable (-1: there is none)."""
         if running != self._running:
             self._running = running
             (self._timer.resume if running else self._timer.pause)()
@@ -42,7 +41,6 @@ class Pulse:
             self._loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
-        """Ends it."""
         self.disarm()
         self._timer.stop()
 

@@ -1,4 +1,4 @@
-"""Downloads beside the chat: each in a thread of its own, looked at by whoever draws them."""
+"""Downloads beside the chat: each in a thread of its own, which whoever draws them looks at."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from termchat.models.download.progress import Pulling
 
 _PATIENCE = 2.0
-"""Seconds that whoever leaves waits for downloads to put away what came; what they do not put away is found again anyway."""
+"""Seconds that the end of the app waits for downloads to store what came; a part that is not stored is found again anyway."""
 
 
 class Pull:
-    """One download. `now` is how far it is, None before anything is known; it is over when `path` or `problem` is there."""
+    """One download. `now` is its progress, None before anything is known; it is over when `path` or `problem` is set."""
 
     def __init__(self, wanted: str, told: Callable[[Pull], object]) -> None:
         self.wanted = wanted
@@ -31,24 +31,23 @@ class Pull:
 
     @property
     def running(self) -> bool:
-        """Whether it goes on."""
         return self.path is None and self.problem is None
 
     @property
     def cancelled(self) -> bool:
-        """Whether a person ended it; what came is kept."""
+        """Whether a person ended it; the partial download stays."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Ends it within a tenth of a second or so."""
+        """Ends it, within about a tenth of a second."""
         self._cancelled.set()
 
     def join(self, seconds: float) -> None:
-        """Waits for its end, but no longer than that."""
+        """Waits for its end, at most so long."""
         self._aside.join(seconds)
 
     def _work(self) -> Iterator[None]:
-        from termchat.models.download.pull import pull  # takes its time, which the screen need not wait for
+        from termchat.models.download.pull import pull  # a slow import, in this thread
 
         def at(now: Pulling) -> None:
             self.now = now
@@ -63,30 +62,27 @@ class Pull:
 
 
 class Pulls:
-    """All downloads of this run of the app, the last one of each model. `told` hears of each end, in its thread."""
+    """The last download of each model in this run of the app. `told` is called at the end of each, in its thread."""
 
     def __init__(self, told: Callable[[Pull], object] = lambda _: None) -> None:
         self.told = told
         self._pulls: dict[str, Pull] = {}
 
     def of(self, wanted: str) -> Pull | None:
-        """The download of a model."""
         return self._pulls.get(wanted)
 
     @property
     def running(self) -> list[Pull]:
-        """Those that go on."""
         return [pull for pull in self._pulls.values() if pull.running]
 
     def start(self, wanted: str) -> Pull:
-        """Downloads a model, or goes on where it was cancelled or failed."""
+        """Downloads a model, or resumes its download after it was cancelled or failed."""
         known = self._pulls.get(wanted)
         if known is None or not known.running:
             self._pulls[wanted] = known = Pull(wanted, lambda pull: self.told(pull))
         return known
 
     def close(self) -> None:
-        """Ends them all."""
         self.told = lambda _: None
         running = self.running
         for pull in running:

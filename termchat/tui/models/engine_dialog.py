@@ -1,4 +1,4 @@
-"""The engine's settings for one model, as a form: what each key does to it, without a screen."""
+"""The engine settings of one model: a form without a screen, its lines, and the dialog around them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from termchat.tui.keys.dialogs import ENGINE, actions, hint
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine")
-"""One for each setting of the engine, in the order they are declared in."""
+"""The engine settings, in the order of their declaration."""
 
 
 class EngineForm:
-    """`run` is how the model would be run. `typed` is what is being typed for the chosen field, None while nothing is; `error`
-    is what the field said to the last value that it refused.
+    """A form with one field for each setting.
+
+    `run` has the values so far. `typed` is the text being typed for the chosen field, None while there is none; `error` is why
+    the last value was refused.
     """
 
     def __init__(self, run: RunSettings) -> None:
@@ -42,16 +44,15 @@ class EngineForm:
 
     @property
     def field(self) -> Option:
-        """The chosen one."""
         return FIELDS[self.at]
 
     @property
     def config(self) -> Settings:
-        """What comes of all fields, and where each value is from."""
+        """The values of all fields, and where each comes from."""
         return self.run.config
 
     def press(self, key: str, character: str | None) -> bool:
-        """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
+        """Does what a key is bound to; False if it is bound to nothing here. `character` is what it would type."""
         _, does, parameters = parse(self._actions.get(key, ""))
         if does in self._DOES:
             self._DOES[does](self, *parameters)
@@ -62,7 +63,7 @@ class EngineForm:
         return True
 
     def choose(self, at: int) -> bool:
-        """Goes to a field, once the one that is left takes what was typed; whether it did."""
+        """Goes to a field; False if the field before it refuses what was typed there."""
         if at != self.at:
             if not self.accept():
                 return False
@@ -71,7 +72,7 @@ class EngineForm:
         return True
 
     def accept(self) -> bool:
-        """Takes what was typed; False if the field refuses it, which `error` tells."""
+        """Sets the field to what was typed; False if the field refuses that, with the reason in `error`."""
         if self.typed is None:
             return True
         try:
@@ -83,14 +84,14 @@ class EngineForm:
         return True
 
     def finish(self) -> bool:
-        """Takes what was typed, if the model can be run with all of it; else `error` tells why not."""
+        """Whether the model can run with all the values; if not, `error` says why."""
         if not self.accept():
             return False
         self.error = self.config.engine.at_odds
         return not self.error
 
     def drop(self) -> bool:
-        """Forgets what is being typed; False if nothing is."""
+        """Discards what is being typed; False if there is nothing."""
         typing = self.typed is not None
         self.typed, self.error = None, ""
         return typing
@@ -100,7 +101,7 @@ class EngineForm:
             self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps))
 
     def _set(self, value: OptionValue) -> None:
-        """Takes a value; one that it would have anyway counts as not set."""
+        """Sets the chosen field; the value that it would have anyway counts as not set."""
         self.typed, self.error = None, ""
         name, unset = self.field.name, self.run.unset(self.field.name)
         self.run = unset if value == getattr(unset.config.engine, name) else self.run.set(name, value)
@@ -112,7 +113,7 @@ class EngineForm:
         if name in self.run.picked.settings:
             self.run = self.run.unset(name)
         else:
-            self.error = f"{name} is not set for this model: its value is from {self.config.origin[name]}"
+            self.error = f"{name} is not set for this model; its value comes from {self.config.origin[name]}"
 
     def _erase(self) -> None:
         self.error = ""
@@ -130,7 +131,7 @@ _NAME = 16
 
 
 class _Columns(NamedTuple):
-    """Cells of the columns; those that there is no room for have less, or none."""
+    """Widths of the columns in cells; 0 where there is no room for one."""
 
     name: int
     value: int
@@ -139,7 +140,6 @@ class _Columns(NamedTuple):
 
     @classmethod
     def of(cls, width: int) -> _Columns:
-        """The columns of a list this wide."""
         value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
         name = min(_NAME, width)
         value = min(value, width - name)
@@ -149,18 +149,18 @@ class _Columns(NamedTuple):
 
 def engine_heading(width: int) -> Line:
     """The names of the columns."""
-    titles = zip(("SETTING", "VALUE", "FROM", "TAKES"), _Columns.of(width), strict=True)
+    titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _Columns.of(width), strict=True)
     return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
 
 
 def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, OptionValue]) -> list[Line]:
-    """The settings in view; `running` are the values that the loaded model really has, where these are its settings."""
+    """The settings in view; `running` are the values in effect in the loaded model, where it has these settings."""
     config = form.config
     return [_line(FIELDS[at], config, form, width, running, chosen=at == form.at) for at in rows]
 
 
 def engine_details(form: EngineForm, memory: str, width: int, height: int) -> list[Line]:
-    """What the chosen setting is and takes, and what the model takes with all of them."""
+    """The help of the chosen setting, and the memory that the model takes with all of them."""
     field = form.field
     said = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
     return [*said[: max(height - 1, 1)], Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))][:height]
@@ -191,15 +191,15 @@ def _line(
 
 
 _LOW = 20
-"""Rows below which help takes one line."""
+"""Rows below which the help has one line."""
 
 
 class EngineDialog(ListDialog[Picked]):
-    """The settings of one model. The result is what a person set for it, with which it is to be loaded.
+    """The engine settings of one model. The result is what a person set for it, to load it with.
 
     Args:
-        running: the values that the model really has, if it is loaded.
-        memory: says what the model takes if it is run in some way.
+        running: the values in effect, if the model is loaded.
+        memory: tells the memory that the model takes with some settings.
     """
 
     DEFAULT_CSS = """
@@ -212,8 +212,8 @@ class EngineDialog(ListDialog[Picked]):
     """
     AUTO_FOCUS = ""
     HINTS = (
-        ("engine-less", "or typing changes"), ("engine-unset", "takes back"),
-        ("engine-load", "loads the model so and keeps it"), ("close", "closes"),
+        ("engine-less", "or typing changes the value"), ("engine-unset", "resets"),
+        ("engine-load", "reloads the model and saves"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "MODEL SETTINGS"
     TWICE = "space"
@@ -237,9 +237,8 @@ class EngineDialog(ListDialog[Picked]):
         self._details = Sheet(self._detailed, id="details")
 
     def compose(self) -> ComposeResult:
-        """Title, settings, what the chosen one is, problem, hint."""
         with Vertical():
-            yield Label(f"How {one_line(self._model, 48)} is run", classes="title", markup=False)
+            yield Label(f"Settings for {one_line(self._model, 48)}", classes="title", markup=False)
             yield self._heading
             yield self.picker
             yield self._details
@@ -247,17 +246,14 @@ class EngineDialog(ListDialog[Picked]):
             yield Label(hint(*self.HINTS), classes="hint", markup=False)
 
     def on_mount(self) -> None:
-        """Colours."""
         super().on_mount()
         self._heading.paint_with(self._palette)
         self._details.paint_with(self._palette)
 
     def on_resize(self) -> None:
-        """Arranges everything for the size."""
         self.set_class(self.app.size.height < _LOW, "-low")
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The settings in view."""
         now = self._form.config.engine
         running = {
             name: value for name, value in self._really.items() if getattr(now, name) == getattr(self._before, name)
@@ -265,14 +261,12 @@ class EngineDialog(ListDialog[Picked]):
         return engine_lines(self._form, rows, width, running)
 
     def on_key(self, event: events.Key) -> None:
-        """Changes the chosen setting."""
         if self._form.press(event.key, event.character):
             event.stop()
             event.prevent_default()
             self._show()
 
     def action_move(self, how: str) -> None:
-        """Goes to another setting."""
         before = self.picker.chosen
         super().action_move(how)
         if not self._form.choose(self.picker.chosen):
@@ -280,19 +274,17 @@ class EngineDialog(ListDialog[Picked]):
         self._show()
 
     def action_close(self) -> None:
-        """Drops what is being typed, then closes."""
         if self._form.drop():
             self._show()
         else:
             super().action_close()
 
     def action_load(self) -> None:
-        """Has the model loaded with what is set."""
         taken = self._form.finish()
         self._show()
         if taken and self._chat.busy:
-            self.say("a reply is running: stop it first")
-        elif taken and self.is_current:  # no second Enter in the same burst
+            self.say("a reply is running; stop it first")
+        elif taken and self.is_current:  # a second Enter in the same burst does nothing
             self.dismiss(self._form.run.picked)
 
     def _show(self) -> None:

@@ -1,4 +1,4 @@
-"""One model in detail, as lines."""
+"""Models as lines: each in a row of the list, and the highlighted one in detail."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ State = Literal["loaded", "loading", "on disk", "not downloaded", "not installed
 Fit = Literal["fits", "tight", "too large"]
 
 COMFORT = 0.85
-"""Of the memory there is: what takes more leaves too little for everything else."""
+"""The share of free memory above which too little is left for all else."""
 _TOLD_FROM = 100
-"""Cells from which there is room for the state in words."""
+"""Cells from which there is room for the state as a word."""
 
 _SIGNS: Mapping[State, Run] = {
     "loaded": ("●", Ink("success", bold=True)),
@@ -47,16 +47,16 @@ _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "to
 _SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
 _LEAST_SOURCE = 10
 _WHOLE_FROM = 58
-"""Cells from which there is room for every column; below, a model is its name, its size and whether it fits."""
+"""Cells from which there is room for every column; below, a row has the name, the size and whether it fits."""
 _STAGES: Mapping[str, str] = {
-    "asking": "asking for it", "waiting": "waiting", "checking": "checking what is here", "downloading": "",
+    "asking": "connecting", "waiting": "waiting", "checking": "checking the partial download", "downloading": "",
     "placing": "checking it",
 }  # fmt: skip
 _GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB")
 
 
 class DownloadRow(NamedTuple):
-    """A download as a row shows it; `now` is None before anything is known of it."""
+    """A download in a row; `now` is None before anything is known of it."""
 
     now: Pulling | None
     running: bool
@@ -64,14 +64,14 @@ class DownloadRow(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Bytes of memory that a model takes; `about` where only the catalogue says so."""
+    """Bytes of memory that a model takes; `about`: an estimate of the catalogue."""
 
     total: int
     about: bool
 
 
 class Item(NamedTuple):
-    """A model as the list shows it. `need` is None while unknown, `spare` bytes of memory that it may take, if known."""
+    """A row of the list. `need` is None while unknown; `spare` is the memory that the model may take, in bytes."""
 
     row: ModelRow
     state: State
@@ -81,7 +81,7 @@ class Item(NamedTuple):
 
     @property
     def fit(self) -> Fit | None:
-        """Whether there is memory for it; None where that cannot be said."""
+        """Whether there is memory for the model; None where that is unknown."""
         if self.need is None or self.spare is None:
             return None
         if self.need.total > self.spare:
@@ -90,24 +90,24 @@ class Item(NamedTuple):
 
 
 def need_told(row: ModelRow) -> Need | None:
-    """What the catalogue says that a model needs, or what its size alone says: it takes no less."""
+    """The memory that the catalogue says a model needs; None if it does not say."""
     told = _GIGABYTES.search(row.needs)
     return Need(round(float(told[1]) * 10**9), about=True) if told else None
 
 
 def text_of(row: ModelRow) -> str:
-    """What a filter looks at."""
+    """The text that a filter is matched with, in lower case."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
     return " ".join(parts).lower()
 
 
 def matches(text: str, words: Iterable[str]) -> bool:
-    """Whether a text (see `text_of`) has all words, which are lower case, in it."""
+    """Whether a text (see `text_of`) contains all the words, given in lower case."""
     return all(word in text for word in words)
 
 
 def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
-    """Where a model stands in the list: what is loaded, what is here by name, then what can be had in the catalogue's order."""
+    """The sort key of a model: loaded ones, then those on disk by name, then others in the catalogue's order."""
     here = state in ("loaded", "loading", "on disk")
     return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at
 
@@ -139,10 +139,10 @@ def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
 
 
 def download_runs(download: DownloadRow, width: int) -> list[Run]:
-    """How far a download is: a bar, bytes, rate and time left, as much as there is room for; or why it ended."""
+    """The progress of a download (bar, bytes, rate, time left, as far as there is room), or why it ended."""
     now, problem = download.now, download.problem
     if problem is not None:
-        kept = f"{size(now.done)} are kept  " if now is not None and now.done else ""
+        kept = f"{size(now.done)} already downloaded  " if now is not None and now.done else ""
         return [(column(kept + problem.message, width), Ink("warning"))]
     if now is None or (now.done == 0 and now.stage != "downloading"):
         return [(column(now.note or _STAGES[now.stage] if now is not None else _STAGES["asking"], width), MUTED)]
@@ -159,7 +159,7 @@ def download_runs(download: DownloadRow, width: int) -> list[Run]:
 
 
 class _Columns(NamedTuple):
-    """Cells of the columns; 0 for those there is no room for."""
+    """Widths of the columns in cells; 0 where there is no room for one."""
 
     name: int
     whole: bool
@@ -168,7 +168,6 @@ class _Columns(NamedTuple):
 
     @classmethod
     def of(cls, width: int, longest: int) -> _Columns:
-        """The columns of a list this wide."""
         whole = width >= _WHOLE_FROM
         state = _STATE if width >= _TOLD_FROM else 0
         left = width - 2 - (_SIZE + 1 + (_QUANT + _CONTEXT + 1 if whole else 0) + _FIT) - state
@@ -178,7 +177,7 @@ class _Columns(NamedTuple):
         return cls(name, whole, state, left - name)
 
     def numbers(self, amount: str, quantization: str, context: str) -> str:
-        """Size, and where there is room quantisation and context, and the gap behind them."""
+        """The size, and where there is room the quantisation and the context, with the gap after them."""
         text = column(amount, _SIZE, right=True) + " "
         return text + column(quantization, _QUANT) + column(context, _CONTEXT, right=True) + " " if self.whole else text
 
@@ -197,15 +196,15 @@ def _name_ink(item: Item) -> Ink:
 
 _LABEL = 10
 _ROOMY = 16
-"""Lines from which a description and a blank line are worth their room."""
-_VERDICTS: Mapping[Fit, str] = {"fits": "it fits", "tight": "tight", "too large": "too large"}
+"""Lines from which the description wraps and a blank line follows."""
+_VERDICTS: Mapping[Fit, str] = {"fits": "fits", "tight": "tight", "too large": "too large"}
 _TOLD = ("threads", "threads_batch", "prefill_batch", "context", "kv_type")
-"""What is said of every model that runs; what else is set is said where it is."""
+"""Settings that are told of every loaded model; others only where they are set."""
 _LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
 
 
 class Running(NamedTuple):
-    """The loaded model as it runs, and how it was to be run, as far as that is known."""
+    """The loaded model as it runs, and its configuration, if known."""
 
     info: ModelInfo
     config: Settings | None = None
@@ -221,7 +220,7 @@ class Known(NamedTuple):
 
 
 def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
-    """The highlighted model. Where there is little room a fact takes one line, and what matters least is left out."""
+    """The highlighted model in detail. On few lines each fact takes one, and the least important are left out."""
     row = item.row
     roomy = height >= _ROOMY
     lines = [Line(((one_line(row.name, width), STRONG),))]
@@ -243,7 +242,7 @@ def _fact(name: str, text: str, width: int, *, most: int) -> list[Line]:
 
 
 def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
-    """What there is to say, what matters most first."""
+    """Facts as name and text, the most important first; a text may be empty."""
     row, facts = item.row, known.facts
     problem = item.download.problem if item.download is not None and item.download.problem is not None else facts
     if isinstance(problem, ModelError):
@@ -262,7 +261,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
         yield "model", f"{header.architecture}, {_weights(header.parameters)} parameters{parts}{layers}"
         trained = header.context_length or row.context
         yield "context", f"{facts.context:,} tokens of {trained:,}" if trained else f"{facts.context:,} tokens"
-        yield "template", "yes" if header.template is not None else "none: it can complete text (raw), not chat"
+        yield "template", "yes" if header.template is not None else "none; raw mode only, no chat"
     elif row.architecture or row.size_label:
         yield "model", " ".join(part for part in (row.architecture, row.size_label, row.quantization) if part)
     yield "recommends", ", ".join(f"{name} {KNOBS[name].show(value)}" for name, value in known.recommended.items())
@@ -290,18 +289,18 @@ def _running(running: Running) -> str:
 
 
 def memory_text(item: Item, facts: Facts | ModelError | None) -> str:
-    """What a model takes, beside what there is; "" if nothing is known."""
+    """The memory that a model takes, beside what is free; "" if nothing is known."""
     there = f" of {size(item.spare)} free" if item.spare is not None else ""
     verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
     if facts is not None and not isinstance(facts, ModelError):
         memory = facts.memory
-        parts = f"weights {size(memory.weights)}, cache {size(memory.kv)}, computing {size(memory.compute)}"
+        parts = f"weights {size(memory.weights)}, KV cache {size(memory.kv)}, compute buffers {size(memory.compute)}"
         return f"{size(memory.total)}{there}{verdict} ({parts})"
     return f"about {size(item.need.total)}{there}{verdict}" if item.need is not None else ""
 
 
 def _weights(number: int) -> str:
-    """A number of weights as people say it: 135M, 1.2B."""
+    """A number of parameters in short: 135M, 1.2B."""
     for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= least:
             return f"{number / least:.3g}{unit}"

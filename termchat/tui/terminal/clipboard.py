@@ -90,15 +90,15 @@ class Clipboard:
             if await _give(tool, text):
                 took = tool.command[0]
                 break
-        through = "through the terminal (OSC 52), which may not allow it"
+        through = "sent through the terminal (OSC 52); some terminals block this"
         if took:
             self._tell(Notice(copied, f"by {took}" + (" and through the terminal" if sent else "")))
         elif sent:
             self._tell(Notice(copied, through))
         else:
             much = size(len(text.encode("utf-8", "replace")))
-            hint = f"with wl-copy, xclip or xsel there is no limit; {name_of('save')} saves a transcript"
-            message = f"not copied: {much} are more than terminals take through OSC 52 ({size(MOST)})"
+            hint = f"install wl-copy, xclip or xsel to remove the limit, or save a transcript with {name_of('save')}"
+            message = f"not copied: {much} exceeds the terminal's OSC 52 limit ({size(MOST)})"
             self._tell(Notice(message, hint, "warning"))
 
 

@@ -1,18 +1,20 @@
 """The transcript: one line-API widget over the turns of a chat.
 
-From the text to the screen: `source` reads a turn of the path; `body` cuts it into blocks, by its Markdown (`split`) or by
-its lines; a block (`blocks`) lays itself out into lines of inks (`wrap`, `markdown`, `inline`, `code`, `table`), once for a
-width, and `mending` closes what still streams; `turn` and `document` stack them (`heights`); `ink` paints a line in a palette;
-`scroll` shows the lines, `widget` says which, and `moving` goes to other places. `looks` says how replies are shown.
+From the text to the screen: `source` reads a turn of the path; `body` cuts it into blocks, by its Markdown
+(`markdown.chunks`) or by its lines; a block (`blocks`) lays itself out into lines of inks, once for a width, with
+`draw.wrap` and the rest of `markdown` (`render`, `inline`, `code`, `table`); `turn`, under its `title`, and `document` stack
+them (`heights`). `view` shows the lines of a document and keeps its place, `widget` says which document, and holds the look
+and the cursor. `looks` says how replies are shown.
 
-From the screen to the text: `copying` says what a selection stands for, `found` where the hits of a search are, `fences` what
-code a reply has.
+From the screen to the text: `selection` says what a selection stands for, `hits` where the hits of a search are,
+`markdown.code` what code a reply has.
 
-The token cursor: `tokens` knows the order of the tokens, `places` and `pointer` where they are on the lines, `jumps` which
-of them are worth a visit; `cursor` is on one of them.
+The token cursor: `cursor.token_order` knows the order of the tokens, `cursor.token_cells` their cells, `cursor.jumps` which
+of them are worth a jump; `cursor.cursor` is on one of them.
 
-Only the open end of the last turn is looked at when tokens come, and what is out of sight is laid out when there is time.
-All foreign text passes `sanitize` where it is wrapped.
+The chat's screen calls `TranscriptView` (`show`, `grew`), and hears of its cursor by `CursorMoved`. When tokens come, only
+the open end of the last turn is looked at; lines out of sight are laid out when there is time. All foreign text passes
+`sanitize` where it is wrapped.
 """
 
 from termchat.tui.transcript.cursor.cursor import MOVES, Move
