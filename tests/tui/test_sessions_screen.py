@@ -101,7 +101,7 @@ async def test_it_opens_at_once_and_fills_as_it_finds() -> None:
     async with library(store, opened=False) as desk:
         await desk.type("half a message", "f4")
         assert desk.open
-        assert "looking …" in desk.text
+        assert "searching …" in desk.text
         await desk.type("fox", "down")  # nobody waits for the disk
         store.closed.set()
         await desk.shows("A fox and a bear", "1 found")
@@ -264,7 +264,7 @@ async def test_only_faults_are_told_in_their_colour() -> None:
     async with library(FakeStore()) as desk:
         told = desk.app.screen.query_one(".problem", Label)
         fault = Color.parse(desk.app.palette.error)
-        steps = (("delete", "is deleted", False), ("ctrl+y", "restored", False), ("ctrl+y", "nothing", True))
+        steps = (("delete", "deleted;", False), ("ctrl+y", "restored", False), ("ctrl+y", "nothing", True))
         for key, text, wrong in steps:
             await desk.type("", key)
             await desk.until(lambda text=text: text in desk.text)
