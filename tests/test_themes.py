@@ -154,7 +154,7 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
         ("dark = true", 'dark = "yes"', 2, "dark must be true or false"),
         ('name = "dark"', "name = 3", 1, "name may use letters, digits, - and _"),
         ('name = "dark"', 'name = "a b"', 1, "name may use letters, digits, - and _"),
-        ('name = "dark"', 'name = "auto"', 1, "not be 'auto'"),
+        ('name = "dark"', 'name = "auto"', 1, "not 'auto'"),
         ('muted = "#969eae"', 'muted = "ansi_pink"', 10, "muted must be a colour like #82b1ff or ansi_bright_blue"),
         (
             'cursor = "#ffd75f"',

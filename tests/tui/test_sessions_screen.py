@@ -101,7 +101,7 @@ async def test_it_opens_at_once_and_fills_as_it_finds() -> None:
     async with library(store, opened=False) as desk:
         await desk.type("half a message", "f4")
         assert desk.open
-        assert "looking …" in desk.text
+        assert "searching …" in desk.text
         await desk.type("fox", "down")  # nobody waits for the disk
         store.closed.set()
         await desk.shows("A fox and a bear", "1 found")
@@ -264,7 +264,7 @@ async def test_only_faults_are_told_in_their_colour() -> None:
     async with library(FakeStore()) as desk:
         told = desk.app.screen.query_one(".problem", Label)
         fault = Color.parse(desk.app.palette.error)
-        steps = (("delete", "is deleted", False), ("ctrl+y", "restored", False), ("ctrl+y", "nothing", True))
+        steps = (("delete", "deleted;", False), ("ctrl+y", "restored", False), ("ctrl+y", "nothing", True))
         for key, text, wrong in steps:
             await desk.type("", key)
             await desk.until(lambda text=text: text in desk.text)
@@ -430,7 +430,7 @@ async def test_the_open_chat_can_be_deleted_and_is_found_again(store: Store) -> 
         await desk.type("", "f4")
         await desk.at_rest()
         await desk.type("", "delete")
-        assert "an empty chat is open in its place" in " ".join(desk.text.split())
+        assert "a new chat is open instead" in " ".join(desk.text.split())
         assert desk.chat.conversation.leaf is None
         await desk.type("", "ctrl+y")
         await desk.until(lambda: desk.list.rows)

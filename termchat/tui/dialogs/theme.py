@@ -38,7 +38,7 @@ class ThemePicker(ListDialog[str]):
     ThemePicker.-tight Sheet { display: none; }
     """
     TITLE = "Themes"
-    HINTS = (("list-up", "previews"), ("theme-keep", "uses it"), ("close", "cancels"))
+    HINTS = (("list-up", "shows"), ("theme-keep", "keeps"), ("close", "cancels"))
     KEYS = "THEMES"
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.THEMES)]  # noqa: RUF012
 

@@ -178,7 +178,7 @@ def _palette(path: Path) -> Palette:
     source = _Source(path)
     name, dark, colors = (source.table.get(key) for key in ("name", "dark", "colors"))
     if not isinstance(name, str) or not is_name(name):
-        raise source.refuse("name", f"name may use letters, digits, - and _, and must not be {AUTO!r}")
+        raise source.refuse("name", f"name may use letters, digits, - and _, not {AUTO!r}")
     if not isinstance(dark, bool):
         raise source.refuse("dark", "dark must be true or false")
     if not isinstance(colors, dict):
