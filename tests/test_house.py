@@ -25,10 +25,6 @@ otherwise: commands as `termchat run`, classes with a capital letter, functions 
 begin with an underscore."""
 
 
-OUTDATED = {"tui/transcript"}
-"""Packages whose maps still name modules that were moved. None may be added."""
-
-
 def shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -102,8 +98,6 @@ def test_no_two_public_classes_have_one_name() -> None:
 def test_every_package_has_a_map_whose_modules_exist(package: Path) -> None:
     text = docstring(package)
     assert text
-    if shown(package) in OUTDATED:
-        pytest.xfail("its map is being redrawn")
     assert missing(package, text) == []
 
 

@@ -1,7 +1,7 @@
 """The chat service: one conversation on one engine, without a screen. The TUI and the commands stand on it.
 
-`Chat` in `service` is the whole of it for whoever uses it: `send()`, `stop()`, `adjust()`, `open()` and `pump()` are its own, the
-rest is reached through its rooms. The rooms share one `State`, know the rooms that they are given and never the chat:
+`Chat` in `service` is the whole of it for whoever uses it: `send()`, `stop()`, `adjust()`, `open()` and `pump()` are its own,
+the rest is reached through its rooms. The rooms share one `State`, know the rooms that they are given and never the chat:
 
     chat.turns       what a person says: the queue, the prompt of a turn; `turns.room` when the context is full (full_context)
     chat.replies     the running reply: pause, resume, step, force
