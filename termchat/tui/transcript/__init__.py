@@ -2,7 +2,7 @@
 
 From the text to the screen: `source` reads a turn of the path; `body` cuts it into blocks, by its Markdown
 (`markdown.chunks`) or by its lines; a block (`blocks`) lays itself out into lines of inks, once for a width, with
-`draw.wrap` and the rest of `markdown` (`render`, `inline`, `code`, `table`); `turn`, under its `title`, and `document` stack
+`draw.wrap` and the rest of `markdown`; `turn`, under its `title`, and `document` stack
 them (`heights`). `view` shows the lines of a document and keeps its place, `widget` says which document, and holds the look
 and the cursor. `looks` says how replies are shown.
 
@@ -12,7 +12,7 @@ From the screen to the text: `selection` says what a selection stands for, `hits
 The token cursor: `cursor.token_order` knows the order of the tokens, `cursor.token_cells` their cells, `cursor.jumps` which
 of them are worth a jump; `cursor.cursor` is on one of them.
 
-The chat's screen calls `TranscriptView` (`show`, `grew`), and hears of its cursor by `CursorMoved`. When tokens come, only
+The chat's screen calls `TranscriptView` (`show()`, `grew()`), and hears of its cursor by `CursorMoved`. When tokens come, only
 the open end of the last turn is looked at; lines out of sight are laid out when there is time. All foreign text passes
 `sanitize` where it is wrapped.
 """
