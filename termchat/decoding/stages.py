@@ -26,8 +26,7 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     `limit` names the knob that says how many of the highest logits it leaves. The engine may select those before the chain
     runs, unless an active stage in front of it needs the `whole` vocabulary. `remembers` names the knob that says how many of
     the last tokens it looks at; it is told of each token that is taken. `masks` says whether under these settings it leaves
-    tokens in their place with a logit of -inf instead of removing them. `draws`: it ends the chain, with one token. `kept_as`
-    is how the screen calls a token that it leaves.
+    tokens in their place with a logit of -inf instead of removing them. `draws`: it ends the chain, with one token.
     """
 
     name: str
@@ -39,7 +38,6 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     remembers: str = ""
     masks: Callable[[SamplerSettings], bool] = lambda _: False
     draws: bool = False
-    kept_as: str = "kept"
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -70,7 +68,7 @@ _ORDER = (
         remembers="repeat_last_n",
     ),
     SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), limit="top_k"),
-    SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), kept_as="in the nucleus"),
+    SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1)),
     SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1)),
     SamplerStage(name="temperature", sampler="temp", arguments=("temperature",), masks=lambda s: s.temperature <= 0),
     SamplerStage(name="dice", draws=True),
