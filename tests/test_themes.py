@@ -15,7 +15,7 @@ from textual.app import App
 from termchat.tui.themes import library as shelf_of
 from termchat.tui.themes import theme_file as themes_of
 from termchat.tui.themes.depth import PLAIN, fitted
-from termchat.tui.themes.library import Shelf
+from termchat.tui.themes.library import ThemeLibrary
 from termchat.tui.themes.theme_file import ANSI, COLORS, LoadedTheme, Palette, ThemeError, load_theme, load_themes
 from tests.colors import BLINDNESS, apart, contrast, in_256, lab, linear, seen
 
@@ -281,7 +281,7 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(themes_of, "load_theme", noted)
     (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
     (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
-    shelf = Shelf(folders=[ROOT, tmp_path])
+    shelf = ThemeLibrary(folders=[ROOT, tmp_path])
     assert shelf.fitting(dark=True).palette.name == "dark"
     assert shelf.get("mine") is not None
     assert read == ["dark.toml", "mine.toml"]
@@ -293,7 +293,7 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
-    shelf = Shelf(folders=[ROOT, tmp_path])
+    shelf = ThemeLibrary(folders=[ROOT, tmp_path])
     assert shelf.fitting(dark=True).palette == SHIPPED["dark"].palette
     assert [problem.line for problem in shelf.problems] == [2]
     shelf.all()
@@ -302,11 +302,11 @@ def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["", "..", "../themes/dark", "a\0b", "x" * 5000, "\udc80", "nobody"])
 def test_a_name_that_is_none_finds_nothing(name: str) -> None:
-    assert Shelf(folders=[ROOT]).get(name) is None
+    assert ThemeLibrary(folders=[ROOT]).get(name) is None
 
 
 def test_a_terminal_is_offered_what_it_can_show() -> None:
-    few, none = Shelf("16", [ROOT]), Shelf("none", [ROOT])
+    few, none = ThemeLibrary("16", [ROOT]), ThemeLibrary("none", [ROOT])
     assert set(few.all()) == {"terminal-dark", "terminal-light"}
     assert few.get("dusk") is None
     assert few.fitting(dark=False).palette.name == "terminal-light"

@@ -37,7 +37,7 @@ from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.typeahead import TypeAhead
-from termchat.tui.themes.library import Shelf, Wardrobe
+from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
 from termchat.tui.themes.theme_file import AUTO, Palette
 
 if sys.platform != "win32":
@@ -117,7 +117,7 @@ class TermchatApp(App[None]):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.wardrobe, self._keep_theme = Wardrobe(Shelf(abilities.depth), theme), keep_theme
+        self.wardrobe, self._keep_theme = ThemeChooser(ThemeLibrary(abilities.depth), theme), keep_theme
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.wardrobe.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]

@@ -17,7 +17,7 @@ from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.body import PlainBody
 from termchat.tui.transcript.document import NEAR, Document
 from termchat.tui.transcript.selection import copied
-from termchat.tui.transcript.source import Told
+from termchat.tui.transcript.source import TurnText
 from termchat.tui.transcript.turn import TOO_LONG
 from tests.tui.transcripts import THEMES, Host, ask, chat_of, finished, screen, settled
 
@@ -145,9 +145,9 @@ def test_blocks_are_the_text_in_order_however_it_comes(chosen: list[int]) -> Non
     pieces = [PIECES[number] for number in chosen]
     text = "".join(pieces)
     at_once, in_parts = PlainBody(), PlainBody()
-    at_once.feed(Told(text))
+    at_once.feed(TurnText(text))
     for piece in pieces:
-        in_parts.feed(Told(piece))
+        in_parts.feed(TurnText(piece))
     made = [body.finished() + body.open(done=True) for body in (at_once, in_parts)]
     spans = [[(block.start, block.end) for block in each] for each in made]
     assert spans[0] == spans[1]

@@ -18,7 +18,7 @@ from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
-from termchat.tui.draw.background import InTurn
+from termchat.tui.draw.background import TaskQueue
 from termchat.tui.sessions.session_lines import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
 from tests.models.gguf_files import named
@@ -77,7 +77,7 @@ def test_of_the_questions_that_wait_only_the_newest_is_asked_and_changes_go_firs
     begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
     asked: list[str] = []
     heard: list[object] = []
-    work = InTurn(lambda what: what())
+    work = TaskQueue(lambda what: what())
     work.ask("list", lambda: begun.set() or go_on.wait(30), lambda _: heard.append("stale"))
     assert begun.wait(30)
     for word in ("f", "fo", "fox"):

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from termchat.conversation.store.store import HISTORY, Store, StoreError
-from termchat.tui.draw.background import Aside
+from termchat.tui.draw.background import BackgroundTask
 
 
 class History:
@@ -19,13 +19,13 @@ class History:
     def __init__(self, store: Store | None = None) -> None:
         self._store = store
         self._texts: dict[str, None] = {}
-        self._reading: Aside[str] | None = None
+        self._reading: BackgroundTask[str] | None = None
 
     def begin(self) -> None:
         """Reads what was kept."""
         if self._store is not None and self._reading is None:
             store = self._store
-            self._reading = Aside(lambda: _read(store))
+            self._reading = BackgroundTask(lambda: _read(store))
 
     def add(self, text: str) -> None:
         """The newest message."""

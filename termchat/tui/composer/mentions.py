@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from termchat.text import size
 from termchat.tui.composer.completion import Completion, Offer
-from termchat.tui.draw.background import Aside
+from termchat.tui.draw.background import BackgroundTask
 
 LARGEST = 1_000_000
 """Bytes of the largest file that is put into a message."""
@@ -154,7 +154,7 @@ class Paths:
     def __init__(self, told: Callable[[], object]) -> None:
         self._told = told
         self._folders: dict[str, _Folder] = {}
-        self._reading: Aside[_Folder] | None = None
+        self._reading: BackgroundTask[_Folder] | None = None
         self._wanted = ""
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
@@ -181,7 +181,7 @@ class Paths:
                 del self._folders[next(iter(self._folders))]
         known = self._folders.get(path)
         if self._reading is None and (known is None or monotonic() - known.read > _FRESH):
-            self._reading = Aside(lambda: _read_folder(path), self._told)
+            self._reading = BackgroundTask(lambda: _read_folder(path), self._told)
         return known
 
 

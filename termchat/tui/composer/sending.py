@@ -15,7 +15,7 @@ from termchat.text import size
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
 from termchat.tui.composer.labelled import LARGEST
-from termchat.tui.draw.background import Aside
+from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.screen.parts import Parts
 from termchat.tui.slash.parsing import parted
 
@@ -46,7 +46,7 @@ class _Outgoing(NamedTuple):
     to: Callable[[str], object]
 
 
-class Writing:
+class Sending:
     """Stands between the composer and the chat."""
 
     def __init__(self, parts: Parts, history: History) -> None:
@@ -55,7 +55,7 @@ class Writing:
         self._sizing: Sizing | None = None
         self._timer: Timer | None = None
         self._sending: list[_Outgoing] = []
-        self._reading: Aside[None] | None = None
+        self._reading: BackgroundTask[None] | None = None
         self._stands: tuple[object, ...] = ()
         self._composer.earlier = history
         self._composer.take_back = self.take_back
@@ -117,7 +117,7 @@ class Writing:
             self._screen.post_message(gathered)
             yield
 
-        self._reading = Aside(work)
+        self._reading = BackgroundTask(work)
 
     def gathered(self, read: FilesRead) -> None:
         """Sends a message with its files, or counts it; what cannot be read goes back to whoever wrote it."""

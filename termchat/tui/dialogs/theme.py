@@ -15,7 +15,7 @@ from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
 from termchat.tui.panels.ribbon import legend_line
-from termchat.tui.themes.library import Wardrobe
+from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO
 
 _NAME = 18
@@ -42,7 +42,7 @@ class ThemePicker(ListDialog[str]):
     KEYS = "THEMES"
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.THEMES)]  # noqa: RUF012
 
-    def __init__(self, wardrobe: Wardrobe, wear: Callable[[str], None]) -> None:
+    def __init__(self, wardrobe: ThemeChooser, wear: Callable[[str], None]) -> None:
         super().__init__(wardrobe.worn().palette)
         self._wardrobe, self._wear = wardrobe, wear
         shown = wardrobe.shelf.all() if wardrobe.shelf.depth != "none" else ()

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Aside(Generic[T]):
+class BackgroundTask(Generic[T]):
     """Runs `work` in a daemon thread, which may end with the process at any point.
 
     Args:
@@ -70,7 +70,7 @@ class _Job(NamedTuple):
     hear: Callable[[Any], object]
 
 
-class InTurn:
+class TaskQueue:
     """Does jobs one after the other in a daemon thread, which may end with the process at any point.
 
     Args:

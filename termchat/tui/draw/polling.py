@@ -12,7 +12,7 @@ FRAMES = 16
 """Looks per second while something runs."""
 
 
-class Pulse:
+class EnginePolling:
     """Wakes the screen. Call `disarm` before each look: the engine's descriptor may be gone after it."""
 
     def __init__(self, timer: Timer, wake: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from termchat.models.errors import ModelError
-from termchat.tui.draw.background import Aside
+from termchat.tui.draw.background import BackgroundTask
 
 if TYPE_CHECKING:
     from termchat.models.download.progress import Pulling
@@ -27,7 +27,7 @@ class Pull:
         self.path: Path | None = None
         self.problem: ModelError | None = None
         self._cancelled = Event()
-        self._aside: Aside[None] = Aside(self._work, lambda: told(self))
+        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: told(self))
 
     @property
     def running(self) -> bool:

@@ -12,7 +12,7 @@ from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
-from termchat.tui.draw.background import Aside
+from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.models.downloads import Pull, Pulls
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ class Models:
         self._files: dict[str, str] = {}
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
-        self._looking: Aside[_Around | _Listed | Skipped] | None = None
+        self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
-        self._reading: Aside[_Read] | None = None
-        self._choosing: Aside[None] | None = None
+        self._reading: BackgroundTask[_Read] | None = None
+        self._choosing: BackgroundTask[None] | None = None
 
     @property
     def config(self) -> Settings:
@@ -144,7 +144,7 @@ class Models:
         """Looks through the catalogue and the disk, anew; what is known stays until it is found to be gone."""
         if self._looking is None:
             self._seen, self._left_out = set(), []
-            self._looking = Aside(self._look)
+            self._looking = BackgroundTask(self._look)
 
     @property
     def looking(self) -> bool:
@@ -232,7 +232,7 @@ class Models:
         unread = [row for row in rows if row.path is not None and self.facts(row) is None]
         if self._reading is not None:
             self._reading.stop()
-        self._reading = Aside(lambda: self._read(unread)) if unread else None
+        self._reading = BackgroundTask(lambda: self._read(unread)) if unread else None
 
     def _read(self, rows: Sequence[ModelRow]) -> Iterator[_Read]:
         for row in rows:
@@ -269,7 +269,7 @@ class Models:
                 self.told(Chosen(wanted, None, problem))
             yield
 
-        self._choosing = Aside(work)
+        self._choosing = BackgroundTask(work)
 
     def pick(self, row: ModelRow, facts: Facts) -> str:
         """Has a model be run from now on as these facts say; returns why that cannot be kept, "" if it is."""

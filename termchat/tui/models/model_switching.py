@@ -29,7 +29,7 @@ class Heard(Message):
     said: Pull | Chosen
 
 
-class Choosing:
+class ModelSwitching:
     """Stands between the chat's screen and the models."""
 
     def __init__(self, parts: Parts, models: Models) -> None:

@@ -10,8 +10,8 @@ the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `a
 
 Collaborators here: `big` (pages, the big view), `drawer` (whether the panels are shown), `pointing` (clicks on knobs and
 candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
-`Writing` (composer), `Choosing` (models), `Conversations` and `Personating` (sessions), `TurnVersions` (tokens). `features`
-holds what dialogs and commands act on.
+`Sending` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions), `TurnVersions` (tokens).
+`features` holds what dialogs and commands act on.
 
 A new dialog is a row of `dialog_table` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
 """

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from termchat.tui.composer.sending import Writing
+from termchat.tui.composer.sending import Sending
 from termchat.tui.models.gather import Models
-from termchat.tui.models.model_switching import Choosing
+from termchat.tui.models.model_switching import ModelSwitching
 from termchat.tui.screen.parts import Parts
-from termchat.tui.sessions.begin_as import Personating
-from termchat.tui.sessions.chat_switching import Conversations
-from termchat.tui.themes.library import Wardrobe
+from termchat.tui.sessions.begin_as import PersonaStarting
+from termchat.tui.sessions.chat_switching import ChatSwitching
+from termchat.tui.themes.library import ThemeChooser
 
 
 class Features(NamedTuple):
     parts: Parts
-    writing: Writing
+    writing: Sending
     models: Models
-    choosing: Choosing
-    conversations: Conversations
-    personating: Personating
-    wardrobe: Wardrobe
+    choosing: ModelSwitching
+    conversations: ChatSwitching
+    personating: PersonaStarting
+    wardrobe: ThemeChooser
     keep_theme: Callable[[str], None]
     """Shows a theme from now on, at the next start too."""

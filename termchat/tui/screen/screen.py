@@ -17,13 +17,13 @@ from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
 from termchat.chat.service import Chat
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
-from termchat.tui.composer.sending import FilesRead, Writing
+from termchat.tui.composer.sending import FilesRead, Sending
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.draw.polling import FRAMES, Pulse
+from termchat.tui.draw.polling import FRAMES, EnginePolling
 from termchat.tui.keys.tables import CHAT, MODEL, name_of, situation_of
 from termchat.tui.models.gather import Models
-from termchat.tui.models.model_switching import Choosing, Heard
+from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
 from termchat.tui.screen.ask_line import AskLine
 from termchat.tui.screen.big import Big
@@ -38,13 +38,13 @@ from termchat.tui.screen.notices import NoticeSlip, notice_lines, queue_lines, w
 from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
-from termchat.tui.sessions.begin_as import Personating
-from termchat.tui.sessions.chat_switching import Conversations, Save
+from termchat.tui.sessions.begin_as import PersonaStarting
+from termchat.tui.sessions.chat_switching import ChatSwitching, Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LiveScreen, draw_now, use_compositor
-from termchat.tui.themes.library import Wardrobe
+from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.token_bar import Legend, Tokens
 from termchat.tui.tokens.turn_versions import TurnVersions
@@ -99,7 +99,7 @@ class ChatScreen(LiveScreen):
         sessions: SessionList | None,
         keymap: Mapping[str, str],
         save: Save,
-        wardrobe: Wardrobe,
+        wardrobe: ThemeChooser,
         keep_theme: Callable[[str], None],
         leave: Callable[[], None],
         history: History | None = None,
@@ -125,10 +125,10 @@ class ChatScreen(LiveScreen):
         self._ask_line = AskLine(parts)
         self._versions = TurnVersions(parts)
         self.copying = Copying(parts)
-        self._writing = Writing(parts, history or History())
-        self._choosing = Choosing(parts, models)
-        self._conversations = Conversations(parts, sessions, save)
-        personating = Personating(parts, self._conversations)
+        self._writing = Sending(parts, history or History())
+        self._choosing = ModelSwitching(parts, models)
+        self._conversations = ChatSwitching(parts, sessions, save)
+        personating = PersonaStarting(parts, self._conversations)
         self._features = Features(
             parts, self._writing, models, self._choosing, self._conversations, personating, wardrobe, keep_theme
         )
@@ -136,7 +136,7 @@ class ChatScreen(LiveScreen):
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
-        self._pulse: Pulse | None = None
+        self._pulse: EnginePolling | None = None
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class ChatScreen(LiveScreen):
     def on_mount(self) -> None:
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
-        self._pulse = Pulse(timer, lambda: self.call_next(self.tick))
+        self._pulse = EnginePolling(timer, lambda: self.call_next(self.tick))
         self._chat.recorder.listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
         self.tokens.mode.find()
         self._show_path()

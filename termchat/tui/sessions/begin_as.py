@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.tui.screen.parts import Parts
-from termchat.tui.sessions.chat_switching import Conversations
+from termchat.tui.sessions.chat_switching import ChatSwitching
 
 if TYPE_CHECKING:
     from termchat.config.personas import Persona, Personas
     from termchat.tui.sessions.persona_dialog import Begin
 
 
-class Personating:
+class PersonaStarting:
     """Stands between the chat's screen and the personas."""
 
-    def __init__(self, parts: Parts, conversations: Conversations) -> None:
+    def __init__(self, parts: Parts, conversations: ChatSwitching) -> None:
         self._parts, self._chat, self._conversations = parts, parts.chat, conversations
         self._do, self._tell = parts.do, parts.tell
         self._known: Personas | None = None

@@ -50,7 +50,7 @@ def write(
     Thread(target=work, name="saving").start()
 
 
-class Conversations:
+class ChatSwitching:
     """Between the chat's screen and other chats.
 
     Args:

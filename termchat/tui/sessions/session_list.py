@@ -15,7 +15,7 @@ from termchat.chat.reopening import Past
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Role
-from termchat.tui.draw.background import InTurn
+from termchat.tui.draw.background import TaskQueue
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
@@ -43,7 +43,7 @@ class SessionList:
         self._store, self._config = store, config
         self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
         self.changed: Callable[[], object] = lambda: None
-        self._work = InTurn(lambda what: self.deliver(what), (StoreError, OSError))
+        self._work = TaskQueue(lambda what: self.deliver(what), (StoreError, OSError))
         self.rows: list[SessionSummary] = []
         self.at = 0
         self.more = False

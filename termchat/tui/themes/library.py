@@ -27,7 +27,7 @@ _AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("
 _PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
 
 
-class Shelf:
+class ThemeLibrary:
     """The themes of some folders, of which a later one's come first; `problems` are those of the files read so far.
 
     A terminal with 16 colours is offered themes of its own colours only; one without any a single theme.
@@ -92,10 +92,10 @@ class Shelf:
         return loaded
 
 
-class Wardrobe:
+class ThemeChooser:
     """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background."""
 
-    def __init__(self, shelf: Shelf, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, shelf: ThemeLibrary, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
         self.shelf, self.wanted = shelf, wanted
         self.dark = _guessed(os.environ if environ is None else environ)
 

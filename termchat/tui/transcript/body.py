@@ -9,7 +9,7 @@ from termchat.tui.draw.ink import HEATS, Ink, Run
 from termchat.tui.transcript.blocks import Block, ChunkBlock, Inked, TextBlock
 from termchat.tui.transcript.looks import Look, TokenLook, heats
 from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.source import Told
+from termchat.tui.transcript.source import TurnText
 
 ENOUGH = 1000
 """Characters after which a block of plain text ends with its line."""
@@ -27,7 +27,7 @@ INKS = [Ink("text", heat=heat) for heat in range(HEATS)]
 class Body(Protocol):
     """Takes text; gives blocks that are finished and blocks that may still change."""
 
-    def feed(self, told: Told) -> None:
+    def feed(self, told: TurnText) -> None:
         """Adds text."""
 
     def finished(self) -> list[Block]:
@@ -74,7 +74,7 @@ class PlainBody:
         self._block = TextBlock(0, ground=ground)
         self._finished: list[Block] = []
 
-    def feed(self, told: Told) -> None:
+    def feed(self, told: TurnText) -> None:
         """See `Body`."""
         text, begin, inked = told.text, *self._inked(told)
         at, block = 0, self._block
@@ -88,7 +88,7 @@ class PlainBody:
             at = cut
         block.feed(inked, begin + at, text[at:])
 
-    def _inked(self, told: Told) -> tuple[int, Inked]:
+    def _inked(self, told: TurnText) -> tuple[int, Inked]:
         """What paints a text, and where in that the text begins."""
         if told.tokens is None or self._look == "reading":
             return 0, Plain(told.text)
@@ -127,7 +127,7 @@ class ReadingBody:
     def __init__(self) -> None:
         self._splitter = Splitter()
 
-    def feed(self, told: Told) -> None:
+    def feed(self, told: TurnText) -> None:
         """See `Body`."""
         self._splitter.feed(told.text)
 

@@ -36,7 +36,7 @@ class Part(NamedTuple):
         return there if self.taken is None else min(self.taken, there)
 
 
-class Told(NamedTuple):
+class TurnText(NamedTuple):
     """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
     come before it."""
 
@@ -91,14 +91,14 @@ class Source:
         node, taken, _ = self.parts[-1]
         return node.done or taken is not None
 
-    def read(self) -> Iterator[Told]:
+    def read(self) -> Iterator[TurnText]:
         """The text that came since the last time, whole tokens at a time."""
         while True:
             node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
                 self._taken = 1
                 self.length += len(node.written)
-                yield Told(node.written)
+                yield TurnText(node.written)
             tokens = node.tokens
             stop = self.parts[self._part].shown
             self._read_settings(node, self._taken)
@@ -107,7 +107,7 @@ class Source:
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], stop])
                 self.tokens += self._taken - begin
                 text = tokens.texts.joined(self._taken, begin)
-                told = Told(text, tokens, self.length - self._part_begin)
+                told = TurnText(text, tokens, self.length - self._part_begin)
                 self.length += len(text)
                 yield told
                 self._read_settings(node, self._taken)
@@ -118,7 +118,7 @@ class Source:
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
             self._pending_read = True
             self.length += len(node.pending)
-            yield Told(node.pending)
+            yield TurnText(node.pending)
 
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""
