@@ -120,7 +120,7 @@ def while_a_long_message_waits_for_a_worker_that_hangs(terminal: Terminal) -> in
 
 
 def while_the_model_loads(terminal: Terminal) -> int:
-    terminal.wait(lambda: terminal.has_worker)
+    terminal.wait("write a message")  # the worker starts before the screen does
     return held(terminal)
 
 
