@@ -104,7 +104,7 @@ def test_other_ways_to_write_it_are_kept(tmp_path: Path, text: str, expected: st
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("sampling = {top_k = 1}", "line 1: sampling.top_k stands inside of a value; change it by hand"),
+        ("sampling = {top_k = 1}", "line 1: sampling.top_k is inside another value; change it by hand"),
         ("sampling = {top_p = 1}", "line 1: sampling.top_k cannot be changed here; change it by hand"),
         ("sampling = 3", "line 1: sampling.top_k cannot be changed here"),
         ("[sampling", "is not valid TOML: Expected ']' at the end of a table declaration (at"),
@@ -121,9 +121,9 @@ def test_what_cannot_be_changed_is_left_alone(tmp_path: Path, text: str, problem
 
 
 def test_a_misspelled_setting_gets_a_guess(tmp_path: Path) -> None:
-    with pytest.raises(ConfigFileError, match=r"there is no setting 'top_kk' \(did you mean top_k\?\)"):
+    with pytest.raises(ConfigFileError, match=r"unknown setting 'top_kk' \(did you mean top_k\?\)"):
         put("top_kk", 7, tmp_path / "config.toml")
-    with pytest.raises(ConfigFileError, match="not UTF-8"):
+    with pytest.raises(ConfigFileError, match="only hold UTF-8 text"):
         put("system", "\udce9", tmp_path / "config.toml")
     assert not list(tmp_path.iterdir())
 

@@ -69,7 +69,7 @@ def test_folders_of_models_are_a_list(written) -> None:
     assert written("model_folders = ['/a']", {"model_folders": "/b"}).model_folders == ("/b",)
     wrong = written("model_folders = [1]")
     assert wrong.model_folders == ()
-    assert "config.toml, line 1: model_folders must be a list of texts, not [1]" in wrong.problems[0]
+    assert "config.toml, line 1: model_folders must be a list of strings, not [1]" in wrong.problems[0]
 
 
 def test_keys_are_bound_under_keys(written) -> None:
@@ -82,7 +82,7 @@ def test_keys_are_bound_under_keys(written) -> None:
         "look": "config.toml, line 4",
         "off": "config.toml, line 5",
     }
-    assert found.problems == ("config.toml, line 6: find must be a key or a list of keys, not 3; it is ignored",)
+    assert found.problems == ("config.toml, line 6: find must be a key or a list of keys, not 3 (ignored)",)
     assert found.engine.threads == 1
     assert "line 1: keys must be a table, [keys]" in written("keys = 'ctrl+k'").problems[0]
     assert written("").keys == {}
@@ -158,16 +158,16 @@ def test_variables_reach_the_engine_and_the_chat(written) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("\n[sampling]\n\ntop_kk = 5\n", "config.toml, line 4: there is no setting 'top_kk' (did you mean top_k?)"),
+        ("\n[sampling]\n\ntop_kk = 5\n", "config.toml, line 4: unknown setting 'top_kk' (did you mean top_k?)"),
         ("sampling.top_p = 7\n", "config.toml, line 1: top_p must be a number from 0 to 1, not 7"),
         ("[sampling]\nstop = [1]\n", "config.toml, line 2: stop must not contain empty strings (found 1)"),
         ("top_k = 5\n", "config.toml, line 1: top_k belongs under [sampling]"),
         ("[engine]\nmodel = 'x'\n", "config.toml, line 2: model belongs at the top, before any table"),
         ("[engine]\ncontext = true\n", "config.toml, line 2: context must be a whole number from 0 to 10000000"),
         ("[engine]\nkv_type = 'q9'\n", "config.toml, line 2: kv_type must be one of f32, f16, bf16"),
-        ("[engines]\nthreads = 2\n", "config.toml, line 1: there is no setting 'engines' (did you mean engine?)"),
+        ("[engines]\nthreads = 2\n", "config.toml, line 1: unknown setting 'engines' (did you mean engine?)"),
         ("engine = 3\n", "config.toml, line 1: engine must be a table, [engine]"),
-        ("theme = 3\n", "config.toml, line 1: theme must be a text, not 3"),
+        ("theme = 3\n", "config.toml, line 1: theme must be a string, not 3"),
         ("[sampling\n", "is not valid TOML: Expected ']' at the end of a table declaration (at line 1"),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line(written, text: str, problem
     found = written(text, {}, TERMCHAT_THREADS="2")
     assert len(found.problems) == 1
     assert problem in found.problems[0]
-    assert found.problems[0].endswith("ignored")
+    assert found.problems[0].rstrip(")").endswith("ignored")
     assert found.tuning == Tuning()
     assert found.engine.threads == 2
 
@@ -294,9 +294,9 @@ def test_a_mistake_in_a_variable_is_told(written) -> None:
     )
     assert found.tuning == Tuning(top_k=7)
     assert found.problems == (
-        "TERMCHAT_TOP_K: top_k must be a whole number from 0 to 1000000, not 'many'; it is ignored",
-        "TERMCHAT_TOPP: there is no such setting (did you mean TERMCHAT_TOP_P?); it is ignored",
-        "TERMCHAT_top_p: there is no such setting (did you mean TERMCHAT_TOP_P?); it is ignored",
+        "TERMCHAT_TOP_K: top_k must be a whole number from 0 to 1000000, not 'many' (ignored)",
+        "TERMCHAT_TOPP: unknown setting (did you mean TERMCHAT_TOP_P?) (ignored)",
+        "TERMCHAT_top_p: unknown setting (did you mean TERMCHAT_TOP_P?) (ignored)",
     )
 
 

@@ -87,7 +87,7 @@ class Loading:
 
     def reload(self) -> bool:
         """Unloads the model and loads it again; False while a reply runs, or if none was chosen yet."""
-        if self._wanted is None or not self._free_to("load the model again"):
+        if self._wanted is None or not self._free_to("reload the model"):
             return False
         self._begin(self._wanted, follow=self._wanted is not self._loaded)
         return True

@@ -176,7 +176,7 @@ def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:
     """The model, or its name and why it cannot be loaded."""
     wanted = model_of(model)
     if wanted is None:
-        return None, f"{model.name}, which is not here"
+        return None, f"{model.name}, which is not on this machine"
     try:
         return choose(config, wanted), ""
     except ModelError as error:

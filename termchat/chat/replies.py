@@ -116,7 +116,7 @@ class Replies:
         """Applies the current knobs and breakpoints from the next token on."""
         state = self._state
         if "adjust" not in state.engine.offers:
-            state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply has them"))
+            state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply uses them"))
             return
         state.line.tell(Adjust(state.tuning.samplers(), state.conditions(self._longer), dict(state.origin)))
 

@@ -15,7 +15,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
 
-_TOO_LARGE = "a message can have 1 MB at most", "shorten it, or split it into several"
+_TOO_LARGE = "a message can be at most 1 MB", "shorten it, or split it into several"
 
 
 class _Asked(NamedTuple):

@@ -288,8 +288,8 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     """Show everything termchat knows about MODEL.
 
     With --json: name, state, path, description, license, source, needs, size (bytes), sha256, architecture, size_label,
-    quantization, parameters, context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (what
-    opens and closes a thought), recommended (by knob), memory (approximate bytes needed with the whole context), problem;
+    quantization, parameters, context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (the
+    opening and closing tags), recommended (by knob), memory (approximate bytes needed with the whole context), problem;
     null where unknown.
     """
     from termchat.models import catalogue

@@ -58,7 +58,14 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@click.option("-n", "--limit", type=click.IntRange(1, _MOST), default=100, show_default=True, help="most chats to list")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, _MOST),
+    default=100,
+    show_default=True,
+    help="maximum number of chats to list",
+)
 @click.option("--deleted", is_flag=True, help="list deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, limit: int, deleted: bool, as_json: bool) -> None:
@@ -77,7 +84,14 @@ def list_(*, limit: int, deleted: bool, as_json: bool) -> None:
 
 @sessions.command("search", short_help="Find saved chats that contain all WORDS.")
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1, _MOST), default=20, show_default=True, help="most chats to list")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, _MOST),
+    default=20,
+    show_default=True,
+    help="maximum number of chats to list",
+)
 @click.option("--deleted", is_flag=True, help="search deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:
@@ -101,7 +115,7 @@ def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) 
 def show(*, session: str, as_json: bool) -> None:
     """Print SESSION with its details.
 
-    With --json: id, title, named (a person gave the title), created and updated (UTC, ISO 8601), model (name, path, identity),
+    With --json: id, title, named (you chose the title), created and updated (UTC, ISO 8601), model (name, path, identity),
     system, raw, tuning (knobs), branches (ends of the tree), tokens (in all replies), turns (each with role and text). Use
     `export` for every token and branch.
     """
@@ -139,7 +153,7 @@ def show(*, session: str, as_json: bool) -> None:
 @click.argument("session", shell_complete=completers.sessions)
 @click.argument("title")
 def rename(*, session: str, title: str) -> None:
-    """Give SESSION another title."""
+    """Change the title of SESSION."""
     if not title.split():
         raise click.UsageError("the title is empty")
     with _opened() as store:

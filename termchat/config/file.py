@@ -62,7 +62,7 @@ def write(file: Path, text: str) -> None:
     except OSError as error:
         raise ConfigFileError(f"{file} cannot be written: {error.strerror}") from error
     except UnicodeEncodeError as error:
-        raise ConfigFileError("what is not UTF-8 cannot stand in the config file") from error
+        raise ConfigFileError("the config file can only hold UTF-8 text") from error
 
 
 def _address(name: str) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _address(name: str) -> tuple[str, ...]:
     if table == KEYS and id:
         return (KEYS, id)
     if name not in TABLES:
-        raise ConfigFileError(f"there is no setting {name!r}{guess_of(id or name, TABLES)}")
+        raise ConfigFileError(f"unknown setting {name!r}{guess_of(id or name, TABLES)}")
     return (TABLES[name], name) if TABLES[name] else (name,)
 
 
@@ -94,7 +94,7 @@ def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
     if there and line is not None:
         changed = _replaced(source.text, line, value)
     elif there:  # written inside a value, as in sampling = {top_k = 5}
-        raise ConfigFileError(f"{source.place(*keys)}: {'.'.join(keys)} stands inside of a value; change it by hand")
+        raise ConfigFileError(f"{source.place(*keys)}: {'.'.join(keys)} is inside another value; change it by hand")
     else:
         changed = _added(source, keys, literal(value))
     if value is not None:

@@ -84,8 +84,8 @@ class Option:
     def range(self) -> str:
         """What it takes, in short."""
         return {
-            "text": "a text",
-            "texts": "texts",
+            "text": "text",
+            "texts": "strings",
             "choice": " ".join(self.choices),
             "int": f"{self.low} to {self.high}",
             "bool": "on off",
@@ -94,8 +94,8 @@ class Option:
     @property
     def _wanted(self) -> str:
         return {
-            "text": "a text",
-            "texts": "a list of texts",
+            "text": "a string",
+            "texts": "a list of strings",
             "choice": f"one of {', '.join(self.choices)}",
             "int": f"a whole number from {self.low} to {self.high}",
             "bool": "true or false",
@@ -115,7 +115,7 @@ def range_of(setting: Setting) -> str:
     if isinstance(setting, Option):
         return setting.range
     if setting.kind == "texts":
-        return "texts"
+        return "strings"
     numbers = f"{setting.gap or setting.low:.16g} to {setting.high:.16g}"
     if setting.kind == "seed":
         return f"fresh, or {numbers}"

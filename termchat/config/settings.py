@@ -46,25 +46,32 @@ class EngineSettings(BaseModel):
 
     context: int = Field(
         default=0, ge=0, le=10_000_000, json_schema_extra={"step": 1024},
-        description=f"tokens of context; 0 is what the model was trained on, up to {MOST_CONTEXT}",
+        description=f"context size in tokens; 0 uses the model's training length, at most {MOST_CONTEXT}",
     )  # fmt: skip
-    threads: int = Field(default=0, ge=0, le=1024, description="threads that decode; 0 chooses")
-    threads_batch: int = Field(default=0, ge=0, le=1024, description="threads that read the prompt; 0 chooses")
+    threads: int = Field(default=0, ge=0, le=1024, description="threads for generating tokens; 0 chooses automatically")
+    threads_batch: int = Field(
+        default=0, ge=0, le=1024, description="threads for processing the prompt; 0 chooses automatically"
+    )
     gpu_layers: int = Field(
-        default=-1, ge=-1, le=10_000, description="layers on the GPU; -1 is all, where the build can"
+        default=-1, ge=-1, le=10_000, description="layers to put on the GPU; -1 means all, if this build supports it"
     )
     prefill_batch: int = Field(
-        default=0, ge=0, le=4096, description="most prompt tokens decoded at once; 0 chooses, 63 and less is exact"
+        default=0,
+        ge=0,
+        le=4096,
+        description="prompt tokens per batch; 0 chooses automatically, up to 63 keeps results exact",
     )
-    flash_attention: Literal["auto", "on", "off"] = Field(default="auto", description="flash attention")
+    flash_attention: Literal["auto", "on", "off"] = Field(default="auto", description="use flash attention")
     kv_type: Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = Field(
-        default="f16", description="number format of the KV cache"
+        default="f16", description="data type of the KV cache; smaller types save memory"
     )
-    mmap: Literal["auto", "on", "off"] = Field(default="auto", description="map the model's file instead of reading it")
-    mlock: bool = Field(default=False, description="keep the model in memory, never swapped out")
-    main_gpu: int = Field(default=-1, ge=-1, le=64, description="the one GPU to use, counted from 0; -1 is all of them")
+    mmap: Literal["auto", "on", "off"] = Field(
+        default="auto", description="memory-map the model file instead of reading it into memory"
+    )
+    mlock: bool = Field(default=False, description="lock the model in memory so it is never swapped out")
+    main_gpu: int = Field(default=-1, ge=-1, le=64, description="use only this GPU, counting from 0; -1 uses all")
     fast_prefill: bool = Field(
-        default=False, description="read prompts 512 tokens at once: faster, but no longer exact"
+        default=False, description="process prompts 512 tokens at a time: faster, but no longer exact"
     )
 
     @property
@@ -96,26 +103,26 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, defer_build=True)
 
-    model: str = Field(default="", description="a model's name, or the path of a GGUF file")
-    system: Annotated[str, AfterValidator(well_formed)] = Field(
-        default="", description="the system message of new chats"
-    )
+    model: str = Field(default="", description="model name, or path to a GGUF file")
+    system: Annotated[str, AfterValidator(well_formed)] = Field(default="", description="system prompt for new chats")
     persona: str = Field(
-        default="", description="a persona's name: its system message and its knobs go before all but flags"
+        default="", description="persona to start with; its system prompt and knobs override everything except flags"
     )
     model_folders: Texts = Field(
         default=(),
-        description=f"folders to look for models in, besides those of other programs; several with {os.pathsep} between them",
+        description=f"extra folders to search for models, separated by {os.pathsep}; "
+        "other programs' folders are always searched",
     )
     """`~` is not expanded yet."""
     on_full: Literal["ask", "stop", "drop", "summarise"] = Field(
-        default="ask", description="when the context is full: ask, stop, drop the oldest turns, or have them summarised"
+        default="ask",
+        description="what to do when the context is full: ask, stop, drop the oldest turns, or summarise them",
     )
     theme: Annotated[str, AfterValidator(lambda name: name or "auto")] = Field(
-        default="auto", description="a theme's name; auto follows the terminal"
+        default="auto", description="theme name; auto matches the terminal's background"
     )
     glyphs: Literal["auto", "unicode", "ascii"] = Field(
-        default="auto", description="characters that bars and frames are drawn with; auto goes by the terminal's locale"
+        default="auto", description="characters for bars and borders; auto follows the terminal's locale"
     )
     engine: EngineSettings = Field(default_factory=EngineSettings)
     sampling: Sampling = Field(default_factory=Sampling)
@@ -275,5 +282,5 @@ def _as_persona(found: Settings) -> Settings:
     except PersonaError as error:
         if origin == FLAG:
             raise FlagError("persona", str(error)) from error
-        problem = f"{found.places.get('persona', origin)}: {error}; it is ignored"
+        problem = f"{found.places.get('persona', origin)}: {error} (ignored)"
         return found._with(Kept(Settings, PERSONA, {"persona": ""}, origin, (*known.problems, problem)))

@@ -93,13 +93,13 @@ class SettingsSource(PydanticBaseSettingsSource):
 
     def _unknown(self, problem: str, name: str, known: Iterable[str]) -> None:
         guess = guess_of(name, known) if len(self._problems) < _TOLD else ""  # to guess takes time
-        self._tell(f"{problem}{guess}; it is ignored")
+        self._tell(f"{problem}{guess} (ignored)")
 
     def _try(self, name: str, origin: str, place: str, read: Callable[[Setting, Any], object], raw: object) -> None:
         try:
             self.values[name] = read(self.settings[name], raw)
         except ValueError as error:
-            self._tell(f"{place}: {error}; it is ignored")
+            self._tell(f"{place}: {error} (ignored)")
         else:
             self.origin[name], self.places[name] = origin, place
 
@@ -132,7 +132,7 @@ class Variables(SettingsSource):
                 if text or self.settings[name].kind in ("text", "texts"):
                     self._try(name, variable, variable, _typed, text)
             elif variable.startswith(PREFIX) and variable not in _NOT_OURS:
-                self._unknown(f"{variable}: there is no such setting", variable, variables)
+                self._unknown(f"{variable}: unknown setting", variable, variables)
 
 
 class ConfigFile(SettingsSource):
@@ -155,16 +155,16 @@ class ConfigFile(SettingsSource):
                 self._try(name, path.name, place, _native, value)
             elif name in self.tables:
                 right = f"under [{self.tables[name]}]" if self.tables[name] else "at the top, before any table"
-                self._tell(f"{place}: {name} belongs {right}; it is ignored")
+                self._tell(f"{place}: {name} belongs {right} (ignored)")
             elif name in tables:
-                self._tell(f"{place}: {name} must be a table, [{name}]; it is ignored")
+                self._tell(f"{place}: {name} must be a table, [{name}] (ignored)")
             else:
                 known = (
                     [one for one, where in self.tables.items() if where == table]
                     if table
                     else self.tables | dict.fromkeys(tables)
                 )
-                self._unknown(f"{place}: there is no setting {name!r}", name, known)
+                self._unknown(f"{place}: unknown setting {name!r}", name, known)
 
     def _bind(self, id: str, value: object, place: str) -> None:
         given = value if isinstance(value, list) else [value]
@@ -173,7 +173,7 @@ class ConfigFile(SettingsSource):
             self.values.setdefault(KEYS, {})[id] = ",".join(keys)
             self.places[f"{KEYS}.{id}"] = place
         else:
-            self._tell(f"{place}: {id} must be a key or a list of keys, not {value!r}; it is ignored")
+            self._tell(f"{place}: {id} must be a key or a list of keys, not {value!r} (ignored)")
 
 
 class Kept(SettingsSource):

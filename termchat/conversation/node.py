@@ -106,7 +106,7 @@ class Omission(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         turns = f"the oldest {self.turns} turns" if self.turns != 1 else "the oldest turn"
-        return f"{turns} {'left out' if self.summary is None else 'summarised'} from here on"
+        return f"from here on the model {'does not see' if self.summary is None else 'sees a summary of'} {turns}"
 
 
 class Node:

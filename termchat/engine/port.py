@@ -437,12 +437,12 @@ FEATURES: dict[Feature, str] = {
     "tokenize": "show the tokens of a text",
     "adjust": "change knobs while a reply runs",
     "pause": "pause a reply",
-    "step": "go on step by step",
-    "force": "take a token of your choice",
-    "seeds": "draw again with the same dice",
-    "inspect": "look at a past position again",
-    "explain": "say why a token was not drawn",
-    "score": "draw a whole reply again with other knobs",
+    "step": "draw one token at a time",
+    "force": "force a token",
+    "seeds": "redraw with the same dice",
+    "inspect": "inspect a past position",
+    "explain": "explain why a token was not drawn",
+    "score": "redraw a whole reply with different knobs",
 }
 """Each feature as a verb: "this engine cannot …"."""
 

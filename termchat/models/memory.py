@@ -67,7 +67,7 @@ def estimate(
         ValueError: there is no such number format.
     """
     if kv_type not in _PACKINGS:
-        raise ValueError(f"unknown number format {kv_type!r}")
+        raise ValueError(f"unknown KV type {kv_type!r}")
     packing = _PACKINGS[kv_type]
     tokens = context or header.context_length or 0
     cells = -(-tokens // CELLS) * CELLS

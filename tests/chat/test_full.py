@@ -240,7 +240,7 @@ def test_what_was_left_out_is_in_every_export_and_comes_back(tmp_path: Path) -> 
         return export.write(tmp_path / name, chat, SessionInfo(id="x"), lambda number: iter(records[number]))
 
     for name in ("chat.md", "chat.html"):
-        assert "the oldest 2 turns left out from here on" in written(name).read_text("utf-8")
+        assert "from here on the model does not see the oldest 2 turns" in written(name).read_text("utf-8")
     again = read(written("chat.jsonl")).conversation
     assert again.nodes[turn.number].omitted == Omission(2)
     assert messages(again) == [Message("user", "three")]

@@ -260,7 +260,7 @@ def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
     session = with_model(store, config, tmp_path / "gone.gguf")
     it = Kept(store, config)
     it.open(session)
-    assert "this chat used Other, which is not here" in it.notices
+    assert "this chat used Other, which is not on this machine" in it.notices
     assert len(loads(it.engine)) == 1
     assert store.load(session).info.model.name == "Other"  # until another one has answered
     it.replied("goes on", " b")

@@ -210,7 +210,7 @@ def test_a_message_of_more_than_a_megabyte_is_refused_and_given_back(make: Make)
     driven.chat.send("short")
     driven.idle()
     assert driven.chat.returned == text
-    assert "1 MB at most" in driven.notices[-1]
+    assert "at most 1 MB" in driven.notices[-1]
     assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["short"]
 
 

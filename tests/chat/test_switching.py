@@ -215,7 +215,7 @@ def test_while_a_reply_runs_a_person_is_asked_to_stop_it_first() -> None:
     for what, done in (
         ("change the model", lambda: driven.chat.loading.switch(OTHER)),
         ("unload the model", driven.chat.loading.unload),
-        ("load the model again", driven.chat.loading.reload),
+        ("reload the model", driven.chat.loading.reload),
     ):
         assert not done()
         assert driven.chat.take_changes() == [Notice(f"cannot {what}: a reply is running", "stop it first")]

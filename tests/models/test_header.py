@@ -334,7 +334,7 @@ def test_edits_of_the_real_header_that_abort_llama_cpp_are_refused(
         ({"llama.attention.layer_norm_rms_epsilon": (F32, float("nan"))}, "is nan .* a number of 0 or more"),
         ({"llama.attention.layer_norm_rms_epsilon": (F32, -1e-5)}, "a number of 0 or more"),
         ({"general.alignment": (U32, 0)}, "a power of 2"),
-        ({"general.architecture": None}, "does not say its architecture"),
+        ({"general.architecture": None}, "does not name its architecture"),
         ({"general.type": (TEXT, "mmproj")}, "a projector .* not a language model"),
         ({"general.architecture": (TEXT, "clip")}, "a projector .* not a language model"),
         ({"general.architecture": (TEXT, "bert")}, "an embedding model"),

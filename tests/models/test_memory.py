@@ -91,7 +91,7 @@ def test_without_a_context_the_trained_one_counts(model_path: Path) -> None:
     header = read_header(model_path)
     assert estimate(header, 0) == estimate(header, 8192)
     assert estimate(header, 8192, size=5).weights == 5
-    with pytest.raises(ValueError, match="unknown number format 'f17'"):
+    with pytest.raises(ValueError, match="unknown KV type 'f17'"):
         estimate(header, 8192, "f17")
     assert Memory(1, 2, 3).total == 6
 

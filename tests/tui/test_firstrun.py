@@ -63,7 +63,7 @@ async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be
         ):  # fmt: skip
             assert said in words(desk)
         await desk.type("", "escape")
-        assert "there is no model yet" in desk.text
+        assert "no model yet" in desk.text
         await desk.type("", "f3")
         assert "Welcome" not in desk.text
 
@@ -74,7 +74,7 @@ async def test_a_message_without_a_model_says_so_and_what_loads_one_shows_all(mo
         await desk.type("", "escape")
         await desk.type("hello", "enter")
         assert "queued  hello" in desk.text
-        assert "there is no model yet" in desk.text
+        assert "no model yet" in desk.text
         await desk.type("", "ctrl+o")
         await looked(desk)
         assert "smollm2-360m" in desk.text

@@ -353,7 +353,7 @@ async def test_the_key_line_of_token_mode_has_the_keys_of_the_line_that_is_typed
     async with desktop() as desk:
         await talked(desk, ("hi", " one"))
         await desk.type("", "ctrl+g", "t")
-        assert desk.text.splitlines()[-1].strip() == "Enter takes it  Esc back"
+        assert desk.text.splitlines()[-1].strip() == "Enter accept  Esc back"
         await desk.type("", "escape")
         assert "Esc back" in desk.text.splitlines()[-1]
         assert "move" in desk.text.splitlines()[-1]

@@ -124,7 +124,7 @@ async def test_a_turn_without_the_oldest_says_so() -> None:
     app = Host(chat)
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        assert any("the oldest 12 turns summarised from here on" in line for line in texts(app))
+        assert any("from here on the model sees a summary of the oldest 12 turns" in line for line in texts(app))
 
 
 # --- the question ----------------------------------------------------------------------------------------------------

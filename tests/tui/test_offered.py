@@ -35,13 +35,13 @@ async def test_its_keys_say_why_and_send_nothing() -> None:
         await desk.type("", "space")
         assert "this engine cannot pause a reply" in desk.text
         await desk.type("", "n")
-        assert "this engine cannot go on step by step" in desk.text
+        assert "this engine cannot draw one token at a time" in desk.text
         desk.engine.end()
         await desk.settle()
         await desk.type("", "v")
-        assert "this engine cannot draw a whole reply again with other knobs" in desk.text
+        assert "this engine cannot redraw a whole reply with different knobs" in desk.text
         await desk.type("", "1")
-        assert "this engine cannot take a token of your choice" in desk.text
+        assert "this engine cannot force a token" in desk.text
         for kind in (Pause, Step, Force, Score):
             assert desk.engine.asked(kind) == []
         assert len(desk.engine.generated) == 1
@@ -67,9 +67,9 @@ async def test_commands_and_the_palette_say_why_too() -> None:
         await talked(desk, ("hello", "hi"))
         desk.engine.offers = without("seeds")
         await desk.type("/regenerate-same", "enter")
-        assert "this engine cannot draw again with the same dice" in desk.text
+        assert "this engine cannot redraw with the same dice" in desk.text
         assert len(desk.engine.generated) == 1
         told = {command.title: command.help for command in desk.app.get_system_commands(desk.app.screen)}
-        assert told["Regenerate with the same seed"] == "this engine cannot draw again with the same dice"
+        assert told["Regenerate with the same seed"] == "this engine cannot redraw with the same dice"
         await desk.type("", "ctrl+r")
         assert len(desk.engine.generated) == 2

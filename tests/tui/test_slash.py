@@ -133,7 +133,7 @@ async def test_title_look_and_raw() -> None:
 async def test_a_misspelled_theme_is_told_which_one_it_may_mean() -> None:
     async with desktop() as desk:
         await command(desk, "/theme papr")
-        assert "there is no theme 'papr' (did you mean paper?)" in desk.text
+        assert "unknown theme 'papr' (did you mean paper?)" in desk.text
 
 
 async def test_a_transcript_is_not_written_over_another_file(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
         terminal.keys("ctrl+g")
         terminal.wait("hjkl move")
         terminal.keys("g", "t")
-        terminal.wait("Enter takes it")
+        terminal.wait("Enter accept")
         terminal.paste(attack)
         terminal.settle(0.2)
         terminal.keys("enter")

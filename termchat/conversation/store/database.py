@@ -18,7 +18,7 @@ REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
-    sqlite3.SQLITE_PERM: "there is no permission",
+    sqlite3.SQLITE_PERM: "permission denied",
     sqlite3.SQLITE_BUSY: "another program has locked it",
     sqlite3.SQLITE_LOCKED: "another program has locked it",
     sqlite3.SQLITE_IOERR: "the disk rejected the data",

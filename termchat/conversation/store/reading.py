@@ -184,7 +184,7 @@ class StoreReader:
             self.path.stat()
         except FileNotFoundError:
             if self.path.is_symlink():
-                missing = f"{self.path} is a link to {store_files.real(self.path)}, which is not there"
+                missing = f"{self.path} is a broken link to {store_files.real(self.path)}"
                 raise StoreError(f"saved chats cannot be read: {missing}", "Restore it, or remove the link.") from None
             return False
         except OSError as error:

@@ -50,8 +50,8 @@ def odd_kind(path: Path) -> str | None:
     try:
         mode = path.stat().st_mode
     except OSError:
-        return "a link to nothing" if path.is_symlink() else None
-    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no regular file")
+        return "a broken link" if path.is_symlink() else None
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def has_no_log(path: Path) -> bool:

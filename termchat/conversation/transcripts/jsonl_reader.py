@@ -346,9 +346,11 @@ class _Reader:
         if line.number in nodes:
             raise LineError(f"node {line.number} appears twice")
         if line.parent is not None and line.parent not in nodes:
-            raise LineError(f"node {line.number} grows from node {line.parent}, which is missing")
+            raise LineError(f"node {line.number} has the parent {line.parent}, which is missing")
         if line.parent is not None and line.at > len(nodes[line.parent].ids):
-            raise LineError(f"node {line.number} grows from token {line.at} of node {line.parent}, which has fewer")
+            raise LineError(
+                f"node {line.number} starts at token {line.at} of node {line.parent}, which has fewer tokens"
+            )
         if line.omitted is not None and line.omitted.turns < 0:
             raise LineError(f"node {line.number} omits {line.omitted.turns} turns")
         node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")

@@ -41,7 +41,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
         except (OSError, subprocess.CalledProcessError) as error:
             building.unlink(missing_ok=True)
             library.unlink(missing_ok=True)  # it may be of an older source
-            self.app.display_warning(f"{SOURCE} was not compiled ({error}): termchat will run without it, slower")
+            self.app.display_warning(f"{SOURCE} was not compiled ({error}): termchat runs without it, more slowly")
             return False
         return True
 

@@ -202,7 +202,7 @@ class Session:
         """A reply drawn again with its own past; see `Scorer.score`. `alone`: no reply is running.
 
         Raises:
-            EngineError: there is no such reply, no room, it was given up, or llama.cpp failed.
+            EngineError: no such reply, no room, it was given up, or llama.cpp failed.
         """
         if alone:
             self.cache.abort.clear()
@@ -222,7 +222,7 @@ class Session:
     def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
-            raise EngineError("prompt", "there is no such position", "")
+            raise EngineError("prompt", "no such position", "")
         if self._asked is None or self._asked[0] != ids:
             try:
                 self._asked = (ids, *self._logits(ids, alone, wanted))

@@ -142,5 +142,9 @@ def named(devices: Sequence[Device]) -> str:
 
 def remark_of_fewer(count: int, layers: int, devices: Sequence[Device]) -> Remark:
     """Says that only `count` of `layers` fit on the GPU."""
-    where = f"{count} of {layers} layers fit on {named(devices)}; the rest" if count else "nothing fits on the GPU; all"
+    where = (
+        f"{count} of {layers} layers fit on {named(devices)}; the rest"
+        if count
+        else "nothing fits on the GPU; everything"
+    )
     return Remark(f"{where} runs on the CPU", "try a smaller --context or a smaller quantization")

@@ -130,11 +130,11 @@ class Scorer:
         Raises:
             Aborted: it was given up, or the abort flag was set.
             ContextFull: the spare sequence does not fit.
-            EngineError: there is no such reply, the model cannot be asked, or llama.cpp failed.
+            EngineError: no such reply, the model cannot be asked, or llama.cpp failed.
         """
         ids, first = command.ids, len(command.ids) - command.count
         if not 0 < first < len(ids) or not all(0 <= i < self._n_vocab for i in ids):
-            raise EngineError("prompt", "there is no such reply", "")
+            raise EngineError("prompt", "no such reply", "")
         chain = Chain(command.samplers, self._n_vocab, ids[:first])
         drawn: list[int] = []
         probabilities: list[float] = []
@@ -251,7 +251,7 @@ def difference(cache: Cache, ids: list[int], at: int) -> float:
         Aborted, ContextFull, EngineError: the ids do not fit, the model cannot be asked, or llama.cpp failed.
     """
     if not 0 < at < len(ids):
-        raise EngineError("prompt", "there is nothing to compare", "")
+        raise EngineError("prompt", "nothing to compare", "")
     alone: list[Row] = []
     for _ in cache.prefill(ids[: at + 1], cache.prepare(ids[: at + 1])):
         pass

@@ -187,7 +187,7 @@ def choose(repo: str, listing: HubFiles, quantization: str = "") -> str:
     found = [path for path in models if word.search(path)]
     if found or not quantization:
         return (found or models)[0]
-    raise ModelError(f"{repo} has no file of quantization {quantization!r}", f"It has {_some(models)}.")
+    raise ModelError(f"{repo} has no file with quantization {quantization!r}", f"It has {_some(models)}.")
 
 
 def find(repo: str, listing: HubFiles, path: str) -> File:

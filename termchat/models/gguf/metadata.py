@@ -163,7 +163,7 @@ def check_kind(metadata: Metadata) -> None:
         what = _NOT_MODELS.get(kind) or _NOT_LANGUAGE[architecture]
         raise HeaderError(f"{name} is {what}, not a language model", ANOTHER_FILE)
     if not architecture:
-        raise HeaderError(f"{name} does not say its architecture (no general.architecture)", ANOTHER_FILE)
+        raise HeaderError(f"{name} does not name its architecture (general.architecture is missing)", ANOTHER_FILE)
     if metadata.own("pooling_type") or metadata.own("attention.causal") == 0:
         raise HeaderError(
             f"{name} is an embedding or fill-in model; it cannot generate text", "Choose a different model."

@@ -288,7 +288,9 @@ def _version(reader: Reader) -> int:
     at = reader.position
     version = reader.number("I", "the version")
     if version & 0xFFFF == 0 and version:
-        raise HeaderError(f"{reader.name} is big-endian (byte {at}), which llama.cpp cannot read here", ANOTHER_FILE)
+        raise HeaderError(
+            f"{reader.name} is big-endian (byte {at}), which llama.cpp cannot read on this machine", ANOTHER_FILE
+        )
     if version not in (2, 3):
         raise HeaderError(
             f"{reader.name} is GGUF version {version} (byte {at}); only versions 2 and 3 can be read", ANOTHER_FILE

@@ -25,7 +25,7 @@ TUNE: tuple[Key, ...] = (
     Key("tune-type", "0-9", "", "Type a value", {}),
     Key("tune-accept", "enter", "accept", "Accept the value; edit the stop sequences", {}),
     Key("tune-erase", "backspace", "erase", "Erase the last character", {}),
-    Key("tune-off", "x", "off", "Turn the knob off", {}),
+    Key("tune-off", "x", "off", "Set the knob to off", {}),
     Key("tune-default", "d", "default", "Reset the knob to its default", {}),
     Key("tune-undo", "z", "take_back", "Undo the last change", {}),
     *(Key(f"tune-{name}", knob.key, f"select('{name}')", f"{name}: {knob.help}", {}) for name, knob in KNOBS.items()),
@@ -70,7 +70,7 @@ ENGINE: tuple[Key, ...] = (
 SESSIONS: tuple[Key, ...] = (
     Key("session-enter", "enter", "", "Open the highlighted chat", {}),
     Key("session-rename", "ctrl+r", "rename", "Rename the highlighted chat", {}),
-    Key("session-duplicate", "ctrl+d", "duplicate", "Copy the highlighted chat", {}),
+    Key("session-duplicate", "ctrl+d", "duplicate", "Duplicate the highlighted chat", {}),
     Key("session-delete", "delete", "drop", "Delete the highlighted chat", {}),
     Key("session-undelete", "ctrl+y", "undo", "Restore the last deleted chat", {}),
     Key("session-new", "ctrl+n", "new", "New chat", {}),

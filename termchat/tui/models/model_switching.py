@@ -63,7 +63,7 @@ class ModelSwitching:
     def remind(self) -> None:
         """Says so where there is no model and none is on its way."""
         if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
-            self._tell(Notice("there is no model yet", f"{name_of('models')} lists installed and downloadable models"))
+            self._tell(Notice("no model yet", f"{name_of('models')} lists installed and downloadable models"))
 
     def take(self, wanted: str) -> None:
         """Goes on with a model by its name or path, as soon as its file is read and checked."""

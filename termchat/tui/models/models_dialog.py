@@ -356,7 +356,7 @@ class ModelsDialog(DetailedListing[Choice]):
         self.say(row.problem)
 
     def _wait(self, _row: ModelRow) -> None:
-        self.say("it is on its way: Del stops it")
+        self.say("already downloading; Del stops it")
 
     _ENTERED: dict[State, Callable[[ModelsDialog, ModelRow], None]] = {  # noqa: RUF012 - a table, never changed
         "loaded": _close,

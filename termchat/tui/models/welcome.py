@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # not needed before the first frame
     from termchat.models.listing import ModelRow
 
 _TEACHES = (
-    ("tune", "tune", "turn the knobs, also while a reply streams"),
+    ("tune", "tune", "turn the knobs, even while a reply streams"),
     ("tokens", "tokens", "see each token's alternatives, and why they lost"),
     ("keys", "app.keys", "all keys; type / for commands, such as /help"),
 )

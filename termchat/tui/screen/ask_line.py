@@ -53,7 +53,7 @@ class AskLine:
             edits = self._rewriting is not None and self._parts.composer.has_focus
             return [Label("Enter", "send on a new branch"), back, Label(name_of("edit"), "before")] if edits else []
         if self._searching is None:
-            return [Label("Enter", "takes it"), back]
+            return [Label("Enter", "accept"), back]
         return [Label("Enter ↓", "next"), Label("↑", "previous"), back, Label(name_of("find"), "stay here")]
 
     def back(self) -> bool:

@@ -27,7 +27,7 @@ _CHOOSE = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close",
 _ASK = (
     ("persona-begin", "again starts a new chat with it"),
     ("persona-here", "applies its knobs to this chat from here on"),
-    ("close", "goes back"),
+    ("close", "cancels"),
 )
 _SAVES = "/persona save NAME saves this chat's settings as a persona."
 

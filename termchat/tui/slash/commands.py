@@ -107,14 +107,14 @@ def _persona(features: Features, name: str) -> None:
 def _theme(features: Features, name: str) -> None:
     known = [offer.text for offer in _themes(features)]
     if name not in known:
-        raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"themes: {', '.join(known)}")
+        raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"known themes: {', '.join(known)}")
     features.keep_theme(name)
 
 
 def _look(features: Features, name: str) -> None:
     look = next((look for look in LOOKS if look == name), None)
     if look is None:
-        raise CommandRefused(f"unknown look {name!r}", f"looks: {', '.join(LOOKS)}")
+        raise CommandRefused(f"unknown look {name!r}", f"known looks: {', '.join(LOOKS)}")
     features.parts.transcript.look = look
     features.parts.tokens.mode.keep()
 

@@ -40,7 +40,7 @@ class BreakpointsDialog(ListDialog[None]):
     DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; max-height: 24; }"
     TITLE = "Breakpoints and stop rules"
     HINTS = (
-        ("rule-enter", "adds what is typed, or turns the chosen one on or off"),
+        ("rule-enter", "adds the rule, or turns the selected one on or off"),
         ("rule-delete", "deletes it"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "BREAKPOINTS"

@@ -125,7 +125,7 @@ class Tokens(Column):
     @property
     def asked(self) -> list[Label]:
         """The keys of the line that is being typed; none if there is none."""
-        return [Label("Enter", "takes it"), Label(name_of("back"), "back")] if self.mode.typing is not None else []
+        return [Label("Enter", "accept"), Label(name_of("back"), "back")] if self.mode.typing is not None else []
 
     # --- what it shows -----------------------------------------------------------------------------------------------
 

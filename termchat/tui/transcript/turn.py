@@ -20,7 +20,7 @@ from termchat.tui.transcript.title import Title, TitleBlock
 USER_GROUND = "surface"
 MOST_READ = 500_000
 """Characters of the longest reply that is read as Markdown: that takes some tens of milliseconds."""
-TOO_LONG = f"too long to be read as Markdown: shown as it is, as all of more than {MOST_READ:,} characters"
+TOO_LONG = f"shown as plain text: more than {MOST_READ:,} characters, too long for Markdown"
 _MAY_CHANGE = 2
 """Blocks at the end of those that are finished which may still get a mark or lose the caret."""
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
