@@ -7,6 +7,7 @@ A run makes the same inputs every time, so that it says something about the code
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import pytest
 
 import tests.store_timeouts  # noqa: F401  (to wait for disks that stall)
 from termchat.engine.port import ModelSpec
+
+for _size in ("COLUMNS", "LINES"):  # pytest-xdist sets them, and programs believe them before the terminal they are in
+    os.environ.pop(_size, None)
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None)

@@ -65,7 +65,7 @@ def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(
     entry = 'description = "d"\nrepo = "ggml-org/SmolLM3-3B-GGUF"\nfile = "SmolLM3-Q4_K_M.gguf"\n'
     ships = tmp_path / "ships.toml"
     ships.write_text(f"[smollm3]\n{entry}recommended = {{ temperature = 0.6, top_p = 0.95, min_p = 0.01 }}\n")
-    monkeypatch.setattr(catalogue.shipped, "file", lambda _: ships)
+    monkeypatch.setattr(catalogue.paths, "shipped_file", lambda _: ships)
 
     def drawn_with() -> tuple[object, ...]:
         tuning = find_model(ours_for("smollm3"))[0].tuning

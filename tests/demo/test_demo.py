@@ -183,7 +183,7 @@ async def test_any_key_takes_the_keyboard(tmp_path: Path) -> None:
         await until(pilot, lambda: "on this machine" in shown(app))
         assert "demo: a recording" not in shown(app)
         await pilot.press("escape", "h", "i", "enter")
-        await until(pilot, lambda: "no model is here" in shown(app))
+        await until(pilot, lambda: "no model is loaded to answer" in shown(app))
         assert app.query_one("Composer").text == "hi"  # type: ignore[attr-defined]
 
 

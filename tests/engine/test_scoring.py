@@ -193,7 +193,7 @@ def test_a_full_context_leaves_room_for_the_reply_it_holds(model_path: Path) -> 
         assert scored(small, full.score()).ids == full.ids
         other = Reply.__new__(Reply)
         other.prompt, other.ids = full.prompt[:3], full.ids
-        with pytest.raises(EngineError, match="no room"):
+        with pytest.raises(EngineError, match="not enough free context"):
             scored(small, other.score())
         assert used_cells(small)[1] == -1
         assert scored(small, full.score()).ids == full.ids

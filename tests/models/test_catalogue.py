@@ -103,7 +103,7 @@ def test_unknown_names_get_a_guess_and_the_list() -> None:
         "no model named 'tinny' | Did you mean tiny? Known: tiny; or give a path to a GGUF file."
     )
     assert "Did you mean smollm2?" in refusal("smolm2")
-    assert "Known: smollm2, " in refusal("")
+    assert "Known: smollm2, " in refusal("none-such")
 
 
 def test_what_is_no_usable_file(tmp_path: Path) -> None:

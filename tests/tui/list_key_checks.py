@@ -171,7 +171,7 @@ async def sessions(group: Group, _: Path) -> Place:
         await place.walk()
         await place.press("session-duplicate", lambda: len(store.kept) == number + 1)
         await place.press("session-delete", place.shows("deleted; "))
-        await place.press("session-undelete", place.shows("is back"))
+        await place.press("session-undelete", place.shows("restored"))
         await place.press("session-rename", place.shows("leaves the title"))
         await desk.type("", "escape")
         await place.close()

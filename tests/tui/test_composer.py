@@ -352,7 +352,7 @@ async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.Mon
     async with desktop() as desk:
         desk.engine.prompt = [1] * 100
         await desk.type("how long is this")
-        await desk.shows("100 tokens, 5 % of what is free")
+        await desk.shows("100 tokens, 5% of the free context")
         asked = [command for command in desk.engine.commands if isinstance(command, Render)]
         assert asked[-1].messages[-1].content == "how long is this"
         assert len(asked) < len("how long is this")

@@ -31,5 +31,5 @@ def test_a_long_name_of_a_model_is_cut_but_never_left_out(width: int, queued: in
 def test_a_click_on_the_context_does_nothing_where_one_on_the_model_opens_the_models() -> None:
     runs = header_line(idle_chat(FakeEngine()), 120).runs
     does = {text.strip(): ink.does for text, ink in runs}
-    assert does["tiny Q4_1"] == "models"
+    assert does["tiny Q4_1"] == "dialog('models')"
     assert does["0/2048"] == does["context"] == ""

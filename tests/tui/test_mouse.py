@@ -186,7 +186,7 @@ async def test_a_click_on_a_candidate_while_nothing_waits_says_how_to_fork() -> 
         desk.engine.end()
         await desk.settle()
         await candidate(desk, "NEXT TOKEN", 2)
-        assert "Ctrl+G opens token mode" in desk.text
+        assert "open token mode (Ctrl+G)" in desk.text
 
 
 async def test_what_the_key_line_names_is_pressed_by_a_click_on_it() -> None:
