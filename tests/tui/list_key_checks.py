@@ -172,7 +172,7 @@ async def sessions(group: Group, _: Path) -> Place:
         await place.press("session-duplicate", lambda: len(store.kept) == number + 1)
         await place.press("session-delete", place.shows("deleted; "))
         await place.press("session-undelete", place.shows("restored"))
-        await place.press("session-rename", place.shows("leaves the title"))
+        await place.press("session-rename", place.shows("cancels"))
         await desk.type("", "escape")
         await place.close()
         await place.press("session-new", place.gone())
