@@ -89,7 +89,7 @@ def place(terminal: Terminal, text: str, *, after: bool = False) -> tuple[int, i
 def said(terminal: Terminal, text: str) -> None:
     """A reply that begins with that text: forced, so that every model says it on every machine."""
     terminal.keys("/prefill", "esc", "enter")
-    terminal.wait("its first words")
+    terminal.wait("first words of the reply")
     terminal.keys(text.replace("\n", "\\n"), "enter")
     terminal.wait("/prefill changes it")
     before = over(terminal.home)

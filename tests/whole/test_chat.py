@@ -203,7 +203,7 @@ def test_text_typed_before_the_model_is_there(open_terminal: Open) -> None:
 def test_no_model_says_what_to_do(open_terminal: Open, model: str, hint: str) -> None:
     terminal = open_terminal("--model", model)
     terminal.wait(hint)
-    assert "no file" in terminal.text or "no model named" in terminal.text
+    assert "file not found" in terminal.text or "no model named" in terminal.text
     terminal.wait("smollm2-360m")  # what can be had
     terminal.settle()
     assert b"owned\x07" not in terminal.foreign

@@ -103,7 +103,7 @@ def test_a_selection_goes_on_beyond_the_edge_and_while_a_reply_streams(open_term
     terminal = open_terminal(*FLAGS, columns=80, rows=24, DISPLAY="", WAYLAND_DISPLAY="")
     ready(terminal)
     terminal.keys("/prefill", "esc", "enter")
-    terminal.wait("its first words")
+    terminal.wait("first words of the reply")
     terminal.keys("\\n\\n".join(f"line {n} of it" for n in range(40)), "enter")
     terminal.wait("/prefill changes it")
     terminal.keys("Tell me a very long story about a fox and a bear.", "enter")

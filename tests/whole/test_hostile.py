@@ -180,7 +180,7 @@ def test_what_is_typed_pasted_and_said_by_the_model_is_shown_with_marks_and_copi
     terminal.keys("ctrl+a", "ctrl+k")
     for path, said in (
         (f"~{NAMED}/chat.md", "home"),
-        ("/nowhere/" + NAMED * 9 + ".md", "no folder"),
+        ("/nowhere/" + NAMED * 9 + ".md", "the folder"),
         (str(file), "saved "),
     ):
         terminal.keys("ctrl+a", "ctrl+k")
