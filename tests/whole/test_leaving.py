@@ -74,7 +74,10 @@ def test_a_chat_is_removed_by_an_id_of_controls(open_terminal: Open, tmp_path: P
     with closing(sqlite3.connect(file)) as db, db:
         for table in ("sessions", "nodes"):
             db.execute(f"UPDATE {table} SET {'id' if table == 'sessions' else 'session'} = ?", (HOSTILE,))
-    for args, said in ((("rm", "last"), "deleted ␛]0;owned␇"), (("rm", "--now", HOSTILE), "Permanently delete ␛]0;owned␇")):
+    for args, said in (
+        (("rm", "last"), "deleted ␛]0;owned␇"),
+        (("rm", "--now", HOSTILE), "Permanently delete ␛]0;owned␇"),
+    ):
         terminal = open_terminal("sessions", *args)
         if "--now" in args:
             terminal.wait("Permanently delete")
