@@ -10,12 +10,12 @@ from termchat.chat.changes import Notice, PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
-from termchat.conversation.node import Omission, is_too_large
+from termchat.conversation.node import LARGEST_MESSAGE, Omission, is_too_large
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
 
-_TOO_LARGE = "a message can be at most 1 MB", "shorten it, or split it into several"
+_TOO_LARGE = f"a message can have at most {LARGEST_MESSAGE:,} characters", "shorten it, or split it into several"
 
 
 class _Asked(NamedTuple):

@@ -17,12 +17,12 @@ from termchat.decoding.records import Failed, Finished, Prefill, Record, Setting
 Role = Literal["user", "assistant"]
 
 LARGEST_MESSAGE = 1_000_000
-"""Bytes (UTF-8) of what a person writes, at most; no context of a model has room for as much."""
+"""Characters of what a person writes, files and all, at most: few contexts hold a quarter of it."""
 
 
 def is_too_large(text: str) -> bool:
     """Whether a message is larger than `LARGEST_MESSAGE`."""
-    return len(text) > LARGEST_MESSAGE or len(text.encode("utf-8", "replace")) > LARGEST_MESSAGE
+    return len(text) > LARGEST_MESSAGE
 
 
 _ARRAYS = (

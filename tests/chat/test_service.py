@@ -203,14 +203,14 @@ def test_a_prompt_larger_than_the_context_is_refused_and_given_back(make: Make) 
     assert driven.say("Still there?").finished is not None
 
 
-def test_a_message_of_more_than_a_megabyte_is_refused_and_given_back(make: Make) -> None:
+def test_a_message_that_is_too_long_is_refused_and_given_back(make: Make) -> None:
     driven = make(Tuning(max_tokens=3))
-    text = "é" * 600_000
+    text = "é" * 1_000_001
     driven.chat.send(text)
     driven.chat.send("short")
     driven.idle()
     assert driven.chat.returned == text
-    assert "at most 1 MB" in driven.notices[-1]
+    assert "at most 1,000,000 characters" in driven.notices[-1]
     assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["short"]
 
 

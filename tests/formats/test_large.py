@@ -13,14 +13,14 @@ from termchat.conversation.transcripts import importing
 from termchat.conversation.transcripts.transcript import TranscriptError
 
 
-def test_a_message_of_more_than_a_megabyte_is_not_imported(tmp_path: Path) -> None:
+def test_a_message_that_is_too_long_is_not_imported(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     for size, wanted in ((LARGEST_MESSAGE, 1), (LARGEST_MESSAGE + 1, 1)):
         file = tmp_path / "chat.json"
         file.write_text(json.dumps({"messages": [{"role": "user", "content": "x" * size}]}))
         (chat,) = importing.chats(file)
         if size > LARGEST_MESSAGE:
-            with pytest.raises(TranscriptError, match="larger than 1 MB") as caught:
+            with pytest.raises(TranscriptError, match="longer than 1,000,000 characters") as caught:
                 importing.keep(store, chat)
             assert "Split or shorten it" in caught.value.hint
         else:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from termchat.conversation.node import is_too_large
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.transcripts import FORMATS, Format
@@ -128,7 +128,10 @@ def keep(store: Store, transcript: Transcript) -> str:
     """
     chat, info = transcript.conversation, transcript.info
     if any(is_too_large(node.written) for node in chat.nodes.values()):
-        raise TranscriptError("a message of the chat is larger than 1 MB", "Split or shorten it, and import it again.")
+        raise TranscriptError(
+            f"a message of the chat is longer than {LARGEST_MESSAGE:,} characters",
+            "Split or shorten it, and import it again.",
+        )
     identity = info.model.identity
     if identity is not None:
         identity = msgspec.structs.replace(identity, path=file_name(identity.path))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
+from termchat.conversation.node import LARGEST_MESSAGE
 from termchat.external_editor import EditorError, editor_command
-from termchat.tui.composer.labelled import LARGEST
 
 Suspend = Callable[[], AbstractContextManager[None]]
 """Leaves the terminal to another program while the context lasts; raises SuspendNotSupported."""
@@ -53,13 +53,13 @@ def _kept(file: Path) -> str:
 
 def _read(file: Path) -> str:
     with file.open("rb") as opened:
-        data = opened.read(4 * LARGEST + 1)
+        data = opened.read(4 * LARGEST_MESSAGE + 1)
     try:
         edited = data.decode("utf-8", "surrogatepass").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise EditorError("the edited text is not UTF-8", _kept(file)) from error
-    if len(edited) > LARGEST:
-        raise EditorError(f"the edited text has more than {LARGEST:,} characters", _kept(file))
+    if len(edited) > LARGEST_MESSAGE:
+        raise EditorError(f"the edited text has more than {LARGEST_MESSAGE:,} characters", _kept(file))
     return edited
 
 

@@ -14,6 +14,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Location
 
 from termchat.chat.changes import Notice
+from termchat.conversation.node import LARGEST_MESSAGE
 from termchat.text import sanitize, size
 from termchat.tui.keys.tables import name_of
 
@@ -25,8 +26,6 @@ EDITABLE = 200_000
 """The most characters that the field shows as text,"""
 LONGEST_LINE = 10_000
 """and of one line: beyond that a key takes longer than a frame."""
-LARGEST = 1_000_000
-"""Characters of the longest text that is pasted, edited or sent, files and all: few contexts hold a quarter of it."""
 _MEMORY = 8_000_000
 """Characters of attachments that are remembered; the oldest which are no longer in use go first."""
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
@@ -175,10 +174,10 @@ class LabelledArea(TextArea):
         if not is_long(event.text):
             return
         event.prevent_default()
-        if len(event.text) > LARGEST:
+        if len(event.text) > LARGEST_MESSAGE:
             self._refuse(
                 f"paste too long: {len(event.text):,} characters",
-                f"at most {LARGEST:,}; save it to a file and paste the part that matters",
+                f"at most {LARGEST_MESSAGE:,}; save it to a file and paste the part that matters",
             )
             return
         label = self.attachments.hold(event.text, self.text)

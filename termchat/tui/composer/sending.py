@@ -11,10 +11,10 @@ from textual.message import Message
 from textual.timer import Timer
 
 from termchat.chat.changes import Notice
+from termchat.conversation.node import LARGEST_MESSAGE
 from termchat.text import size
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
-from termchat.tui.composer.labelled import LARGEST
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.screen.parts import Parts
 from termchat.tui.slash.parsing import parted
@@ -92,9 +92,9 @@ class Sending:
                 self._read(text, written, sends=True)
 
     def _send(self, text: str) -> None:
-        if len(text) > LARGEST:
+        if len(text) > LARGEST_MESSAGE:
             problem = f"message too long: {len(text):,} characters"
-            self._refuse(self._sending[0].text, problem, f"at most {LARGEST:,}; shorten it or send it in parts")
+            self._refuse(self._sending[0].text, problem, f"at most {LARGEST_MESSAGE:,}; shorten it or send it in parts")
             return
         _, written, to = self._sending.pop(0)
         self._composer.attachments.remember(text, written)
