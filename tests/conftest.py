@@ -25,6 +25,11 @@ hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("same")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, since many tests wait: for a process, a frame, a disk."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(scope="session")
 def model_path() -> Path:
     """SmolLM2-135M-Instruct, from the package that carries it."""
