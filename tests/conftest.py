@@ -25,6 +25,7 @@ hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("same")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores, since many tests wait: for a process, a frame, a disk."""
     return (os.cpu_count() or 1) + 1
