@@ -95,7 +95,7 @@ def list_(*, limit: int, deleted: bool, as_json: bool) -> None:
 @click.option("--deleted", is_flag=True, help="search deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:
-    """Find saved chats that contain all WORDS, or words starting with them; best matches first.
+    """Find saved chats that contain all WORDS, also within other words; best matches first.
 
     Searches titles, messages and replies. With --json: `sessions`, with the fields that `list` prints; in a snippet, the
     match is between U+0002 and U+0003.
