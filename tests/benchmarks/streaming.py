@@ -89,7 +89,8 @@ async def frames(case: Case, number: int) -> list[float]:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.2)
         chat.send("And now?")
-        await pilot.pause(0.2)
+        while not engine.generated:
+            await asyncio.sleep(0.02)
         for begin in range(0, len(case.begun), 500):
             engine.say(*case.begun[begin : begin + 500])
             app._chat_screen.tick()
