@@ -272,5 +272,5 @@ def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
 def test_where_the_chat_could_have_gone_on_in_another_way_is_noted() -> None:
     text = "\n".join(example_chats.whole().lines("md"))
     assert "⟦1 other branch⟧Once upon a⟦temperature 0.8 → 1.2" in text
-    assert ' time⟦1 other branch: "wild"⟧ 🦊' in text
+    assert ' time⟦1 other branch: "wild" at token 4⟧ 🦊' in text
     assert "gone" not in text
