@@ -27,6 +27,7 @@ from termchat.conversation.transcripts import FORMATS, export, importing
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import ModelIdentity, Record, Token
+from termchat.decoding.samplers import KNOBS
 from tests.formats import example_chats
 from tests.formats.example_chats import ExampleChat
 
@@ -254,6 +255,21 @@ def test_a_row_a_token_with_the_records_own_names() -> None:
     assert [float(row["logprob"]) for row in rows] == [token.logprob for token in tokens]
     assert (rows[0]["entropy"], rows[1]["entropy"]) == ("", "3.9")
     assert {row["node"] for row in rows} == {"2"}
+
+
+def test_the_table_has_the_knobs_that_each_token_was_drawn_with() -> None:
+    page = example_chats.whole()
+    rows = list(csv.DictReader(io.StringIO("\n".join(page.lines("csv")))))
+    assert list(rows[0])[-len(KNOBS) :] == list(KNOBS)
+    first = [row for row in rows if row["node"] == "2"]
+    assert [float(row["temperature"]) for row in first] == [0.8] * 3 + [1.2] * 5  # turned before the fourth
+    assert [json.loads(row["stop"]) for row in first] == [[]] * 3 + [["END"]] * 5
+    assert [int(row["max_tokens"]) for row in first] == [0] * 3 + [64] * 5
+    assert {(row["node"], row["seed"]) for row in rows} >= {("2", "42"), ("8", "7")}
+    lost = [record for record in page.records(2) if isinstance(record, Token)]
+    page.known[2] = lost  # as after damage: nobody knows the knobs any more
+    rows = [row for row in csv.DictReader(page.lines("csv")) if row["node"] == "2"]
+    assert {row[name] for row in rows for name in KNOBS} == {""}
 
 
 def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
