@@ -24,6 +24,7 @@ from termchat.conversation import transcripts
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts import FORMATS, export, importing
+from termchat.conversation.transcripts.html import page_tree
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import ModelIdentity, Record, Token
@@ -280,6 +281,25 @@ def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
     rows = list(csv.DictReader(page.lines("csv")))
     assert [unescape(row["text"]) for row in rows] == texts
     assert [row["text"] for row in rows if len(row["text"]) > 1 and row["text"][0] in "=+-@"] == []
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_room_for_the_branch_that_is_shown_and_some_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = example_chats.long(300)
+    for _ in range(4):
+        page.reply(example_chats.stream([1, 2, 3], [b" x"] * 10), parent=1)
+    page.chat.leaf = 2
+    whole = "\n".join(page.lines("html"))
+    assert "branches: 5</li>" in whole
+    assert whole.count('<span class="piece"') == 6
+    monkeypatch.setattr(page_tree, "MOST_TOKENS", 25)
+    less = "\n".join(page.lines("html"))
+    assert "branches: 5; this page has room for 3, a .jsonl transcript holds all</li>" in less
+    assert [f'data-node="{number}"' in less for number in range(1, 7)] == [True] * 4 + [False] * 2
+    assert "<span>1/3</span>" in less
+    assert less.count(' data-n="') == 300 + 2 * 10
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
