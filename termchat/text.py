@@ -5,7 +5,8 @@ metadata, error messages. A terminal obeys control characters and reorders text 
 characters hide text from a reader. All of them come out as marks one can see, the way `less` does it: control
 characters as control pictures (ESC is ␛), the others by number, as in <9B> or <U+202E>.
 
-Joiners and variation selectors stay, since scripts and emoji are wrong without them.
+Of the invisible ones, joiners and the variation selectors of emoji, symbols and Mongolian stay, since scripts and emoji are
+wrong without them. Every function takes time in proportion to the length of its text, or less.
 """
 
 from __future__ import annotations
@@ -13,27 +14,32 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+_JOINERS = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe02\ufe0e\ufe0f"
+"""Invisible, but needed: the non-joiner and joiner, variation selectors of Mongolian, of symbols (1 to 3), text and emoji."""
+
 _BEYOND_ASCII = (
     "\x7f-\x9f"  # delete, C1 controls
-    "\u00ad"  # soft hyphen
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
-    "\u200b\u2060-\u2065\u206a-\u206f\ufeff\u180e"  # zero width, invisible operators, deprecated formats
     "\u2028\u2029"  # line and paragraph separator
-    "\ufff9-\ufffb"  # interlinear annotation
     "\ud800-\udfff"  # lone surrogates: no terminal can encode them
-    "\U000e0000-\U000e007f"  # tags: a second, invisible ASCII
+    # Default_Ignorable_Code_Point (Unicode 16, DerivedCoreProperties.txt) without the joiners: soft hyphen, fillers, zero
+    # width, bidirectional controls, invisible operators, other variation selectors, and tags, a second, invisible ASCII
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe03-\ufe0d\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\ufff9-\ufffb\U00013430-\U0001343f"  # other invisible formats: interlinear annotation, joiners of hieroglyphs
+    "\u2800\U00013441\U00013442\U00016fe4\U0001d159"  # blanks that are no spaces: of Braille, hieroglyphs, Khitan, music
 )
 
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Cf"})
-_WIDENS = "\ufe0f"
+_JOINER, _WIDENS = "\u200d", "\ufe0f"
+_JOINED = re.compile(f"[{_JOINERS}]+")
+_PER_CELL = 16
+"""Characters that a cell may take: emoji of a family with skin tones have half of that. Of more, the rest is cut."""
 _NAME = 100
-"""Characters of a name that are compared with those that there are: no name is longer."""
-
-
+"""Characters of a name that are compared with known ones: no name is longer."""
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -90,27 +96,50 @@ def _cells_of(char: str) -> int:
 def one_line(text: str, width: int, measure: Callable[[str], int] = cells) -> str:
     """The text on one line of at most `width` cells: sanitised, line breaks as ⏎, cut with … where it is too long.
 
-    `measure` says how many cells a text takes.
+    `measure` says how many cells a text takes. A letter is not cut from its accents, nor an emoji in two.
     """
-    line = sanitize(text.replace("\r\n", "⏎").replace("\n", "⏎").replace("\t", " "), keep="")
-    if measure(line) <= width:
+    taken = text[: _PER_CELL * (max(width, 0) + 1)]  # before it is measured: foreign text may be of any length
+    line = sanitize(taken.replace("\r\n", "⏎").replace("\n", "⏎").replace("\t", " "), keep="")
+    if len(taken) == len(text) and measure(line) <= width:
         return line
+    if width <= 0:
+        return ""
+    if line.isascii():
+        return line[: width - 1] + "…"
     kept, used = "", 0
-    for char in line:
-        size = measure(kept + char) if not char.isascii() else used + 1
-        if size > width - 1:
+    for character in _characters(line):
+        used += measure(character)
+        if used > width - 1:
             break
-        kept, used = kept + char, size
-    return kept + "…" if width > 0 else ""
+        kept += character
+    return kept + "…"
+
+
+def _characters(line: str) -> Iterator[str]:
+    """The characters as a reader counts them, about: each with its accents, selectors and what is joined to it."""
+    begin = 0
+    for at in range(1, len(line)):
+        if line[at - 1] != _JOINER and unicodedata.category(line[at]) not in _ZERO_WIDTH:
+            yield line[begin:at]
+            begin = at
+    yield line[begin:]
 
 
 def show_piece(text: str) -> str:
-    """A token as a list shows it: ·word for a leading space, ⏎ for a line break, ⇥ for a tab, ∅ for nothing."""
+    """A token as a list shows it: ·word for a leading space, ⏎ for a line break, ⇥ for a tab, ∅ for nothing.
+
+    What belongs to a character of the token before it is shown, too: a joiner by its number, an accent on ◌.
+    """
     if not text:
         return "∅"
     words = text.lstrip(" ")
-    shown = "·" * (len(text) - len(words)) + words
-    return sanitize(shown.replace("\n", "⏎").replace("\t", "⇥"), keep="")
+    spaces = "·" * (len(text) - len(words))
+    joined = _JOINED.match(words)
+    if joined is not None:
+        words = "".join(f"<U+{ord(char):04X}>" for char in joined[0]) + words[joined.end() :]
+    elif words and unicodedata.category(words[0]) in ("Mn", "Me"):
+        words = "◌" + words
+    return spaces + sanitize(words.replace("\n", "⏎").replace("\t", "⇥"), keep="")
 
 
 def guess_of(name: str, known: Iterable[str]) -> str:

@@ -40,6 +40,10 @@ CONTROLS = {
     "zero width": "a\u200bb\ufeffc\u2060d\u00ade",
     "invisible operators": "f\u2061(x)\u2064",
     "tags": "flag" + "".join(chr(0xE0000 + ord(c)) for c in "hidden") + "\U000e007f",
+    "fillers": "a\u3164b\u115f\u1160c\uffa0d\u034fe\u17b4",
+    "blanks": "a\u2800b\U0001d159c",
+    "bytes in selectors": "a" + "".join(chr(0xE0100 + byte) for byte in b"hidden") + "\ufe05",
+    "invisible formats": "\U0001bca0\U0001d173\U00013430",
     "line separators": "one\u2028two\u2029three",
     "annotation": "\ufff9a\ufffab\ufffb",
 }
@@ -115,8 +119,9 @@ _SEQUENCES = (
 )
 _GRAMMAR = re.compile(rb"\x1b(?:" + rb"|".join(_SEQUENCES) + rb")")
 _FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\udc80-\udcff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe03-\ufe0d\ufeff\uffa0\ufff0-\ufffb\udc80-\udcff\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 

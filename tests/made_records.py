@@ -68,11 +68,13 @@ def stream(
     gate = TextGate(stops)
     gate.resume(done)
     records: list[Record] = [start(prompt_ids, seed), settings(stops=stops), Prefill(len(prompt_ids), 0, [3, 1], 12.5)]
+    number = 0
     for step, piece in enumerate(pieces):
         if turned and step in turned:
             records.append(turned[step])
+            number = turned[step].number
         text = gate.push(piece)
-        records.append(token(step, piece, text))
+        records.append(token(step, piece, text, number=number))
         if gate.stopped_by is not None:
             records.append(finished("stop", gate.stopped_by, gate.held, step + 1))
             return records

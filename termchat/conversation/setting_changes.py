@@ -95,7 +95,8 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
         if before is not None and node.settings and (changed := changes(before, node.settings[0])):
             marks.append((0, f"{', '.join(changed)} at token {drawn}"))
         marks += (stamp for stamp in stamps(node, drawn) if whole or stamp[0] < span.count)
-        marks += ((place.at, fork) for place, fork in forks.items() if place.node == node.number)
+        for at, fork in ((place.at, fork) for place, fork in forks.items() if place.node == node.number):
+            marks.append((at, f"{fork} at token {drawn + at}" if drawn + at else fork))
         yield Piece(span, text, sorted(marks, key=lambda mark: mark[0]))
         drawn += span.count
         reached = (s for s, at in zip(node.settings, node.settings_at, strict=True) if whole or at < span.count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from termchat.text import sanitize
+
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0"}
 _SHOWN = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
 _DIGITS = {"x": 2, "u": 4, "U": 8}
@@ -33,8 +35,10 @@ def unescape(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    r"""The inverse of `unescape` for what a line cannot show."""
-    return "".join(_SHOWN.get(c) or (c if c.isprintable() else _numbered(c)) for c in text)
+    r"""The inverse of `unescape` for what a line cannot show, or a reader cannot see."""
+    if text.isprintable() and "\\" not in text and sanitize(text, keep="") is text:
+        return text
+    return "".join(_SHOWN.get(c) or (c if c.isprintable() and sanitize(c) is c else _numbered(c)) for c in text)
 
 
 def _numbered(character: str) -> str:

@@ -22,7 +22,8 @@ PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 MAX_PARTS = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9+])?")
-_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+_Short = Annotated[str, msgspec.Meta(max_length=1000)]
 _Count = Annotated[int, msgspec.Meta(gt=0)]
 
 
@@ -30,7 +31,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A model that has a name, and exactly one source: a package, a path, a repository or an address."""
 
     description: _Text
-    license: str = ""
+    license: _Short = ""
     """Its SPDX identifier, or the licence's own name."""
     context: _Count | None = None
     """Tokens it was trained on."""
@@ -44,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What its makers recommend, by knob."""
     thinking: tuple[str, ...] = ()
     """The texts between which it thinks, or nothing."""
-    needs: str = ""
+    needs: _Short = ""
     """The machine it is for, in a few words."""
 
     path: str = ""

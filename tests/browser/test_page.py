@@ -63,10 +63,10 @@ def test_the_tokens_are_there_one_by_one(browser: Browser, tmp_path: Path) -> No
     browser.open(page.write(tmp_path / "chat.html", "html"))
     node = page.chat.nodes[2]
     assert text_of(browser, ".piece[data-node='2'] .t") == [sanitize(text) for text in node.tokens.texts]
-    assert text_of(browser, ".piece .mark")[:3] == [
-        "1 other branch",
+    assert text_of(browser, ".piece .mark") == [
         'temperature 0.8 → 1.2, stop off → "END", max_tokens off → 64 at token 3',
-        '1 other branch: "wild"',
+        '2 branches at token 4: "wild"',
+        'temperature 1.2 → 0.8, stop "END" → off, max_tokens 64 → off at token 8',
     ]
     assert text_of(browser, ".turn h2") == ["System", "You", "smollm2", "You", "smollm2"]
     assert text_of(browser, ".user .text") == ["Write a story", "and then?"]
@@ -208,8 +208,11 @@ def test_hostile_text_runs_nothing_and_asks_nobody(browser: Browser, server: Ser
     for token in ("0", "1", "3"):
         browser.point(f".t[data-n='{token}']", click=True)
         browser.wait("!document.getElementById('panel').hidden")
+    press(browser, ">")  # the other branch, whose name is an attack
+    assert text_of(browser, ".versions span") == ["2/2"]
+    press(browser, "<")
     assert browser.ask("window.harmed") is None
-    assert browser.ask("document.scripts.length") == 2  # ours, and the data of the one reply that is shown
+    assert browser.ask("document.scripts.length") == 3  # ours, and data: of the one reply that is shown, and the tree
     assert browser.ask("document.querySelectorAll('a, img, iframe, object, embed, link, base').length") == 0
     assert (
         browser.ask(

@@ -24,9 +24,11 @@ from termchat.conversation import transcripts
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts import FORMATS, export, importing
+from termchat.conversation.transcripts.html import page_tree
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import ModelIdentity, Record, Token
+from termchat.decoding.samplers import KNOBS
 from tests.formats import example_chats
 from tests.formats.example_chats import ExampleChat
 
@@ -256,6 +258,21 @@ def test_a_row_a_token_with_the_records_own_names() -> None:
     assert {row["node"] for row in rows} == {"2"}
 
 
+def test_the_table_has_the_knobs_that_each_token_was_drawn_with() -> None:
+    page = example_chats.whole()
+    rows = list(csv.DictReader(io.StringIO("\n".join(page.lines("csv")))))
+    assert list(rows[0])[-len(KNOBS) :] == list(KNOBS)
+    first = [row for row in rows if row["node"] == "2"]
+    assert [float(row["temperature"]) for row in first] == [0.8] * 3 + [1.2] * 5  # turned before the fourth
+    assert [json.loads(row["stop"]) for row in first] == [[]] * 3 + [["END"]] * 5
+    assert [int(row["max_tokens"]) for row in first] == [0] * 3 + [64] * 5
+    assert {(row["node"], row["seed"]) for row in rows} >= {("2", "42"), ("8", "7")}
+    lost = [record for record in page.records(2) if isinstance(record, Token)]
+    page.known[2] = lost  # as after damage: nobody knows the knobs any more
+    rows = [row for row in csv.DictReader(page.lines("csv")) if row["node"] == "2"]
+    assert {row[name] for row in rows for name in KNOBS} == {""}
+
+
 def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
     page = ExampleChat()
     page.say("hi")
@@ -266,11 +283,30 @@ def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:
     assert [row["text"] for row in rows if len(row["text"]) > 1 and row["text"][0] in "=+-@"] == []
 
 
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_room_for_the_branch_that_is_shown_and_some_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = example_chats.long(300)
+    for _ in range(4):
+        page.reply(example_chats.stream([1, 2, 3], [b" x"] * 10), parent=1)
+    page.chat.leaf = 2
+    whole = "\n".join(page.lines("html"))
+    assert "branches: 5</li>" in whole
+    assert whole.count('<span class="piece"') == 6
+    monkeypatch.setattr(page_tree, "MOST_TOKENS", 25)
+    less = "\n".join(page.lines("html"))
+    assert "branches: 5; this page has room for 3, a .jsonl transcript holds all</li>" in less
+    assert [f'data-node="{number}"' in less for number in range(1, 7)] == [True] * 4 + [False] * 2
+    assert "<span>1/3</span>" in less
+    assert less.count(' data-n="') == 300 + 2 * 10
+
+
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def test_where_the_chat_could_have_gone_on_in_another_way_is_noted() -> None:
     text = "\n".join(example_chats.whole().lines("md"))
     assert "⟦1 other branch⟧Once upon a⟦temperature 0.8 → 1.2" in text
-    assert ' time⟦1 other branch: "wild"⟧ 🦊' in text
+    assert ' time⟦1 other branch: "wild" at token 4⟧ 🦊' in text
     assert "gone" not in text

@@ -7,7 +7,6 @@ import csv
 import json
 import sys
 from html import unescape as unescape_html
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -15,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from mdit_py_plugins.footnote import footnote_plugin
 
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts import FORMATS, export, importing
-from termchat.conversation.transcripts.md import inert
+from termchat.conversation.transcripts.inert import inert, on_a_line
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.text import sanitize
@@ -123,36 +123,91 @@ def test_a_person_reads_marks(attacked: ExampleChat, tmp_path: Path) -> None:
 
 
 VIEWERS = (
-    MarkdownIt("commonmark"), MarkdownIt("js-default", {"html": True}), MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    MarkdownIt("commonmark"), MarkdownIt("js-default", {"html": True}),
+    MarkdownIt("gfm-like", {"html": True, "linkify": False}), MarkdownIt("commonmark").use(footnote_plugin),
 )  # fmt: skip
+LIVE = ("html_", "image", "footnote_")
 
 
-def has_html(text: str) -> bool:
-    """Whether a viewer that takes HTML for HTML finds any."""
-    tokens = chain.from_iterable(viewer.parse(text) for viewer in VIEWERS)
-    return any(each.type.startswith("html_") for token in tokens for each in (token, *(token.children or ())))
+def acts(text: str) -> list[str]:
+    """What a viewer that takes HTML for HTML would run or fetch, and what it would not show."""
+    found: list[str] = []
+    for viewer in VIEWERS:
+        env: dict[str, dict[str, object]] = {}
+        tokens = viewer.parse(text, env)
+        found += [
+            each.type for token in tokens for each in (token, *(token.children or ())) if each.type.startswith(LIVE)
+        ]
+        notes = env.get("footnotes", {}).get("refs") or {}
+        found += [*env.get("references", {}), *(notes if isinstance(notes, dict) else ())]
+    return found
 
 
 def test_a_viewer_of_markdown_finds_nothing_to_run(attacked: ExampleChat) -> None:
     for page in (attacked, example_chats.hostile()):
-        assert not has_html("\n".join(page.lines("md")))
+        assert acts("\n".join(page.lines("md"))) == []
     page.chat.leaf = 2
     shown = unescape_html(VIEWERS[0].render("\n".join(page.lines("md"))))
     for attack in ("<script>window.harmed = 'tag'</script>", "<!--<script>", "<svg onload=", "<meta http-equiv="):
         assert attack in shown  # as words
 
 
+FETCHED = "http://127.0.0.1:9/fetched"
+HIDING = (
+    f"![t]({FETCHED})",
+    f"![]({FETCHED} 'title')",
+    f"a ![t\nmore]({FETCHED}) b",
+    f"![t][r]\n\n[r]: {FETCHED}",
+    f"![r]\n\n[r]: {FETCHED}",
+    f"[![t]({FETCHED})](http://x)",
+    "[//]: # (hidden words)",
+    "[a\nb]: /x 'hidden words'",
+    "> - 1) [a]: <hidden>",
+    "[a\\]b]: hidden",
+    "a[^1]\n\n[^1]: hidden words",
+    "[^2]: hidden words\n    and more",
+    "*[HTML]: hidden words",
+)
+"""Markdown that a viewer fetches, or keeps to itself."""
+
+
+@pytest.mark.parametrize("text", HIDING)
+def test_a_viewer_fetches_nothing_and_shows_every_word(text: str) -> None:
+    assert acts(inert(text)) == []
+    page = ExampleChat(text)
+    page.chat.title = text
+    page.say(text)
+    page.reply(stream([1, 2, 3], [text[at : at + 4].encode() for at in range(0, len(text), 4)])).name = text
+    whole = "\n".join(page.lines("md"))
+    assert acts(whole) == []
+    for viewer in VIEWERS:
+        shown = unescape_html(viewer.render(whole))
+        assert shown.count("hidden") == whole.count("hidden") == 4 * text.count("hidden")
+        assert "<img" not in shown
+
+
+@pytest.mark.parametrize("entity", ["&#x202e;", "&#8238;", "&rlm;", "&#x3164;", "&ZeroWidthSpace;", "&#X1B;", "&shy;"])
+def test_no_entity_steers_or_hides(entity: str) -> None:
+    text = f"a{entity}b `{entity}`"
+    for made in (inert(text), on_a_line(text)):
+        assert forbidden(unescape_html(VIEWERS[0].render(made)).encode()) == []
+    assert inert("a &lt; b &amp;c; &eacute; &nbsp;") == "a &lt; b &amp;c; &eacute; &nbsp;"
+
+
 PIECES = (
     "`", "``", "```", "~~~", "\n", "\n\n", "<b>", "</script>", "<!--", "<?a", "<https://a`b>", "https://a`", "| ", "|\n|-|-|\n",
-    "- ", "1. ", "> ", "    ", "\\", "a", "[a](", "[x]: ", ")", '"', "# ", "===",
+    "- ", "1. ", "> ", "    ", "\\", "a", "[a](", "[x]: ", ")", '"', "# ", "===", "![", "[", "]", "]:", "]: /u\n", "(/u)",
+    "[^1]", "[^1]: ", "[x]", "*[",
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join))
-def test_no_mix_of_markdown_hides_html(text: str) -> None:
-    assert not has_html(inert(text))
+def test_no_mix_of_markdown_acts(text: str) -> None:
+    assert acts(inert(text)) == []
     assert inert(inert(text)) == inert(text)
+    title = text.replace("\n", " ")
+    assert acts(f"# {on_a_line(title)}") == []
 
 
 @pytest.mark.parametrize(
@@ -162,6 +217,9 @@ def test_no_mix_of_markdown_hides_html(text: str) -> None:
         "1. a\n\n   ~~~~\n   #include <stdio.h>\n   ~~~~\n2. b",
         "Use `Vec<u8>` and ``a ` <b>``, as in\n`List<String>`.",
         "see <https://example.org/?a=1>, where 1 < 2 and a<3",
+        "```\n![t](u)\n[a]: u\n```\n",
+        "`![t](u)` is an image, a[1:]: is none, and [a](u) is a link!",
+        "- [ ] to do\n- [x] done: wow!",
     ],
 )
 def test_code_and_addresses_stay_as_they_are(text: str) -> None:

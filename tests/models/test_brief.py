@@ -12,7 +12,7 @@ from termchat.models.errors import ModelError
 from termchat.models.gguf.brief import quantization_in, read_brief
 from termchat.models.gguf.header import read_header
 from termchat.models.gguf.reader import HeaderError
-from tests.models.gguf_files import ARCHITECTURES, BASE, TEXT, U32, header, model, whole
+from tests.models.gguf_files import ARCHITECTURES, BASE, F32, TEXT, U32, header, model, whole
 
 
 def test_the_real_model(model_path: Path) -> None:
@@ -41,6 +41,19 @@ def test_it_reads_no_further_than_the_vocabulary(tmp_path: Path, model_path: Pat
     assert read_brief(path).context_length == 8192
     with pytest.raises(HeaderError, match="ends at byte 4096"):
         read_header(path)
+
+
+def test_a_name_without_end_is_cut_where_it_is_read(tmp_path: Path) -> None:
+    long = "\u0301" * 20_000 + "x" * 200
+    path = tmp_path / "long.gguf"
+    path.write_bytes(model({"general.name": (TEXT, long)}))
+    for found in (read_brief(path), read_header(path)):
+        assert found.name == "\u0301" * 200
+    key = "x" * 60_000 + "_epsilon"
+    path.write_bytes(model({key: (F32, -1.0)}))
+    with pytest.raises(HeaderError) as caught:
+        read_header(path)
+    assert len(caught.value.message) < 400
 
 
 def test_it_takes_less_than_a_millisecond(model_path: Path) -> None:

@@ -7,7 +7,8 @@ dialog call both.
 Each format is a module of its name (`md`, `html`, `jsonl`, `openai`, `sharegpt`, `csv`) and an entry of `FORMATS`. It has
 `lines(conversation, info, records)`, the lines of the file without line breaks, and if it can be read `chats(path)`. The
 module is imported when it is needed, so that the list of formats costs the first frame nothing. `facts` says what the
-formats for people tell of a reply; `messages` is shared by the two formats of other programs; `jsonl_reader` checks ours.
+formats for people tell of a reply; `inert` keeps Markdown from doing anything, and `mark_places` its marks out of code;
+`messages` is shared by the two formats of other programs; `jsonl_reader` checks ours.
 """
 
 from __future__ import annotations

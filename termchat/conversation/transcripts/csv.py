@@ -1,8 +1,9 @@
-"""A table of tokens for pandas: one row a token, of every branch, in columns that are named and measured as in the records.
+"""A table of tokens for pandas: one row per token, of every branch, in columns that are named and measured as in the records.
 
 `node` says which reply a row belongs to. `bytes` is base64, and exact; `text` stands on one line, its control characters as
 escapes, so that neither a terminal nor a spreadsheet obeys it: one that begins like a formula has an escape there. So has a
-word that pandas would take for no value, such as null. A number that was none is an empty cell.
+word that pandas would take for no value, such as null. A number that was none is an empty cell. The last columns are the
+knobs, each with the value that the token was drawn with; `stop` is a list in JSON.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from termchat.conversation.session import SessionInfo
+from termchat.conversation.setting_changes import values
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import escape
-from termchat.decoding.records import Token
+from termchat.decoding.records import Record, SettingsRecord, Start, Token
+from termchat.decoding.samplers import KNOBS
 
 _NESTED = ("stages", "candidates", "state")
 FIELDS = tuple(name for name in Token.__struct_fields__ if name not in _NESTED)
-COLUMNS = ("node", *FIELDS)
+COLUMNS = ("node", *FIELDS, *KNOBS)
 
 _FORMULA = ("=", "+", "-", "@")
 _NOTHING = frozenset(
@@ -35,8 +39,22 @@ def lines(conversation: Conversation, _: SessionInfo, records: Records) -> Itera
     yield _row(COLUMNS)
     for number in sorted(conversation.nodes):
         if conversation.nodes[number].role == "assistant":
-            tokens = (record for record in records(number) if isinstance(record, Token))
-            yield from (_row((number, *(_cell(getattr(token, name)) for name in FIELDS))) for token in tokens)
+            yield from (_row((number, *cells)) for cells in _tokens(records(number)))
+
+
+def _tokens(records: Iterable[Record]) -> Iterator[list[object]]:
+    """The cells of each token of a reply."""
+    knobs: dict[int, list[object]] = {}
+    unknown: list[object] = [""] * len(KNOBS)
+    seed: int | str = ""
+    for record in records:
+        if isinstance(record, Start):
+            seed = record.seed
+        elif isinstance(record, SettingsRecord):
+            in_force = {**values(record), "seed": seed}
+            knobs[record.number] = [_cell(in_force.get(name, "")) for name in KNOBS]
+        elif isinstance(record, Token):
+            yield [*(_cell(getattr(record, name)) for name in FIELDS), *knobs.get(record.settings, unknown)]
 
 
 def _row(cells: tuple[object, ...]) -> str:
@@ -50,6 +68,8 @@ def _cell(value: object) -> object:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
         return ""
+    if isinstance(value, tuple):
+        return json.dumps(value)
     if isinstance(value, str):
         shown = escape(value)
         taken_amiss = shown in _NOTHING or (len(shown) > 1 and shown.startswith(_FORMULA))

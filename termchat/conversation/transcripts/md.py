@@ -4,102 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from operator import itemgetter
 
 from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
+from termchat.conversation.transcripts.inert import inert, on_a_line
+from termchat.conversation.transcripts.mark_places import placed
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Place
 from termchat.text import sanitize
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-
-
-_TAG = r"<(?=[A-Za-z/!?])"
-_BEGINS = re.compile(_TAG)
-_ADDRESS = r"<https?://[^\s<>`]*>"
-_BARE = re.compile(r"://|www\.")
-_MARK = re.compile(rf"\\.|{_ADDRESS}|`+|{_TAG}")
-"""An escape, an address that may stay, backticks, or what begins like a tag."""
-
-
-def inert(text: str) -> str:
-    """Markdown without HTML in it; what is inert already stays unchanged."""
-    if _BEGINS.search(text) is None:
-        return text
-    return "\n".join(_lines(text))
-
-
-def on_a_line(text: str) -> str:
-    """The same for plain text on one line, such as a title."""
-    return _BEGINS.sub("&lt;", text)
-
-
-def _lines(text: str) -> Iterator[str]:
-    has_fence = "```" in text or "~~~" in text
-    fenced = set.intersection(*(_fenced(parser, text) for parser in _parsers())) if has_fence else set[int]()
-    sure = True
-    for number, line in enumerate(text.split("\n")):
-        if number in fenced or not line.strip():
-            sure = True
-            yield line
-            continue
-        parts, balanced = _line_parts(line)
-        sure = sure and balanced and not _in_address(line)
-        yield "".join(part if code and sure else _without_tags(part) for part, code in parts)
-
-
-def _fenced(parser: MarkdownIt, text: str) -> set[int]:
-    fences = (token.map for token in parser.parse(text) if token.type == "fence" and token.map is not None)
-    return {line for begin, end in fences for line in range(begin, end)}
-
-
-@cache
-def _parsers() -> tuple[MarkdownIt, ...]:
-    """Viewers without and with tables, whose heading may look like a fence.
-
-    Of HTML nothing is left when this is done, so they need not know that a fence may stand in it.
-    """
-    from markdown_it import MarkdownIt
-
-    plain, tables = MarkdownIt("commonmark"), MarkdownIt("commonmark").enable("table")
-    return tuple(each.disable(["html_block", "html_inline", "inline"]) for each in (plain, tables))
-
-
-def _in_address(line: str) -> bool:
-    """Whether a backtick stands in a bare address: some viewers make a link of it, and take the backtick along."""
-    addresses = ((word, _BARE.search(word)) for word in line.split() if "`" in word)
-    return any("`" in word[found.end() :] for word, found in addresses if found is not None)
-
-
-def _line_parts(line: str) -> tuple[list[tuple[str, bool]], bool]:
-    """The line cut into text and code, and whether each run of backticks has its other one, with no bar in between."""
-    parts: list[tuple[str, bool]] = []
-    done = at = 0
-    while (found := _MARK.search(line, at)) is not None:
-        at = found.end()
-        if not found[0].startswith("`"):
-            continue
-        other = re.compile(rf"(?<!`){found[0]}(?!`)").search(line, at)
-        if other is None or "|" in line[found.start() : other.end()]:
-            return [(line, False)], False
-        parts += [(line[done : found.start()], False), (line[found.start() : other.end()], True)]
-        done = at = other.end()
-    return [*parts, (line[done:], False)], True
-
-
-def _without_tags(text: str) -> str:
-    return re.sub(rf"({_ADDRESS})|{_TAG}", lambda found: found[1] or "&lt;", text)
-
 
 def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
-    """The chat from root to leaf as people read it, free of control characters and of HTML.
+    """The chat from root to leaf as people read it, inert and free of control characters.
 
-    What changed stands in the text as ⟦temperature 0.8 → 1.2 at token 143⟧, where it was made.
+    What changed stands in the text as ⟦temperature 0.8 → 1.2 at token 143⟧, where it was made, or before the code or the
+    brackets that it would break.
     """
     first = True
     for part in _parts(conversation, info):
@@ -113,7 +35,7 @@ def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
         on_a_line(f"- {name}: {value}" if name else f"- {value}") for name, value in facts(conversation, info)
     )
     if conversation.system:
-        yield from ("## System", _block(conversation.system))
+        yield from ("## System", _block(_plain(conversation.system)))
     forks = setting_changes.forks(conversation)
     for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
         pieces = list(group)
@@ -121,30 +43,52 @@ def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
             marks = [f"⟦{forks[place]}⟧\n" for span, _ in pieces if (place := Place(span.node.number, 0)) in forks]
             marks += [f"⟦{span.node.omitted}⟧\n" for span, _ in pieces if span.node.omitted is not None]
             yield "## You"
-            yield from filter(None, [on_a_line("".join(marks)) + _block("".join(text for _, text in pieces))])
+            said = _block(_plain("".join(text for _, text in pieces)))
+            yield from filter(None, [on_a_line(sanitize("".join(marks))) + said])
         else:
             marked = list(setting_changes.marked(pieces, forks))
             yield f"## {on_a_line(name_of(marked[0].span.node, info))}"
-            yield from filter(None, [_block("".join(map(_with_marks, marked)))])
+            yield from filter(None, [_block(_with_marks(marked))])
             told = (on_a_line(sanitize(fact_line(piece.span.node))) for piece in marked)
             yield from filter(None, ["\n".join(f"*{fact}*  " for fact in told if fact).rstrip()])
 
 
-def _with_marks(piece: setting_changes.Piece) -> str:
-    """The shown text with marks after so many tokens."""
-    texts = piece.span.node.tokens.texts
-    parts: list[str] = []
-    done = 0
-    for at, mark in piece.marks:
-        length = min(texts.start(min(at, len(texts))), len(piece.text))
-        parts += [piece.text[done:length], f"⟦{mark}⟧"]
-        done = length
-    return "".join([*parts, piece.text[done:]])
+def _with_marks(pieces: list[setting_changes.Piece]) -> str:
+    """The text of a reply with its marks, sanitised."""
+    text = "".join(piece.text for piece in pieces)
+    marks: list[tuple[int, str]] = []
+    begin = drawn = 0
+    for piece in pieces:
+        texts = piece.span.node.tokens.texts
+        for at, mark in sorted([*piece.marks, *_forced(piece, drawn)], key=itemgetter(0)):
+            marks.append((begin + min(texts.start(min(at, len(texts))), len(piece.text)), f"⟦{mark}⟧"))
+        begin += len(piece.text)
+        drawn += piece.span.count
+    plain, done = "", 0
+    for index, (at, mark) in enumerate(marks):
+        at -= text[at - 1 : at + 1] == "\r\n"
+        plain += _plain(text[done:at])
+        marks[index], done = (len(plain), _plain(mark)), at
+    return placed(plain + _plain(text[done:]), marks)
+
+
+def _forced(piece: setting_changes.Piece, drawn: int) -> Iterator[tuple[int, str]]:
+    """Where tokens begin that a person forced; `drawn` tokens of the reply come before the piece."""
+    at = 0
+    for by_hand, run in groupby(piece.span.node.tokens.forced[: piece.span.count]):
+        count = len(list(run))
+        if by_hand:
+            yield at, f"{count} token{'s' if count > 1 else ''} forced at token {drawn + at}"
+        at += count
+
+
+def _plain(text: str) -> str:
+    return sanitize(text.replace("\r\n", "\n"))
 
 
 def _block(text: str) -> str:
-    """A turn's text; a code fence that it leaves open is closed, so that it does not swallow the turns after it."""
-    text = sanitize(text.replace("\r\n", "\n")).strip("\n")
+    """A sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it."""
+    text = text.strip("\n")
     fence = ""
     for found in re.finditer(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
         run, rest = found.groups()

@@ -73,8 +73,8 @@ def parse_brief(reader: Reader) -> Brief:
     file_type = metadata.number("general.file_type", -1)
     return Brief(
         architecture=metadata.architecture,
-        name=metadata.text("general.name"),
-        size_label=metadata.text("general.size_label"),
+        name=metadata.name("name"),
+        size_label=metadata.name("size_label"),
         quantization=FILE_TYPES.get(file_type) or quantization_in(reader.name),
         context_length=metadata.own("context_length"),
         block_count=metadata.own("block_count"),

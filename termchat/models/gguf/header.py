@@ -17,7 +17,7 @@ import msgspec
 from termchat.models.errors import ModelError
 from termchat.models.gguf.metadata import Metadata, check
 from termchat.models.gguf.quantization import FILE_TYPES, TENSOR_TYPES
-from termchat.models.gguf.reader import AGAIN, HeaderError, Reader, opened, read_beginning
+from termchat.models.gguf.reader import AGAIN, MAX_NAME, HeaderError, Reader, opened, read_beginning
 
 _EVERY_FOURTH = ("qwen3next", "qwen35", "qwen35moe")
 """Architectures of which every fourth layer attends and the others are recurrent, where the file says nothing else."""
@@ -164,8 +164,8 @@ def parse_header(reader: Reader, path: Path) -> Header:
         path=str(path),
         version=version,
         architecture=metadata.architecture,
-        name=metadata.text("general.name"),
-        size_label=metadata.text("general.size_label"),
+        name=metadata.name("name"),
+        size_label=metadata.name("size_label"),
         quantization=FILE_TYPES.get(file_type, tensors.commonest),
         parameters=tensors.parameters,
         context_length=metadata.own("context_length"),
@@ -174,7 +174,7 @@ def parse_header(reader: Reader, path: Path) -> Header:
         head_count=head_count(metadata) or None,
         embedding_length=metadata.own("embedding_length"),
         vocabulary=metadata.vocabulary,
-        tokenizer=metadata.text("tokenizer.ggml.model"),
+        tokenizer=metadata.text("tokenizer.ggml.model")[:MAX_NAME],
         template=metadata.text("tokenizer.chat_template") or None,
         recommended=metadata.recommended(),
         tensor_count=tensor_count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from termchat.models.gguf.reader import AGAIN, ANOTHER_FILE, Array, HeaderError, Reader, Value
+from termchat.models.gguf.reader import AGAIN, ANOTHER_FILE, MAX_NAME, Array, HeaderError, Reader, Value
 
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS: llama.cpp aborts above it
 MAX_KEY = 1 << 16
@@ -116,11 +116,15 @@ class Metadata:
 
     @property
     def architecture(self) -> str:
-        return self.text("general.architecture")
+        return self.name("architecture")
 
     def text(self, key: str) -> str:
         value = self.values.get(key, "")
         return value if isinstance(value, str) else ""
+
+    def name(self, key: str) -> str:
+        """The beginning of a text under `general.`, one of those that lists show."""
+        return self.text(f"general.{key}")[:MAX_NAME]
 
     def number(self, key: str, default: int) -> int:
         value = self.values.get(key, default)
@@ -194,5 +198,5 @@ def check(metadata: Metadata, tensor_count: int) -> None:
 def _refuse(metadata: Metadata, key: str, wanted: str) -> None:
     value, at = metadata.values[key], metadata.places[key]
     raise HeaderError(
-        f"{metadata.reader.name}: {key!r} is {value} (byte {at}) but {wanted}; the file is damaged", AGAIN
+        f"{metadata.reader.name}: {key[:MAX_NAME]!r} is {value} (byte {at}) but {wanted}; the file is damaged", AGAIN
     )

@@ -22,6 +22,8 @@ ANOTHER_FILE = "Choose a file in GGUF format."
 WINDOW = 1 << 20
 MAX_TEXT = 1 << 20
 """Longest text that is kept; the longest chat templates are a tenth of it."""
+MAX_NAME = 200
+"""Characters that are shown of a name, whatever the file claims that something is called."""
 MAX_STRINGS = 1 << 22
 """Most texts that are walked over in one file; the largest vocabularies and their merges have a fifth of it."""
 MAX_NUMBERS = 512
@@ -139,7 +141,7 @@ class Reader:
 
     def value(self, key: str, *, keep: bool) -> Value | None:
         """The next metadata value, or None if it is not to be kept; of a long array or one of texts only its length."""
-        what = f"the value of {key!r}"
+        what = f"the value of {key[:MAX_NAME]!r}"
         kind = self._kind(what)
         if kind == _ARRAY:
             return self._array(what, keep=keep)

@@ -113,6 +113,8 @@ class Popup(Slip):
 
 def _tail(text: str, width: int) -> str:
     """The text in at most `width` cells; a long one loses its start, as paths differ at the end."""
+    if len(text) > 4 * width:  # a long one is not measured as a whole
+        text = "…" + text[-4 * width :]
     while cells(text) > width:
         text = "…" + text[2:]
     return text

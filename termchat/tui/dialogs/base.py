@@ -32,6 +32,8 @@ ARROWS = tuple(key.binding for key in dialogs.ARROWS)
 """Keys that move in a list, also while an input has the keyboard."""
 _WHEEL = 3
 """Lines of text that the wheel scrolls."""
+_MOST_SAID = 2000
+"""Characters of what is said below a list: an error may quote a foreign text of any length."""
 _AT_REST = 0.15
 """Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
 
@@ -134,7 +136,7 @@ class ListDialog(Dialog[Result]):
     def _say(self, text: str, *, wrong: bool) -> None:
         label = self.query_one(".problem", Label)
         label.set_class(not wrong, "-news")
-        label.update(sanitize(text, keep=""))
+        label.update(sanitize(text[:_MOST_SAID], keep=""))
 
     def retitle(self, title: str) -> None:
         self.query_one(".title", Label).update(sanitize(title, keep=""))

@@ -6,23 +6,26 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, groupby
 from math import ceil, isfinite
 from pathlib import Path
 from statistics import median
 
-from termchat.conversation import setting_changes
 from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
-from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, data, spans, text
+from termchat.conversation.transcripts.html.page_tree import PageTree, Way
+from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, block, data, spans, text
 from termchat.conversation.transcripts.transcript import Records
-from termchat.conversation.tree import Conversation, Node, Place, Span
+from termchat.conversation.tree import Conversation, Node
+from termchat.text import one_line
 
 COLUMNS = 1200
 """The most that a plot has; of more tokens each column shows the highest of a few."""
 
 HEIGHT = 100
+
+_LONGEST = 60
+"""Cells of a branch's name."""
 
 
 def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
@@ -48,29 +51,72 @@ def typical(values: Sequence[float]) -> float:
 
 
 def lines(conversation: Conversation, info: SessionInfo, records: Records) -> Iterator[str]:
-    """The page, a token or a few words of it at a time."""
+    """The page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = text(plain_line(conversation.title) or "Chat")
+    tree = PageTree(conversation)
     yield from _head(title)
     yield f"<header><h1>{title}</h1><ul>"
-    yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in facts(conversation, info))
-    yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.</p></header>'
+    told = [*facts(conversation, info), *_branches(tree)]
+    yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
+    yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.'
+    if tree.versions:
+        yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
+    yield "</p></header>"
     yield from _switch()
     yield "<main>"
     if conversation.system:
-        yield from _turn("system", "System", text(conversation.system))
-    forks = setting_changes.forks(conversation)
-    for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
-        if role == "user":
-            for span, said in group:
-                told = (forks.get(Place(span.node.number, 0)), span.node.omitted)
-                marks = [f'<span class="mark">{text(str(mark))}</span>\n' for mark in told if mark]
-                yield from _turn("user", "You", "".join(marks) + text(said))
-        else:
-            yield from _reply(list(group), forks, info, records)
+        yield from _section("system", "System", "", text(conversation.system))
+    for turn in tree.turns():
+        first, last = turn[0].node, turn[-1].node
+        kind = "user" if first.role == "user" else "reply"
+        shown = "".join(_piece(tree, span.node, span.count) for span in turn)
+        feet = "".join(_foot(span.node, span.count) for span in turn if kind == "reply")
+        yield from _section(kind, _name(first, info), _versions(tree, last.number), shown, feet)
     yield "</main>"
+    for number in tree.shown:
+        yield from _data(tree.chat.nodes[number], records)
+    yield '<template id="elsewhere">'
+    for node in tree.others():
+        yield _piece(tree, node, len(node.ids)) + (_foot(node, len(node.ids)) if node.role == "assistant" else "")
+        yield from _data(node, records)
+    yield "</template>"
+    yield f'<script type="application/json" id="tree">{block(_tree(tree, info))}</script>'
     yield '<aside id="panel" hidden aria-live="polite"></aside>'
     yield f"<script>{_asset('page.js')}</script>"
     yield "</body></html>"
+
+
+def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
+    """What is told of branches, if there are several."""
+    if tree.branches > 1:
+        left = (
+            ""
+            if tree.held == tree.branches
+            else f"; this page has room for {tree.held:,}, a .jsonl transcript holds all"
+        )
+        yield "branches", f"{tree.branches:,}{left}"
+
+
+def _tree(tree: PageTree, info: SessionInfo) -> dict[str, object]:
+    """What the script needs to know to show another branch.
+
+    `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
+    `turns`: by the node that a turn ends in, which of them. `ways`, by node and number of tokens: [node, leaf].
+    """
+    lists = list({id(ways): ways for ways in tree.versions.values()}.values())
+    index = {id(ways): at for at, ways in enumerate(lists)}
+    nodes = tree.chat.nodes
+    ways = {number: found for number, node in nodes.items() if (found := tree.ways(node))}
+    return {
+        "leaf": tree.chat.leaf,
+        "nodes": {
+            number: [node.parent, node.at, node.kept(), len(node.ids), _name(node, info)]
+            for number, node in nodes.items()
+        },
+        "versions": lists,
+        "turns": {end: index[id(ways)] for end, ways in tree.versions.items()},
+        "ways": ways,
+    }
 
 
 def _head(title: str) -> Iterator[str]:
@@ -101,45 +147,76 @@ def _switch() -> Iterator[str]:
     yield "</form>"
 
 
-def _turn(kind: str, heading: str, content: str) -> Iterator[str]:
-    yield f'<section class="turn {kind}"><h2>{heading}</h2><div class="text">{content}</div></section>'
+def _section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
+    yield f'<section class="turn {kind}"><div class="head"><h2>{text(heading)}</h2>{versions}</div>'
+    yield f'<div class="text">{content}</div>{feet}</section>'  # the text on one line: what stands between tags would be seen
 
 
-def _reply(
-    pieces: Sequence[tuple[Span, str]], forks: dict[Place, str], info: SessionInfo, records: Records
-) -> Iterator[str]:
-    nodes = [span.node for span, _ in pieces]
-    yield f'<section class="turn reply"><h2>{text(name_of(nodes[0], info))}</h2>'
-    shown = (
-        f'<span class="piece" data-node="{piece.span.node.number}">{"".join(spans(piece))}</span>'
-        for piece in setting_changes.marked(pieces, forks)
+def _name(node: Node, info: SessionInfo) -> str:
+    """Who speaks."""
+    return "You" if node.role == "user" else name_of(node, info)
+
+
+def _called(node: Node) -> str:
+    return one_line(node.name, _LONGEST)
+
+
+def _versions(tree: PageTree, end: int) -> str:
+    """Which version of its turn is shown; the arrows are for the script."""
+    ways = tree.versions.get(end)
+    if ways is None:
+        return ""
+    at = next(at for at, way in enumerate(ways) if way.node == end)
+    before, after = (" disabled" if at == edge else "" for edge in (0, len(ways) - 1))
+    return (
+        f'<span class="versions"><button type="button" aria-label="previous version"{before}>‹</button>'
+        f'<span>{at + 1}/{len(ways)}</span><button type="button" aria-label="next version"{after}>›</button></span>'
     )
-    yield f'<div class="text">{"".join(shown)}</div>'  # on one line: what stands between tags would be seen
-    yield from _plots(nodes)
-    yield from (f'<p class="facts">{text(fact)}</p>' for fact in map(fact_line, nodes) if fact)
-    for node in nodes:
-        if len(node.tokens):
-            yield from data(node, iter(records(node.number)))
-    yield "</section>"
 
 
-def _plots(nodes: list[Node]) -> Iterator[str]:
-    """Entropy and time of a reply of two tokens or more."""
-    entropies = list(chain.from_iterable(node.tokens.entropies for node in nodes))
-    times = [
-        us / 1e3 for node in nodes for us in map(sum, zip(node.tokens.decode_us, node.tokens.sample_us, strict=True))
-    ]
+def _piece(tree: PageTree, node: Node, shown: int) -> str:
+    """A node as it stands in its turn's text, of which a path takes so many ids."""
+    if node.role == "user":
+        mark = f'<span class="mark line">{text(str(node.omitted))}</span>' if node.omitted is not None else ""
+        content = mark + text(node.written)
+    else:
+        piece, before = tree.piece(node)
+        forks = {at: _fork(tree, ways, before + at) for at, ways in tree.ways(node).items()}
+        content = "".join(spans(piece, shown, forks))
+    return f'<span class="piece" data-node="{node.number}">{content}</span>'
+
+
+def _fork(tree: PageTree, ways: list[Way], token: int) -> str:
+    named = [f'"{name}"' for way in ways[1:] if (name := _called(tree.chat.nodes[way.node]))]
+    return f"{len(ways)} branches at token {token}" + (f": {', '.join(named)}" if named else "")
+
+
+def _foot(node: Node, shown: int) -> str:
+    """Plots and facts of a node of a reply; the plots are those of the whole, and not seen where a path takes only a part."""
+    part = " part" if shown < node.kept() else ""
+    told = f'<p class="facts">{text(fact)}</p>' if (fact := fact_line(node)) else ""
+    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_plots(node))}{told}</div>'
+
+
+def _data(node: Node, records: Records) -> Iterator[str]:
+    if len(node.tokens):
+        yield from data(node, iter(records(node.number)))
+
+
+def _plots(node: Node) -> Iterator[str]:
+    """Entropy and time of a node of two tokens or more."""
+    tokens, end = node.tokens, node.finished
+    times = [us / 1e3 for us in map(sum, zip(tokens.decode_us, tokens.sample_us, strict=True))]
     if len(times) < 2:
         return
-    bits, usual = max(highest(entropies)), typical(times)
+    bits, usual = max(highest(tokens.entropies)), typical(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
-    first, ends = nodes[0].finished, [node.finished for node in nodes if node.finished is not None]
-    if first is not None and first.ttft_ms is not None:
-        said.append(f"first token after {first.ttft_ms:.0f} ms")
-    if speeds := [f"{end.tokens_per_second:.1f}" for end in ends if end.tokens_per_second is not None]:
-        said.append(f"{', then '.join(speeds)} tokens/s")
+    if end is not None and end.ttft_ms is not None:
+        said.append(f"first token after {end.ttft_ms:.0f} ms")
+    if end is not None and end.tokens_per_second is not None:
+        said.append(f"{end.tokens_per_second:.1f} tokens/s")
     yield '<div class="plots"><figure>'
-    yield plot("ribbon", entropies, max(bits, 1.0), f"entropy of {len(entropies)} steps, up to {bits:.1f} bit")
+    yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, up to {bits:.1f} bit")
     yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure><figure>"
     yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
     yield f"<figcaption>time per step: {', '.join(said)}</figcaption></figure></div>"

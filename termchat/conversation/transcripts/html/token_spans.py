@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
 
@@ -29,25 +29,31 @@ def text(foreign: str) -> str:
     return escape(sanitize(foreign.replace("\r\n", "\n")))
 
 
-def spans(piece: Piece) -> Iterator[str]:
-    """The text of a piece of a reply, token by token, with its marks; put together they are what is shown of it.
+def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
+    """The text of a whole piece of a reply, token by token, with its marks and where other branches begin (`forks`, by the
+    number of tokens before). What a path that takes only `shown` of its ids does not reach is hidden.
 
     A token that shows nothing (half a character, a stop sequence, the end) is there without text.
     """
     node, tokens = piece.span.node, piece.span.node.tokens
-    count = len(tokens) if piece.span.count >= node.kept() else piece.span.count
+    reach = len(tokens) if shown >= node.kept() else shown
     marks = {at: [mark for _, mark in group] for at, group in groupby(piece.marks, key=lambda mark: mark[0])}
-    heats = [list(map(MEASURES[name].scale(HEATS - 1), MEASURES[name].column(tokens)[:count])) for name in SHOWN]
+    heats = [list(map(MEASURES[name].scale(HEATS - 1), MEASURES[name].column(tokens))) for name in SHOWN]
     letters = [name[0] for name in SHOWN]
-    for at, shown in enumerate(tokens.texts[:count]):
-        yield from map(_mark, marks.pop(at, ()))
+    for at, said in enumerate(tokens.texts):
+        hidden = "" if at < reach else " hidden"
+        if at in forks:
+            beyond = "" if at <= reach else " hidden"
+            yield f'<button type="button" class="mark fork" data-at="{at}"{beyond}>{text(forks[at])}</button>'
+        yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in marks.pop(at, ()))
         heat = " ".join(f"{letter}{column[at]}" for letter, column in zip(letters, heats, strict=True))
         forced = " f" if tokens.forced[at] else ""
-        yield f'<span class="t {heat}{forced}" data-n="{at}">{text(shown)}</span>'
-    for left in marks.values():
-        yield from map(_mark, left)
-    if piece.span.count >= len(tokens) and node.pending:
-        yield f"<span>{text(node.pending)}</span>"
+        yield f'<span class="t {heat}{forced}" data-n="{at}"{hidden}>{text(said)}</span>'
+    hidden = "" if shown >= len(tokens) else " hidden"
+    for at, left in marks.items():
+        yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in left)
+    if node.pending:
+        yield f'<span class="rest"{hidden}>{text(node.pending)}</span>'
 
 
 def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
@@ -60,13 +66,9 @@ def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
     first = True
     for record in records:
         if isinstance(record, Token):
-            yield ("" if first else ",") + _block(_token(record))
+            yield ("" if first else ",") + block(_token(record))
             first = False
     yield "]</script>"
-
-
-def _mark(mark: str) -> str:
-    return f'<span class="mark">{text(mark)}</span>'
 
 
 def _token(token: Token) -> list[object]:
@@ -96,7 +98,7 @@ def _short(number: float | None) -> float | None:
     return short if math.isfinite(short) else None  # the largest of all round up to what is none
 
 
-def _block(value: object) -> str:
+def block(value: object) -> str:
     """JSON that cannot close the script element it is in."""
     shown = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return shown.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,95 @@
+"""The branches of a chat as the page holds them: which there is room for, and where the script goes from one to another."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+from termchat.conversation import setting_changes
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.versions import Versions, leaf_of
+
+MOST_TOKENS = 50_000
+"""Of all branches but the one that is shown: a browser takes some 25 MB well, and more in another format."""
+MOST_NODES = 1_000
+
+
+class Way(NamedTuple):
+    """A way to go on: the node that it goes through or ends in, and the leaf that it leads to."""
+
+    node: int
+    leaf: int
+
+
+class PageTree:
+    """The tree as far as the page holds it: the branch that is shown, and the others, the oldest first, as there is room."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.chat = Conversation(conversation.system, raw=conversation.raw)
+        self.shown = {span.node.number: span.count for span in conversation.path()}
+        """The nodes on the path that is shown, and how many of their ids it takes."""
+        tokens, nodes = MOST_TOKENS, MOST_NODES
+        for node in conversation.nodes.values():  # a parent was there before what grew from it
+            if node.number not in self.shown:
+                without_parent = node.parent is not None and node.parent not in self.chat.nodes
+                if node.deleted or without_parent or len(node.tokens) > tokens or not nodes:
+                    continue
+                tokens, nodes = tokens - len(node.tokens), nodes - 1
+            self.chat.attach(copy.copy(node))
+        self.chat.leaf = conversation.leaf
+        self.branches, self.held = len(_ends(conversation)), len(_ends(self.chat))
+        """How many branches the chat has, and how many of them the page."""
+        self.versions = self._versions()
+        """By the node that a turn ends in, the versions of the turn."""
+
+    def others(self) -> list[Node]:
+        """The nodes that are not on the path that is shown."""
+        return [node for node in self.chat.nodes.values() if node.number not in self.shown]
+
+    def ways(self, node: Node) -> dict[int, list[Way]]:
+        """Where a reply goes on in several ways, before its end: by the number of its tokens before, itself first."""
+        kept = node.kept() if node.role == "assistant" else 0
+        found: dict[int, list[Way]] = {}
+        for child in self.chat.children(node.number):
+            if child.at < kept:
+                itself = [Way(node.number, self.chat.newest_leaf(node.number, after=child.at))]
+                found.setdefault(child.at, itself).append(Way(child.number, self.chat.newest_leaf(child.number)))
+        return found
+
+    def piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
+        """A node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
+        spans = self.chat.reply(node.number)
+        pieces = ((span, span.node.text(span.count)) for span in spans)
+        *_, last = setting_changes.marked(pieces, {})
+        return last, sum(span.count for span in spans[:-1])
+
+    def turns(self) -> list[list[Span]]:
+        """The turns of the path that is shown: a message, or all pieces of a reply."""
+        found: list[list[Span]] = []
+        for span in self.chat.path():
+            if span.node.role == "assistant" and found and found[-1][-1].node.role == "assistant":
+                found[-1].append(span)
+            else:
+                found.append([span])
+        return found
+
+    def _versions(self) -> dict[int, list[Way]]:
+        chat, versions = self.chat, Versions(self.chat)
+        leaves = _ends(chat)
+        alike: dict[tuple[int, ...], list[Way]] = {}
+        found: dict[int, list[Way]] = {}
+        for node in chat.nodes.values():
+            grown = chat.children(node.number)
+            if node.role == "user" or node.number in leaves or any(child.role == "user" for child in grown):
+                first = chat.reply(node.number)[0].node if node.role == "assistant" else node
+                ends = tuple(versions.of(first, node)[1])
+                if ends not in alike:
+                    alike[ends] = [Way(end, leaf_of(chat, end, {chat.leaf or 0: 0})) for end in ends]
+                if len(ends) > 1:
+                    found[node.number] = alike[ends]
+        return found
+
+
+def _ends(chat: Conversation) -> set[int]:
+    """Where branches end; the one that is shown may end where another goes on."""
+    return {leaf.number for leaf in chat.leaves()} | ({chat.leaf} if chat.leaf is not None else set())

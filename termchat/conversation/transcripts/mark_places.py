@@ -1,0 +1,167 @@
+"""Where the marks of a Markdown transcript stand: where something changed, but never in code, JSON or a link, which they would
+break. There they stand before the whole of it, on a line of their own if it begins one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain
+from operator import itemgetter
+from typing import NamedTuple
+
+from termchat.conversation.transcripts.inert import parsers
+
+_BACKTICKS = re.compile(r"\\?`+|\\[^`]|\n[ \t]*\n", re.DOTALL)
+"""A run of backticks, the first of them perhaps escaped, another escape, or the end of a paragraph, where code ends."""
+_OPENS = re.compile(r"\\.|[\[{]", re.DOTALL)
+_INSIDE = re.compile(r'\\.|"(?:[^"\\\n]|\\.)*"|[\[\]{}]', re.DOTALL)
+"""An escape or a bracket; within brackets also a text in quotes, as JSON has them."""
+_CLOSES = {"}": "{", "]": "["}
+_TARGET = re.compile(r"\([^()\n]*\)")
+"""Where a link leads to, behind its text in brackets."""
+_JSON = re.compile(r'\{\s*"|\[\s*[\[{"]')
+"""How JSON begins that was cut off."""
+_MAY_BE_CODE = re.compile(r"```|~~~| {4}|\t")
+_EMPTY, _SEEN = re.compile(r"[ \t]*\n"), re.compile(r"\S")
+_DEEP = re.compile(r"[ \t>]*(?: {4}|\t)[ \t>]*")
+_INDENTED, _QUOTED = re.compile(r"[ \t>]*"), re.compile(r"(?: {0,3}>)*")
+
+
+class _Place(NamedTuple):
+    """Where marks stand: before a character; `before` it on a line of their own with so many `blank` lines behind them, unless
+    that is None."""
+
+    at: int
+    before: str | None = None
+    blank: int = 0
+
+
+class _Unbroken(NamedTuple):
+    """A part of a text in which no mark may stand, and where its marks stand."""
+
+    begin: int
+    end: int
+    place: _Place
+
+
+def placed(text: str, marks: list[tuple[int, str]]) -> str:
+    """The text with each mark before the character that it is for, or before the code or the brackets which that is in."""
+    if not marks:
+        return text
+    unbroken = _unbroken(text)
+    found: defaultdict[_Place, list[str]] = defaultdict(list)
+    for at, mark in marks:
+        found[_place(text, at, unbroken)].append(mark)
+    parts, done = [], 0
+    for place, told in sorted(found.items(), key=lambda each: each[0].at):
+        parts += [text[done : place.at], "".join(told)]
+        if place.before is not None:
+            parts[-1] = f"{place.before}{parts[-1]}\n" + f"{place.before.rstrip()}\n" * place.blank
+        done = place.at
+    return "".join([*parts, text[done:]])
+
+
+def _place(text: str, at: int, unbroken: list[_Unbroken]) -> _Place:
+    """The place of a mark for the character at `at`."""
+    if _EMPTY.match(text, text.rfind("\n", 0, at) + 1):  # on an empty line it would join what that parts
+        after = _SEEN.search(text, at)
+        at = after.start() if after is not None else len(text)
+    index = bisect_right(unbroken, at, key=itemgetter(0)) - 1
+    if index >= 0:
+        _, end, place = unbroken[index]
+        goes_on = place.before is not None and text[end - 1 : end] != "\n"  # behind it, but on its last line
+        if at < end + goes_on:
+            return place
+    line = text.rfind("\n", 0, at) + 1
+    is_deep = _DEEP.fullmatch(text, line, at) is not None  # so far in, the mark could become a block of code itself
+    return _Place(line, "") if is_deep else _Place(at)
+
+
+def _unbroken(text: str) -> list[_Unbroken]:
+    """Blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
+    blocks, other, done = sorted(_blocks(text), key=itemgetter(0, 1)), "", 0
+    for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
+        other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
+        done = max(block.end, done)
+    other += text[done:]
+    found: list[_Unbroken] = []
+    for part in sorted([*blocks, *_spans(other), *_in_brackets(other)], key=lambda part: (part.begin, -part.end)):
+        if found and part.begin < found[-1].end:
+            found[-1] = found[-1]._replace(end=max(found[-1].end, part.end))
+        else:
+            found.append(part if part.place.before is not None else _at_line_start(text, part))
+    return found
+
+
+def _inline(begin: int, end: int) -> _Unbroken:
+    return _Unbroken(begin, end, _Place(begin))
+
+
+def _at_line_start(text: str, part: _Unbroken) -> _Unbroken:
+    """The part from the start of its line, if only spaces and signs of a quote stand before it."""
+    begin = text.rfind("\n", 0, part.begin) + 1
+    before = text[begin : part.begin]
+    return part if before.strip(" \t>") else _Unbroken(begin, part.end, _Place(begin, before))
+
+
+def _blocks(text: str) -> Iterator[_Unbroken]:
+    """Blocks of code, as any viewer finds them."""
+    if _MAY_BE_CODE.search(text) is None:
+        return
+    lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    found: set[_Unbroken] = set()
+    for token in chain.from_iterable(parser.parse(text) for parser in parsers()):
+        if token.type in ("fence", "code_block") and token.map is not None:
+            begin, end = (lines[min(line, len(lines) - 1)] for line in token.map)
+            is_fence = token.type == "fence"
+            before = (_INDENTED if is_fence else _QUOTED).match(text, begin)  # what is indented may be code
+            place = _Place(begin, before[0] if before else "", int(not is_fence))
+            if is_fence and _SEEN.search(text, end) is None and not _is_closed(text[begin:end], token.markup):
+                end = len(text) + 1  # what stands behind it is in it, too
+            found.add(_Unbroken(begin, end, place))
+    yield from found
+
+
+def _is_closed(fence: str, sign: str) -> bool:
+    """Whether a block of code ends with a fence, which is made of such signs as it began with."""
+    _, line, last = fence.rstrip().rpartition("\n")
+    last = last.strip(" \t>")
+    return bool(line) and len(last) >= len(sign) and set(last) == {sign[0]}
+
+
+def _spans(text: str) -> Iterator[_Unbroken]:
+    """Spans of code, and the escapes and backticks that make none as they stand."""
+    paragraph = 0
+    opens: list[tuple[int, tuple[int, int]]] = []
+    closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for found in _BACKTICKS.finditer(text):
+        if found[0].startswith("\n"):
+            paragraph += 1
+            continue
+        yield _inline(found.start(), found.end())
+        signs, escaped = found[0].count("`"), found[0].startswith("\\")
+        closes[paragraph, signs].append(found.end())  # where code ends, a backslash is one
+        opens.append((found.start() + 2 * escaped, (paragraph, signs - escaped)))
+    done = 0
+    for begin, run in opens:
+        after = bisect_right(closes[run], begin + run[1])
+        if run[1] > 0 and begin >= done and after < len(closes[run]):
+            done = closes[run][after]
+            yield _inline(begin, done)
+
+
+def _in_brackets(text: str) -> Iterator[_Unbroken]:
+    """From each bracket to the one that closes it, the whole of a link, and JSON that was cut off to the end."""
+    opened: list[tuple[str, int]] = []
+    end = 0
+    while (found := (_INSIDE if opened else _OPENS).search(text, end)) is not None:
+        sign, at, end = found[0], found.start(), found.end()
+        if sign in "[{":
+            opened.append((sign, at))
+        elif opened and _CLOSES.get(sign) == opened[-1][0]:
+            target = _TARGET.match(text, end)
+            yield _inline(opened.pop()[1], target.end() if target is not None else end)
+    yield from (_inline(at, len(text)) for _, at in opened if _JSON.match(text, at))
