@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,8 @@ class Worker:
 
     def run(self) -> None:
         """Never returns; the inbox ends the process when its pipe is closed."""
+        with suppress(Exception):  # it fails again, and is told, when it is needed
+            import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
         while True:
             self._do(*self._inbox.next())
 
