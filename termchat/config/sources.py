@@ -26,8 +26,8 @@ PLACES = (
     FLAG,
     CHAT,  # what a saved chat was left with
     PERSONA,
-    PICKER,  # what a person set for one model
     VARIABLES,
+    PICKER,  # what a person set for one model: it is closer than what the file says of all
     FILE,
     TUNED,  # what `termchat tune` measured for a model
     MODEL,  # what is recommended for it

@@ -205,7 +205,9 @@ async def test_what_was_set_is_kept_for_this_model_and_taken_back(tmp_path: Path
         await at(desk, "threads", "3", "enter")
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
     assert choose(config(), str(file)).spec.threads == 3
-    assert choose(config(threads="2"), str(file)).spec.threads == 3  # it is for this model, variables are for all
+    (tmp_path / "config.toml").write_text("[engine]\nthreads = 2\n")
+    assert choose(load({}, {}, tmp_path / "config.toml"), str(file)).spec.threads == 3  # the file is for all models
+    assert choose(config(threads="2"), str(file)).spec.threads == 2
     assert choose(config({"threads": 1}), str(file)).spec.threads == 1
     assert choose(config(), str(other)).spec.threads == 0
     async with shop(tmp_path / "m") as desk:
