@@ -214,6 +214,7 @@ class Worker:
         self._inbox.on_cancel = self._session.cache.abort.set
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
+        gc.enable()
         return Loaded(self._session.info())
 
     def _unload(self) -> None:
@@ -248,6 +249,7 @@ class Worker:
 
 def main() -> None:
     """Takes the pipes over and works until the input ends."""
+    gc.disable()  # nothing that is imported is garbage
     commands, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
