@@ -31,7 +31,7 @@ def flags(
 
     Values are checked by `settings`, so that a refusal has the same words everywhere.
     """
-    from termchat.config.settings import OPTIONS
+    from termchat.config.fields import OPTIONS
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         wanted = [OPTIONS[name] for name in OPTIONS if (only is None or name in only) and name not in without]
@@ -57,10 +57,8 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 def _limits(setting: Setting) -> Iterator[str]:
-    from termchat.config.options import range_of
-
     if setting.kind not in ("text", "texts", "bool"):
-        yield range_of(setting)
+        yield setting.range
     yield f"default {_shown(setting)}"
 
 
@@ -82,7 +80,8 @@ def config(given: dict[str, Any]) -> Settings:
     Raises:
         click.BadParameter: the value of a flag is invalid.
     """
-    from termchat.config.settings import FlagError, load
+    from termchat.config.settings import load
+    from termchat.config.sources import FlagError
 
     given = {name: value for name, value in given.items() if value not in (None, ())}
     try:

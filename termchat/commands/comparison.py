@@ -20,7 +20,7 @@ from termchat.text import sanitize, show_piece
 _TIMES = {"decode_us": 0, "sample_us": 0}
 
 
-class Field(NamedTuple):
+class ChangedField(NamedTuple):
     """A field with another value now, by its place in the JSON: "candidates[3].noise"."""
 
     name: str
@@ -32,15 +32,15 @@ class Field(NamedTuple):
         return f"{sanitize(self.name)}: {recorded} recorded, {now} now"
 
 
-class Step(NamedTuple):
+class ChangedStep(NamedTuple):
     """A step with another record now."""
 
     recorded: Token
     now: Token
-    fields: tuple[Field, ...]
+    fields: tuple[ChangedField, ...]
 
 
-class Comparison:
+class ReplyComparison:
     """Compares as far as the first token that is another one.
 
     `identical` counts the tokens before `parted`, the first step with another record, whose token may be the same. `start` is
@@ -55,7 +55,7 @@ class Comparison:
         self._end: Finished | None = None
         self.start: Start | None = None
         self.identical = 0
-        self.parted: Step | None = None
+        self.parted: ChangedStep | None = None
         self.last: tuple[Token, Token] | None = None
         """The newest step, recorded and now."""
 
@@ -76,7 +76,7 @@ class Comparison:
         token = next(self._recorded, None)
         return None if token is None or self._end is None else (token, f"{self._end.reason} {self._end.detail}".strip())
 
-    def frame(self) -> tuple[Field, ...]:
+    def frame(self) -> tuple[ChangedField, ...]:
         """What differs around tokens that are the same: in the prompt and the end."""
         return (*self._prompt(), *self._ending())
 
@@ -90,28 +90,28 @@ class Comparison:
             now = msgspec.structs.replace(now, text=was.text)  # the rest was in `held` then
         fields = tuple(differing(was, now))
         if self.parted is None and fields and [field.name for field in fields] != ["id"]:
-            self.parted = Step(was, now, fields)
+            self.parted = ChangedStep(was, now, fields)
         self.identical += self.parted is None and was.id == now.id
         return was.id == now.id
 
-    def _prompt(self) -> Iterator[Field]:
+    def _prompt(self) -> Iterator[ChangedField]:
         was, now = self._node.prefill, self._prefill
         if was is not None and now is not None and was.tokens != now.tokens:
-            yield Field("prefill.tokens", was.tokens, now.tokens)
+            yield ChangedField("prefill.tokens", was.tokens, now.tokens)
 
-    def _ending(self) -> Iterator[Field]:
+    def _ending(self) -> Iterator[ChangedField]:
         was, now = self._node.finished, self._end
         if was is None or now is None or self.last is None:
             return
         if self._made > len(self._node.tokens):
-            yield Field("finished.reason", was.reason, None)
+            yield ChangedField("finished.reason", was.reason, None)
             return
         if is_cut_off(self._node):
             now = self._cut_off(was, now, *self.last)
         for name in ("reason", "detail", "held", "tokens"):
             before, after = getattr(was, name), getattr(now, name)
             if before != after:
-                yield Field(f"finished.{name}", before, after)
+                yield ChangedField(f"finished.{name}", before, after)
 
     def _cut_off(self, was: Finished, now: Finished, last: Token, last_now: Token) -> Finished:
         """The end as it is on record if it can be true: the reply ends now for having so many tokens, and lets its text out."""
@@ -124,7 +124,7 @@ class Comparison:
         return msgspec.structs.replace(now, reason=was.reason, detail=detail)
 
 
-def differing(recorded: Token, now: Token) -> Iterator[Field]:
+def differing(recorded: Token, now: Token) -> Iterator[ChangedField]:
     """The fields of a step with other values, but for its times."""
     before, after = (msgspec.structs.replace(token, **_TIMES) for token in (recorded, now))
     if before != after:  # as also NaN makes them
@@ -147,14 +147,14 @@ def wanted_candidates(counts: Collection[tuple[int, int]]) -> int:
     return fewest - all(count == fewest and rank >= fewest - 1 for count, rank in counts)
 
 
-def _fields(name: str, before: object, after: object) -> Iterator[Field]:
+def _fields(name: str, before: object, after: object) -> Iterator[ChangedField]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in before | after:
             yield from _fields(f"{name}.{key}" if name else key, before.get(key), after.get(key))
     elif isinstance(before, list) and isinstance(after, list):
         if len(before) != len(after):
-            yield Field(f"number of {name}", len(before), len(after))
+            yield ChangedField(f"number of {name}", len(before), len(after))
         for at, pair in enumerate(zip(before, after, strict=False)):
             yield from _fields(f"{name}[{at}]", *pair)
     elif before != after:
-        yield Field(name, before, after)
+        yield ChangedField(name, before, after)

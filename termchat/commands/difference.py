@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from termchat.commands.comparison import Comparison, Field
+from termchat.commands.comparison import ChangedField, ReplyComparison
 from termchat.decoding.records import Candidate, Start, Token
 from termchat.text import cells, show_piece
 
@@ -50,7 +50,7 @@ class Difference(msgspec.Struct, frozen=True):
     after: Start
     known_shapes: bool
     ended: str = ""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ChangedField, ...] = ()
 
     @property
     def same_token(self) -> bool:
@@ -114,7 +114,7 @@ class Difference(msgspec.Struct, frozen=True):
         ]
 
 
-def difference_of(node: int, compared: Comparison, before: Start, *, known_shapes: bool) -> Difference | None:
+def difference_of(node: int, compared: ReplyComparison, before: Start, *, known_shapes: bool) -> Difference | None:
     """The report on a reply that was compared as far as it could be; None if nothing differs."""
     parted, after = compared.parted, compared.start or before
     step, fields = (parted.now.step, parted.fields) if parted is not None else (None, compared.frame())

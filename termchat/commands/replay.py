@@ -12,11 +12,12 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose
-from termchat.commands.comparison import Comparison, limit, wanted_candidates
+from termchat.commands.comparison import ReplyComparison, limit, wanted_candidates
 from termchat.commands.difference import Difference, difference_of
+from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
-from termchat.config.settings import OPTIONS, Settings
+from termchat.config.settings import Settings
 from termchat.conversation.batch_shapes import shapes_of_prompt
 from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
@@ -187,7 +188,7 @@ class _Replay:
         self._load(node, start)
         known = shapes_of_prompt(self._transcript.conversation, node.number)
         request, done = self._request(node, start, known)
-        compared = Comparison(node, self._recorded_tokens(node), done)
+        compared = ReplyComparison(node, self._recorded_tokens(node), done)
         for event in self._events(self._engine.send(request)):
             if not compared.take(event):
                 break

@@ -12,9 +12,10 @@ from rich.cells import cell_len
 from termchat import paths
 from termchat.chat.opening import choose
 from termchat.config import per_model
+from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
 from termchat.config.per_model import Picked, RunSettings, run_of
-from termchat.config.settings import OPTIONS, Settings, load
+from termchat.config.settings import Settings, load
 from termchat.models.gguf.header import read_header
 from termchat.tui.models.engine_dialog import (
     FIELDS,
