@@ -73,7 +73,6 @@ def _model(config: Settings) -> Iterator[str]:
 
 
 def _lists() -> Iterator[str]:
-    """Mistakes in the user's own lists of models and personas."""
     from termchat.config import personas
     from termchat.models import catalogue
 

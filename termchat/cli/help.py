@@ -378,7 +378,6 @@ class PageGroup(Page, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Adds a guess to the refusal of an unknown command."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

@@ -33,8 +33,6 @@ class ChangedField(NamedTuple):
 
 
 class ChangedStep(NamedTuple):
-    """A step with another record now."""
-
     recorded: Token
     now: Token
     fields: tuple[ChangedField, ...]

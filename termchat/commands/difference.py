@@ -156,7 +156,6 @@ def lead(token: Token, winner: int, other: int) -> float | None:
 
 
 def is_greedy(token: Token) -> bool:
-    """The step was drawn without dice."""
     return any(stage.name == "temperature" and stage.survivors == 1 for stage in token.stages)
 
 

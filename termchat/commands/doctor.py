@@ -54,7 +54,6 @@ class DoctorReport(msgspec.Struct):
     todo: list[str] = []
 
     def section(self, title: str) -> Section:
-        """Adds a section and returns it."""
         self.sections.append(Section(title))
         return self.sections[-1]
 
@@ -73,7 +72,6 @@ class DoctorReport(msgspec.Struct):
         return DoctorReport(sections, [private.clean(line) for line in self.todo])
 
     def lines(self) -> Iterator[str]:
-        """The report for people."""
         for section in self.sections:
             yield section.title
             for name, text in section.rows:
@@ -84,7 +82,6 @@ class DoctorReport(msgspec.Struct):
             yield f"  {line}"
 
     def as_dict(self) -> dict[str, object]:
-        """The report for programs."""
         sections = {
             section.title: [{"name": name, "text": text} for name, text in section.rows] for section in self.sections
         }

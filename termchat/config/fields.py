@@ -89,8 +89,6 @@ class Sampling(
 
 
 class Fields(BaseSettings):
-    """All settings."""
-
     model_config = SettingsConfigDict(frozen=True, defer_build=True)
 
     model: str = Field(default="", description="model name, or path to a GGUF file")

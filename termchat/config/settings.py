@@ -20,7 +20,7 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.port import ModelSpec
 
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
-"""What else whoever sets the second of two also means."""
+"""Whoever sets the second of two means the first, too."""
 
 
 class Settings(Fields):
@@ -72,7 +72,6 @@ class Settings(Fields):
         return Tuning(**dict(self.sampling))
 
     def knob_origin(self) -> dict[str, str]:
-        """The part of `origin` that is about knobs."""
         return {name: self.origin[name] for name in KNOBS}
 
     def value(self, name: str) -> Value | OptionValue:
@@ -80,7 +79,6 @@ class Settings(Fields):
         return getattr(getattr(self, table) if table else self, name)  # type: ignore[no-any-return]
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
-        """What to tell an engine to load this file as configured."""
         shown = well_formed(str(path))
         return ModelSpec(
             path=shown,
@@ -95,42 +93,40 @@ class Settings(Fields):
     # --- the same with another source --------------------------------------------------------------------------------
 
     def with_persona(self, persona: Persona, problems: Collection[str] = ()) -> Settings:
-        """A copy that begins as a persona: what it sets goes before all but flags."""
+        """A copy that begins as a persona: what it sets overrides everything except flags."""
         said = {"system": persona.system, **persona.knobs}
         origin = dict.fromkeys(said, persona.origin) | {"persona": self.origin["persona"]}
         return self._with(kept(PERSONA, {**said, "persona": persona.name}, origin, problems))
 
     def with_left(self, values: Mapping[str, Value | OptionValue], origin: Mapping[str, str]) -> Settings:
-        """A copy in which what a saved chat was left with goes before all but flags; `origin` has that of each of it."""
+        """A copy in which what a saved chat was left with overrides everything except flags; `origin` is that of each value."""
         return self._with(kept(CHAT, values, origin))
 
     def with_recommended(self, recommended: Mapping[str, Value]) -> Settings:
-        """A copy in which the knobs nobody set follow a model's recommendation, and no longer that of a model before.
-
-        `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
-        """
+        """A copy in which the knobs nobody set follow a model's recommendation; see `followed`."""
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
         values = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
         return self._with(kept(MODEL, values, problems=problems))
 
     def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Settings:
-        """A copy in which the engine runs a model as a person set it for that model. What an option refuses is left out, and
-        what a flag or a variable says, unless it is among the `newer`.
+        """A copy in which the engine runs a model as a person set it for that model; the `newer` of it override flags, too.
+
+        What an option refuses is left out.
         """
         ours = {name: value for name, value in picked.items() if TABLES.get(name) == "engine"}
         first = {name: value for name, value in ours.items() if name in newer}
         return self._with(kept(NEWER, first, PICKER), kept(PICKER, ours))
 
     def with_tuned(self, measured: Mapping[str, int]) -> Settings:
-        """A copy in which what nobody set about the engine is as it was measured to be best for a model, and no longer as
-        for a model before. What an option refuses is left out.
+        """A copy in which what nobody set about the engine is as measured to be best for a model, and not for one before.
+
+        What an option refuses is left out.
         """
         free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == "engine"}
         best = {name: value for name, value in measured.items() if {name, _SAID_TOGETHER.get(name, name)} <= free}
         return self._with(kept(TUNED, best))
 
     def _with(self, *others: SettingsSource) -> Settings:
-        """A copy in which these say what their places say."""
         said = {source.place: source for source in (*self._sources, *others)}
         return Settings(*(said[place] for place in PLACES if place in said))
 

@@ -23,17 +23,17 @@ from termchat.toml import TomlError, TomlFile
 
 NEWER, CHAT, VARIABLES, FILE = "newer", "chat", "variables", "file"
 PLACES = (
-    NEWER,  # what a person set for one model since the program began, and so since the flags
+    NEWER,  # what a person set for one model in this run, after the flags
     FLAG,
     CHAT,  # what a saved chat was left with
     PERSONA,
     VARIABLES,
-    PICKER,  # what a person set for one model: it is closer than what the file says of all
+    PICKER,  # what a person saved for one model; the file is for all models
     FILE,
     TUNED,  # what `termchat tune` measured for a model
     MODEL,  # what is recommended for it
 )
-"""What goes before what; the defaults come last."""
+"""Each overrides those below it; the defaults come last."""
 
 PREFIX = "TERMCHAT_"
 _NOT_OURS = "TERMCHAT_OFFLINE"
