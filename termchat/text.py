@@ -143,9 +143,10 @@ def show_piece(text: str) -> str:
 
 
 def guess_of(name: str, known: Iterable[str]) -> str:
-    """What a misspelled name may have meant, case aside: " (did you mean top_k?)", to be put behind it; "" if none is near."""
-    folded = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name[:_NAME].lower(), folded, n=1)
+    """What a misspelled or shortened name may have meant, case aside: " (did you mean top_k?)"; "" if none is near."""
+    folded, word = {one.lower(): one for one in known}, name[:_NAME].lower()
+    begun = [one for one in folded if word and one.startswith(word)]
+    close = begun or difflib.get_close_matches(word, folded, n=1)
     return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 

@@ -76,9 +76,11 @@ def stream(
         text = gate.push(piece)
         records.append(token(step, piece, text, number=number))
         if gate.stopped_by is not None:
+            gate.finish()
             records.append(finished("stop", gate.stopped_by, gate.held, step + 1))
             return records
     if reason is not None:
+        gate.finish()
         records.append(finished(reason, "", gate.held, len(pieces)))
     return records
 

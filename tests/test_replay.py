@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,19 +22,22 @@ from hypothesis import strategies as st
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.commands import replay as replaying
 from termchat.commands.difference import Difference, lead, total_variation
 from termchat.commands.replay import replay
 from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.conditions import Length
-from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Start, Token, to_json
+from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
 from tests.chat.driven_chat import Driven
-from tests.made_records import start, token
+from tests.made_records import finished, start, token
+from tests.made_records import stream as made_stream
+from tests.played_engine import PlayedEngine
 
 TERMCHAT = [sys.executable, "-m", "termchat"]
 
@@ -153,7 +157,10 @@ def test_any_settings_turned_at_any_steps_of_a_long_reply(
     request = Generate(
         ids=data.draw(st.lists(st.integers(300, 40_000), min_size=1, max_size=150)),
         samplers=data.draw(samplers),
-        conditions=(Length(210),),
+        conditions=(
+            *map(Stop, data.draw(st.lists(st.sampled_from(["e e", "th", "\n\n\n", "0"]), max_size=2))),
+            Length(210),
+        ),
         seed=data.draw(st.integers(0, 2**53 - 1)),
         script=tuple(script),
     )
@@ -337,13 +344,126 @@ def test_another_kv_type_is_named_as_the_cause(home: Path, short: Path) -> None:
 
 
 def test_other_numbers_for_the_same_tokens_are_a_difference(home: Path, short: Path, tmp_path: Path) -> None:
+    taken: list[tuple[float, int]] = []
+
     def alter(line: dict[str, Any]) -> None:
         if line.get("step") == 30:
+            taken.append((line["probability"], line["rank"]))
             line["probability"] = math.nextafter(line["probability"], 0.5)
+            line["rank"] += 1
 
     report = said(termchat(home, "replay", altered(short, tmp_path / "altered.jsonl", alter)), 1)
+    ((probability, rank),) = taken
     assert report.startswith("different at node 2, step 30: recorded ")
-    assert ": same token now, but different numbers; every token of the reply matches" in report
+    assert ": same token now, but its record differs; every token of the reply matches" in report
+    assert f"  rank: {rank + 1} recorded, {rank} now\n" in report
+    assert f"  probability: {math.nextafter(probability, 0.5)!r} recorded, {probability!r} now\n" in report
+    assert "likely cause: the transcript was edited: the model's logits are unchanged" in report
+
+
+NOT_COMPUTED = {"decode_us", "sample_us", "forced", "record", "ms", "reused", "shapes"}
+"""Times, who chose a token, and what says how the prompt came into the cache."""
+ENDED: dict[str, Finished | None] = {
+    "end": finished("end", "<|im_end|>", "\ufffd", 4),
+    "stop": finished("stop", "END", "EN", 4),
+    "length": finished("length", "max_tokens 4", "", 4),
+    "user": finished("user", "", "bc", 4),
+    "context": finished("context", "34 of 34", "\ufffd", 4),
+    "killed": None,
+}
+
+
+def told_stream(ended: str) -> list[Record]:
+    """What is on record of a short reply that ended in this way."""
+    *begin, _ = made_stream([1, 2, 3], [b"a", b" b", b"c", b"d"])
+    end = ENDED[ended]
+    return [*begin, *([end] if end is not None else [])]
+
+
+def played_stream(ended: str) -> list[Record]:
+    """What the engine says of the same reply generated again: nobody stops it or kills it, and its context is larger."""
+    *begin, _ = made_stream([1, 2, 3], [b"a", b" b", b"c", b"d"])
+    if ended in ("user", "context"):
+        last = begin[-1]
+        assert isinstance(last, Token)
+        text, held = (last.text + "bc", "") if ended == "user" else (last.text, "\ufffd")
+        return [*begin[:-1], msgspec.structs.replace(last, text=text), finished("length", "max_tokens 4", held, 4)]
+    if ended == "killed":
+        return [*begin, token(4, b"e", "e"), finished("length", "max_tokens 5", "", 5)]
+    return told_stream(ended)
+
+
+def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
+    """The places of all computed values in a line."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        yield path
+        return
+    for key, one in inner:
+        if key not in NOT_COMPUTED:
+            yield from leaves(one, *path, key)
+
+
+REASONS = {"end": "length", "stop": "end", "length": "user", "user": "length", "context": "user"}
+
+
+def other(name: str | int, value: object) -> object:
+    """Another value that the field could have."""
+    if isinstance(value, float):
+        return math.nextafter(value, -math.inf)
+    if isinstance(value, int):
+        return value + 1
+    if name == "reason":
+        return REASONS[str(value)]
+    return "QUJD" if name == "bytes" else "top_k" if value is None else f"{value}x"
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], list[Record]], tuple[int, str]]:
+    """Replays lines on an engine that plays records; returns the exit code and everything that was printed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def play(lines: list[str], records: list[Record]) -> tuple[int, str]:
+        monkeypatch.setattr(replaying, "make_engine", lambda _: PlayedEngine(records))
+        path, told = tmp_path / "told.jsonl", list[str]()
+        path.write_text("".join(line + "\n" for line in lines))
+        code = replaying.replay(load({}, {}, tmp_path / "no.toml"), path, told.append, told.append)
+        return code, "\n".join(told)
+
+    return play
+
+
+@pytest.mark.parametrize("ended", ENDED)
+def test_a_reply_is_identical_however_it_ended(played: Callable[..., tuple[int, str]], ended: str) -> None:
+    code, told = played(list(map(to_json, told_stream(ended))), played_stream(ended))
+    assert (code, told.splitlines()[-1]) == (0, "identical, 4 tokens")
+
+
+@pytest.mark.parametrize("ended", ENDED)
+def test_any_computed_field_that_was_altered_is_found_and_named(
+    played: Callable[..., tuple[int, str]], ended: str
+) -> None:
+    lines = [json.loads(to_json(record)) for record in told_stream(ended)]
+    places = [
+        (at, *path)
+        for at, line in enumerate(lines)
+        if line["record"] in ("prefill", "token", "finished")
+        for path in leaves({key: value for key, value in line.items() if not key.endswith(("_ms", "_per_second"))})
+    ]
+    assert len(places) > 4 * 20 * 7
+    rows = random.Random(ended).sample(places, 60) + [place for place in places if lines[place[0]]["record"] != "token"]
+    for at, *path, last in rows:
+        changed = json.loads(json.dumps(lines))
+        inside = changed[at]
+        for key in path:
+            inside = inside[key]
+        inside[last] = other(last, inside[last])
+        code, told = played([json.dumps(line) for line in changed], played_stream(ended))
+        assert code == 1, (at, path, last)
+        name = next(key for key in (last, *reversed(path)) if isinstance(key, str))
+        refused = last in ("step", "logprob") and "told.jsonl, line" in told
+        # A token with another id is named as such; what does not go with a wrong reason may be the text or the detail.
+        assert refused or name in told or name in ("id", "reason"), (at, path, last, told)
 
 
 # --- what cannot be done ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`termchat run`, as a script sees it."""
+"""`termchat run`, as a script sees it: the program itself, and `answer` on an engine that plays replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+from click.testing import CliRunner
+
+from termchat.cli import main
+from termchat.commands import run as running
+from termchat.commands.run import Question
+from termchat.config.settings import load
+from termchat.conversation import transcripts
+from termchat.decoding.records import Finished, Record
+from termchat.engine.port import Generate, Message, Render
+from tests.made_records import finished
+from tests.made_records import stream as made_stream
+from tests.played_engine import PlayedEngine
 
 TERMCHAT = [sys.executable, "-m", "termchat"]
 
@@ -292,3 +305,187 @@ def test_a_reply_begins_with_the_prefill_and_its_tokens_say_that_they_were_force
     assert tokens[: len(forced)] == forced
     assert "".join(t["text"] for t in forced) == begin
     assert len(tokens) > len(forced)
+
+
+# --- on an engine that plays replies ---------------------------------------------------------------------------------
+
+
+class Answered:
+    """What `answer` did on an engine that plays these replies."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, asked: Question, *replies: list[Record], as_json: bool = False, **flags: object) -> int:
+        self.engine = PlayedEngine(*replies)
+        config = load(flags, {}, Path("/none"))
+        code = running.answer(config, self.engine, asked, as_json=as_json, candidates=20)
+        self.out, self.err = self._capsys.readouterr()
+        return code
+
+
+@pytest.fixture
+def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Answered:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(running.signal, "signal", lambda *_: None)
+    return Answered(capsys)
+
+
+def told(text: bytes, end: Finished | None = None, seed: int = 42) -> list[Record]:
+    """A reply of one token."""
+    records = made_stream([1, 2, 3], [text], seed=seed)
+    return [*records[:-1], end or finished("end", "<|im_end|>", "", 1)]
+
+
+SCHEMA = json.loads((Path(transcripts.__file__).parent / "transcript.schema.json").read_text("utf-8"))
+FULL = finished("context", "512 of 512", "", 1)
+
+
+def test_a_reply_that_the_context_cut_off_says_so_and_has_an_exit_code_of_its_own(answered: Answered) -> None:
+    assert answered(Question("hi"), told(b"so", FULL)) == 3
+    assert answered.out == "so"
+    assert answered.err == (
+        "termchat: the reply was cut off: the context is full (512 of 512 tokens)\n"
+        "  shorten the prompt, or load the model with a larger --context\n"
+    )
+    assert answered(Question("hi"), told(b"so", FULL), as_json=True) == 3
+    assert "cut off" in answered.err
+
+
+@pytest.mark.parametrize(
+    "end", [finished("length", "max_tokens 1", "", 1), finished("stop", "END", "END", 1), finished("end", "<e>", "", 1)]
+)
+def test_a_reply_that_ends_as_asked_is_a_success(answered: Answered, end: Finished) -> None:
+    assert answered(Question("hi"), told(b"so", end)) == 0
+    assert answered.err == ""
+
+
+def test_a_message_that_is_too_long_is_a_failure(answered: Answered) -> None:
+    assert answered(Question("x" * 1_000_001), told(b"so")) == 1
+    assert "at most 1,000,000 characters" in answered.err
+
+
+def test_part_of_a_character_at_the_end_is_printed_as_a_mark(answered: Answered) -> None:
+    assert answered(Question("hi"), told(b"so \xe2\x82", finished("length", "max_tokens 1", "\ufffd", 1))) == 0
+    assert answered.out == "so \ufffd"
+
+
+def test_several_replies_have_a_heading_each_and_the_seeds_count_up(answered: Answered) -> None:
+    assert answered(Question("hi", replies=2), told(b"one\n", seed=7), told(b"two", seed=8), seed=7) == 0
+    assert answered.out == "==> reply 1 of 2, seed 7 <==\none\n\n==> reply 2 of 2, seed 8 <==\ntwo\n"
+    assert [made.seed for made in answered.engine.asked(Generate)] == [7, 8]
+    assert answered(Question("hi", replies=3), told(b"one")) == 0
+    assert len({made.seed for made in answered.engine.asked(Generate)}) == 3
+    assert answered(Question("hi", replies=2), told(b"one", FULL), told(b"two")) == 3
+    assert "reply 1 was cut off" in answered.err
+    assert "==> reply 2 of 2" in answered.out
+
+
+def test_each_record_of_several_replies_has_their_number(answered: Answered) -> None:
+    assert answered(Question("hi", replies=2), told(b"one"), told(b"two"), as_json=True) == 0
+    lines = [json.loads(line) for line in answered.out.splitlines()]
+    for line in lines:
+        jsonschema.validate(line, SCHEMA)
+    numbers = [1] * (len(lines) // 2) + [2] * (len(lines) // 2)
+    assert [line["reply"] for line in lines] == numbers
+    assert [line["record"] for line in lines].count("start") == 2
+    assert answered(Question("hi"), told(b"one"), as_json=True) == 0
+    assert not any("reply" in json.loads(line) for line in answered.out.splitlines())
+
+
+SAID = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "My name "}, {"type": "text", "text": "is Bo."}]},
+    {"role": "assistant", "content": "Hello Bo!"},
+    {"role": "user", "content": "Who am I?"},
+]
+HEARD = [
+    Message("system", "Be brief."),
+    Message("user", "My name is Bo."),
+    Message("assistant", "Hello Bo!"),
+    Message("user", "Who am I?"),
+]
+
+
+@pytest.mark.parametrize("form", [SAID, {"messages": SAID, "model": "gpt-x"}])
+def test_the_model_hears_all_messages(answered: Answered, tmp_path: Path, form: object) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(form))
+    assert answered(Question(None, file), told(b"Bo")) == 0
+    assert answered.out == "Bo"
+    assert [asked.messages for asked in answered.engine.asked(Render)] == [HEARD]
+
+
+def test_a_prompt_comes_after_the_messages_and_a_system_prompt_where_they_have_none(
+    answered: Answered, tmp_path: Path
+) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(SAID[1:3]))
+    assert answered(Question("Who am I?", file, replies=2), told(b"Bo"), system="Be brief.") == 0
+    assert [asked.messages for asked in answered.engine.asked(Render)] == [HEARD]  # once for all replies
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (json.dumps(SAID[:3]), "the last message in chat.json is the assistant's\n  End with a user message"),
+        ('[{"role": "user",\n"content": 1}]', "chat.json, line 1: Expected `str | array | null`, got `int`"),
+        ('[{"role": "tool", "content": "x"}]', "chat.json, line 1: a message with the unsupported role 'tool'"),
+        ('[{"role": "user", "content": [{"type": "image_url"}]}]', "a 'image_url' part; only text is supported"),
+        ('{"messages": [\n', "chat.json, line 2: it is cut off: the end is missing"),
+        ("hello", "chat.json, line 1: not a JSON object"),
+        ("[]", "chat.json contains no chat"),
+        ("", "chat.json is empty"),
+        (json.dumps({"messages": SAID}) * 2, "chat.json contains more than one chat"),
+    ],
+)
+def test_messages_that_cannot_be_asked_say_where_and_what_to_do(
+    answered: Answered, tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(text)
+    assert answered(Question(None, file), told(b"Bo")) == 1
+    assert said in answered.err
+    assert len(answered.err.splitlines()) == 2
+    assert not answered.engine.commands
+
+
+def test_two_system_prompts_are_one_too_many(answered: Answered, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(SAID))
+    assert answered(Question(None, file), told(b"Bo"), system="Be long.") == 1
+    assert "--system is given, but chat.json has a system message, too" in answered.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--raw", "--messages", __file__], "--raw completes PROMPT; it takes no --messages"),
+        (["-", "--messages", "-"], "PROMPT and --messages cannot both be read from stdin"),
+        (["--messages", "/nowhere.json"], "does not exist"),
+        (["hi", "-n", "0"], "1<=x<=10000"),
+        (["hi", "-n", "2", "--seed", "9007199254740991"], "the seed of the last reply would be larger"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(args: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["run", *args])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_llama_cpps_names_of_flags_are_understood(environment: dict[str, str]) -> None:
+    args = ("--raw", "a", "--temp", "0", "--n-predict", "2", "--ctx-size", "256", "--threads", "1", "--json")
+    records = stream(run(environment, *args))
+    assert records[1]["samplers"]["temperature"] == 0
+    assert records[-1]["detail"] == "max_tokens 2"
+
+
+def test_later_replies_are_those_of_their_seeds_and_read_the_prompt_no_more(environment: dict[str, str]) -> None:
+    both = stream(run(environment, "Name three colours.", *COMMON, "-n", "2", "--json"))
+    again = stream(run(environment, "Name three colours.", *COMMON, "--seed", "8", "--json"))
+    second = [record for record in both if record["reply"] == 2]
+    assert (second[0]["seed"], second[2]["reused"], second[2]["shapes"]) == (8, second[2]["tokens"] - 1, [1])
+    kept = ("id", "probability", "candidates")
+    assert [[r[name] for name in kept] for r in second if r["record"] == "token"] == [
+        [r[name] for name in kept] for r in again if r["record"] == "token"
+    ]

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from termchat import paths
-from termchat.config.settings import OPTIONS, SETTINGS, FlagError, Settings, load
+from termchat.config.fields import OPTIONS, SETTINGS
+from termchat.config.settings import Settings, load
+from termchat.config.sources import FlagError
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import ModelSpec
 

@@ -51,6 +51,16 @@ def test_a_continued_reply_is_one_turn_and_its_held_text_is_shown_once() -> None
     assert [span.node.number for span in chat.reply()] == [2, 3]
 
 
+def test_a_reply_cut_within_a_character_shows_a_mark_until_it_is_continued() -> None:
+    chat = replied([b"a", b"\xe2\x82"], reason="length")
+    assert list(chat.turns())[-1] == ("assistant", "a\ufffd")
+    more = chat.grow("assistant", parent=2, at=2)
+    add_all(more, stream([], [b"\xac", b"\xe2"], reason="length", done=b"a\xe2\x82"))
+    assert list(chat.turns())[-1] == ("assistant", "a€\ufffd")
+    user(chat, "next", [9])
+    assert list(chat.turns())[1] == ("assistant", "a€\ufffd")
+
+
 def test_tokens_swallowed_by_a_stop_are_not_kept() -> None:
     chat = replied([b"a", b"b.", b"EN", b"D"], stops=("END",))
     assert chat.nodes[2].kept() == 2
@@ -68,6 +78,10 @@ def test_text_that_a_later_token_let_out_belongs_to_the_kept_tokens() -> None:
 def test_bytes_that_are_no_characters_do_not_shift_what_is_kept() -> None:
     assert replied([b"\xff", b"END"], stops=("END",)).nodes[2].kept() == 1
     assert replied([b"\xff\xff", b"a", b"EN", b"D"], stops=("END",)).nodes[2].kept() == 2
+
+
+def test_part_of_a_character_behind_a_stop_does_not_shift_what_is_kept() -> None:
+    assert replied([b"a", b"b", b"END\xe2"], stops=("END",)).nodes[2].kept() == 2
 
 
 def test_a_stop_in_a_continuation_that_began_with_half_a_character() -> None:

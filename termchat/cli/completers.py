@@ -90,7 +90,7 @@ def _themes() -> Iterable[tuple[str, str]]:
 
 
 def _settings() -> Iterable[tuple[str, str]]:
-    from termchat.config.settings import SETTINGS
+    from termchat.config.fields import SETTINGS
 
     return [(name, setting.help) for name, setting in SETTINGS.items()]
 
@@ -121,7 +121,7 @@ def folders(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 
 def of_setting(name: str) -> Completer | None:
     """Offers the values of a setting, if they can be listed."""
-    from termchat.config.settings import SETTINGS
+    from termchat.config.fields import SETTINGS
 
     named = {"model": models, "theme": themes, "persona": personas, "model_folders": folders}
     setting = SETTINGS.get(name)

@@ -20,8 +20,9 @@ from termchat.cli.flags import flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
-from termchat.config.options import OptionError, OptionValue, range_of
-from termchat.config.settings import SETTINGS, TABLES, Settings
+from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.options import OptionError, OptionValue
+from termchat.config.settings import Settings
 from termchat.config.sources import KEYS
 from termchat.decoding.samplers import KnobError, Value, unescape
 from termchat.external_editor import EditorError, editor_command
@@ -37,8 +38,8 @@ _LINE = re.compile(r", line \d+")
 def config() -> None:
     """Show, check and change the settings.
 
-    The first of these that sets a value wins: a flag, the model's settings in the model list, a variable (TERMCHAT_TOP_K for
-    top_k), config.toml, `termchat tune`, the model's own recommendation, the default.
+    The first of these that sets a value wins: a flag, a variable (TERMCHAT_TOP_K for top_k), the model's settings in the model
+    list, config.toml, `termchat tune`, the model's own recommendation, the default.
     """
 
 
@@ -264,9 +265,9 @@ def _row(chosen: Settings, name: str) -> tuple[str, ...]:
     return (
         name,
         setting.show(chosen.value(name)),
-        _place(chosen, name),
+        chosen.places[name],
         setting.show(setting.default),
-        range_of(setting),
+        setting.range,
     )
 
 
@@ -277,13 +278,8 @@ def _object(chosen: Settings, name: str) -> dict[str, Any]:
         "table": TABLES[name],
         "value": chosen.value(name),
         "origin": chosen.origin[name],
-        "place": _place(chosen, name),
+        "place": chosen.places[name],
         "default": setting.default,
-        "range": range_of(setting),
+        "range": setting.range,
         "help": setting.help,
     }
-
-
-def _place(chosen: Settings, name: str) -> str:
-    """Where the value comes from, with its line if that is a file."""
-    return chosen.places.get(name, chosen.origin[name])

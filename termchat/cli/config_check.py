@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from textwrap import wrap
 
-from termchat.config.options import range_of
+from termchat.config.fields import SETTINGS, TABLES
 from termchat.config.origins import DEFAULT
-from termchat.config.settings import SETTINGS, TABLES, Settings
+from termchat.config.settings import Settings
 from termchat.config.sources import KEYS
 from termchat.text import guess_of
 from termchat.toml import literal
@@ -46,7 +46,7 @@ def _keys(config: Settings) -> Iterator[str]:
 
 def _engine(config: Settings) -> Iterator[str]:
     if odds := config.engine.at_odds:
-        yield f"{_place(config, 'kv_type')}: {odds}"
+        yield f"{config.places['kv_type']}: {odds}"
 
 
 def _theme(config: Settings) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _theme(config: Settings) -> Iterator[str]:
     yield from map(str, bad)
     if config.theme not in (AUTO, *themes):
         guess = guess_of(config.theme, themes)
-        yield f"{_place(config, 'theme')}: unknown theme {config.theme!r}{guess}; using the default"
+        yield f"{config.places['theme']}: unknown theme {config.theme!r}{guess}; using the default"
 
 
 def _model(config: Settings) -> Iterator[str]:
@@ -69,20 +69,15 @@ def _model(config: Settings) -> Iterator[str]:
     try:
         catalogue.resolve(config.model, folders=config.model_folders)
     except ModelError as error:
-        yield f"{_place(config, 'model')}: {error.message}. {error.hint}".rstrip()
+        yield f"{config.places['model']}: {error.message}. {error.hint}".rstrip()
 
 
 def _lists() -> Iterator[str]:
-    """Mistakes in the user's own lists of models and personas."""
     from termchat.config import personas
     from termchat.models import catalogue
 
     yield from catalogue.load().problems
     yield from personas.load().problems
-
-
-def _place(config: Settings, name: str) -> str:
-    return config.places.get(name, config.origin[name])
 
 
 def template() -> str:
@@ -97,7 +92,7 @@ def _setting_lines() -> Iterator[str]:
             yield from (f"[{table}]", *_comment(_TABLES[table]), "")
         for name in names:
             setting = SETTINGS[name]
-            allowed = "true false" if setting.kind == "bool" else range_of(setting)
+            allowed = "true false" if setting.kind == "bool" else setting.range
             yield from _comment(f"{setting.help} ({allowed})")
             default = "fresh" if setting.default is None else setting.default
             yield from (f"#{name} = {literal(default)}", "")

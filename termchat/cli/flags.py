@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # pydantic takes time, and `termchat --version` needs none of
 
 _METAVARS = {"float": "X", "int": "N", "seed": "N", "choice": "WORD", "text": "TEXT", "texts": "FOLDERS"}
 
+_ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
+"""What llama.cpp calls the flags that are typed most and have another name here."""
+
 FOLDERS = ("model_folders",)
 """The option with extra folders to search, for commands that look for models."""
 
@@ -28,7 +31,7 @@ def flags(
 
     Values are checked by `settings`, so that a refusal has the same words everywhere.
     """
-    from termchat.config.settings import OPTIONS
+    from termchat.config.fields import OPTIONS
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         wanted = [OPTIONS[name] for name in OPTIONS if (only is None or name in only) and name not in without]
@@ -44,19 +47,18 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     """The flag of a setting; its help ends with what is allowed, and the default."""
     name, flag = setting.name, "--" + setting.name.replace("_", "-")
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
+    names = (flag, *filter(None, (_ALIASES.get(name),)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
     if isinstance(setting, Knob) and setting.kind == "texts":
-        return click.option(flag, name, multiple=True, metavar="TEXT", help=f"{shown} (may be repeated)", **how)
+        return click.option(*names, multiple=True, metavar="TEXT", help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
-    return click.option(flag, name, metavar=_METAVARS[setting.kind], help=shown, **how)
+    return click.option(*names, metavar=_METAVARS[setting.kind], help=shown, **how)
 
 
 def _limits(setting: Setting) -> Iterator[str]:
-    from termchat.config.options import range_of
-
     if setting.kind not in ("text", "texts", "bool"):
-        yield range_of(setting)
+        yield setting.range
     yield f"default {_shown(setting)}"
 
 
@@ -78,7 +80,8 @@ def config(given: dict[str, Any]) -> Settings:
     Raises:
         click.BadParameter: the value of a flag is invalid.
     """
-    from termchat.config.settings import FlagError, load
+    from termchat.config.settings import load
+    from termchat.config.sources import FlagError
 
     given = {name: value for name, value in given.items() if value not in (None, ())}
     try:

@@ -78,14 +78,24 @@ PAGES: dict[str, Manual] = {
         (
             ("Print one reply", 'termchat run "Why is the sky blue?"'),
             ("Print the same reply every time", 'termchat run --seed 42 --max-tokens 80 "Tell me a joke."'),
+            ("Print three different replies", 'termchat run -n 3 "Name a river."'),
             ("Ask about a file", 'termchat run --system "Summarise this." < notes.txt'),
+            ("Answer a chat in OpenAI format", "termchat run --messages - < chat.json"),
             ("Print every token with its candidates, for a program", "termchat run --json hello > reply.jsonl"),
             ("Complete raw text without a chat template", 'termchat run --raw --stop "\\n" "The capital of France is"'),
         ),
         ("replay", "models list", "config show"),
         (_SETTINGS,),
         (_CONFIG, _MODELS),
-        (*_CODES, _PIPE, ("143", "ended by SIGTERM")),
+        (
+            ("0", "done: the reply ended by itself, at a stop sequence or at --max-tokens"),
+            _FAILED,
+            _USAGE,
+            ("3", "a reply was cut off because the context is full"),
+            _INTERRUPTED,
+            _PIPE,
+            ("143", "ended by SIGTERM"),
+        ),
     ),
     "replay": Manual(
         (
@@ -95,7 +105,7 @@ PAGES: dict[str, Manual] = {
         ("run", "sessions export"),
         (_SETTINGS,),
         (_CONFIG,),
-        (("0", "every token is identical"), ("1", "a token differs, or the replay failed"), _USAGE, _INTERRUPTED),
+        (("0", "everything is identical"), ("1", "something differs, or the replay failed"), _USAGE, _INTERRUPTED),
     ),
     "tune": Manual(
         (
@@ -368,7 +378,6 @@ class PageGroup(Page, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Adds a guess to the refusal of an unknown command."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

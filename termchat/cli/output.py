@@ -21,14 +21,12 @@ _EVERY_S = 5.0
 
 
 def complain(message: str, hint: str = "") -> None:
-    """Prints on stderr what is wrong, and what to do."""
     click.echo(f"termchat: {sanitize(message)}", err=True)
     if hint:
         click.echo(f"  {sanitize(hint)}", err=True)
 
 
 def fail(error: ModelError) -> NoReturn:
-    """Reports the error and exits with 1."""
     complain(error.message, error.hint)
     sys.exit(1)
 
@@ -91,7 +89,6 @@ class ProgressLine:
         self._urgent = urgent
 
     def end(self) -> None:
-        """Clears the line."""
         if self._live and self._shown:
             click.echo("\r" + " " * self._shown + "\r", nl=False, err=True)
             self._shown = 0

@@ -8,11 +8,14 @@ from typing import Any
 
 import click
 
+from termchat import paths
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
-from termchat.decoding.samplers import well_formed
+from termchat.decoding.samplers import KNOBS, well_formed
+from termchat.engine.make import make_engine
 
+_MOST_REPLIES = 10_000
 _OF_THE_SCREEN = ("theme", "glyphs", "on_full")
 _ON_RECORD = (*_OF_THE_SCREEN, "system", "persona", "fast_prefill")
 _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
@@ -21,8 +24,23 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
 
 @click.command("run", cls=Page, short_help="Answer one prompt and exit.")
 @click.argument("prompt", required=False)
+@click.option(
+    "--messages",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="answer the messages in FILE, in OpenAI format (JSON); - for stdin; PROMPT, if given, comes after them",
+)
 @click.option("--raw", is_flag=True, help="complete PROMPT without the model's chat template")
 @click.option("--prefill", default="", metavar="TEXT", help="start the reply with TEXT; the model continues from there")
+@click.option(
+    "-n",
+    "--replies",
+    type=click.IntRange(1, _MOST_REPLIES),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="print N replies; the second has the next seed, and so on",
+)
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object per line")
 @click.option(
     "--candidates",
@@ -32,29 +50,52 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
     help="candidates to record per step",
 )
 @flags(without=_OF_THE_SCREEN)
-def run(*, prompt: str | None, prefill: str, raw: bool, as_json: bool, candidates: int, **given: Any) -> None:
+def run(
+    *,
+    prompt: str | None,
+    messages: Path | None,
+    raw: bool,
+    prefill: str,
+    replies: int,
+    as_json: bool,
+    candidates: int,
+    **given: Any,
+) -> None:
     """Answer PROMPT and exit. Only the reply's text goes to stdout.
 
-    If PROMPT is missing or "-", it is read from stdin.
+    If PROMPT is missing or "-", it is read from stdin. Several replies have a heading each with their number and seed; with
+    --json, each record has its reply's number, "reply", from 1.
     """
-    chosen = config(given)
-    if prompt is None or prompt == "-":
-        if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
-            raise click.UsageError("no prompt: pass PROMPT or pipe one in")
-        prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    if not prompt:
+    piped = prompt == "-" or (prompt is None and messages is None)
+    if raw and messages is not None:
+        raise click.UsageError("--raw completes PROMPT; it takes no --messages")
+    if prompt == "-" and str(messages) == "-":
+        raise click.UsageError("PROMPT and --messages cannot both be read from stdin")
+    if piped and (sys.stdin is None or (prompt is None and sys.stdin.isatty())):
+        raise click.UsageError("no prompt: pass PROMPT or pipe one in")
+    if prompt == "":
         raise click.UsageError("the prompt is empty")
-    from termchat.commands.run import answer
+    # Before the settings are read, which takes as long as the process takes to start.
+    engine = make_engine(paths.log_file(), started=True)
+    chosen = config(given)
+    if chosen.tuning.seed is not None and chosen.tuning.seed + replies - 1 > KNOBS["seed"].high:
+        raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
+    if piped:
+        prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+        if not prompt:
+            raise click.UsageError("the prompt is empty")
+    from termchat.commands.run import Question, answer
 
-    prompt, prefill = well_formed(prompt), well_formed(prefill)
-    sys.exit(answer(chosen, prompt, prefill=prefill, raw=raw, as_json=as_json, candidates=candidates))
+    prompt = None if prompt is None else well_formed(prompt)
+    asked = Question(prompt, messages, well_formed(prefill), raw, replies)
+    sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
 
 
-@click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every token.")
+@click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @flags(without=_ON_RECORD, knobs=False)
 def replay(*, file: Path, **given: Any) -> None:
-    """Generate every reply in FILE again and report whether each token matches.
+    """Generate every reply in FILE again and report what differs: any token, number, text or candidate. Times are ignored.
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json. Model, threads and everything else on record are
     used as recorded, unless a flag overrides them.
@@ -80,8 +121,8 @@ def replay(*, file: Path, **given: Any) -> None:
 def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Find the fastest settings for MODEL (a name or a file) on this machine and save them for later chats.
 
-    It tries thread counts for decoding and for prompts, and prompt batch sizes that keep results exact. Flags, the model's
-    settings in the model list, and config.toml override the saved values.
+    It tries thread counts for decoding and for prompts, and prompt batch sizes that keep results exact. Flags, variables, the
+    model's settings in the model list, and config.toml override the saved values.
     """
     chosen = config({**given, "model": model})
     from termchat.commands import tune as tuning

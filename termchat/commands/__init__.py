@@ -4,9 +4,9 @@ The settings come in from `termchat.cli.tasks`; an exit code or a report goes ba
 to a callable that was passed in. Each module finds the model with `chat.opening`, starts an engine of its own
 (`engine.local`) and closes it at the end. No other room calls these modules.
 
-- `run`: one prompt, one reply, through the chat service, as text or as the record stream.
-- `replay`: every reply of a transcript generated again from its records; at the first token that is not the same it makes a
-  `difference`, the report that names the likely cause.
+- `run`: one or several replies to a prompt, or to messages, through the chat service, as text or as the record stream.
+- `replay`: every reply of a transcript generated again from its records. `comparison` finds what differs, and `difference` is
+  the report on it, with the likely cause.
 - `tune`: prints and saves what `bench` measures. `bench` drives the engine with the same work for each setting.
 - `doctor`: the report on versions, engine, files, settings, terminal, models and saved chats.
 """

@@ -74,7 +74,6 @@ class Bench:
         self._runs = 0
 
     def load(self, spec: ModelSpec) -> ModelInfo:
-        """Loads the model again, in another way."""
         for event in self._events(self._engine.send(Load(spec))):
             if isinstance(event, Loaded):
                 self.model = event.info

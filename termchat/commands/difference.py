@@ -1,4 +1,5 @@
-"""The report on a replay that differs: the first token that is not the same, both distributions, how close it was, and why."""
+"""The report on a replay that differs: the first token that is not the same, its fields, both distributions, how close it was,
+and why."""
 
 from __future__ import annotations
 
@@ -7,11 +8,15 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from termchat.commands.comparison import ChangedField, ReplyComparison
 from termchat.decoding.records import Candidate, Start, Token
 from termchat.text import cells, show_piece
 
 SHOWN = 8
 """Candidates in the table."""
+
+MOST_FIELDS = 6
+"""Fields in the list."""
 
 FAR = 0.2
 """Total variation above which the weights must differ: exact and inexact ways of computing were at most 0.13 apart."""
@@ -19,6 +24,7 @@ FAR = 0.2
 _CAUSES: tuple[tuple[str, Callable[[Start], object]], ...] = (
     ("model file (sha256 of header and size)", lambda start: start.model.sha256[:16]),
     ("llama-cpp-python", lambda start: start.llama_cpp),
+    ("termchat", lambda start: start.termchat),
     ("dice version", lambda start: start.dice),
     ("threads", lambda start: start.threads),
     ("prompt threads", lambda start: start.threads_batch),
@@ -29,10 +35,11 @@ _CAUSES: tuple[tuple[str, Callable[[Start], object]], ...] = (
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first token of node `node` that differs, or that was drawn with different numbers.
+    """The first token of node `node` that differs, or if none does, the first with another record.
 
-    `now` is None if the reply ended before it, as `ended` says. `parted` is the first step with different numbers, which may
-    still have the same token. `known_shapes`: the prompt's batch sizes were recorded, and were used again.
+    `now` is None if the reply ended before it, as `ended` says. `parted` is the first step with another record, in these
+    `fields`; it may still have the same token. Where it is None and the token the same, the `fields` are those of the prompt or
+    the end. `known_shapes`: the prompt's batch sizes were recorded, and were used again.
     """
 
     node: int
@@ -43,6 +50,7 @@ class Difference(msgspec.Struct, frozen=True):
     after: Start
     known_shapes: bool
     ended: str = ""
+    fields: tuple[ChangedField, ...] = ()
 
     @property
     def same_token(self) -> bool:
@@ -54,13 +62,19 @@ class Difference(msgspec.Struct, frozen=True):
         where = f"different at node {self.node}, step {recorded.step}: recorded {_name(recorded)}"
         if now is None:
             yield f"{where}, now the reply has ended ({show_piece(self.ended)})"
+        elif self.same_token and self.parted is None:
+            yield f"different at node {self.node}: same tokens now, but the record of the reply differs"
         elif self.same_token:
-            yield f"{where}: same token now, but different numbers; every token of the reply matches"
+            yield f"{where}: same token now, but its record differs; every token of the reply matches"
         else:
             yield f"{where}, now {_name(now)}"
         if self.parted is not None and self.parted != recorded.step:
-            yield f"  numbers first differ at step {self.parted}"
-        if now is not None:
+            yield f"  the record first differs at step {self.parted}"
+        if self.same_token or self.parted != recorded.step:  # else the table has it
+            yield from (f"  {field}" for field in self.fields[:MOST_FIELDS])
+            if len(self.fields) > MOST_FIELDS:
+                yield f"  and {len(self.fields) - MOST_FIELDS} more fields"
+        if now is not None and (self.parted is not None or not self.same_token):
             yield ""
             yield from _table(recorded, now)
             yield ""
@@ -79,7 +93,13 @@ class Difference(msgspec.Struct, frozen=True):
         if self.now is None:
             return found or ["a different end-of-reply token"]
         if self.parted is None and not found:
-            return ["the transcript was edited: its numbers are unchanged, but they lead the dice to the new token"]
+            return [
+                "the transcript was edited: its tokens make another record"
+                if self.same_token
+                else "the transcript was edited: its numbers are unchanged, but they lead the dice to the new token"
+            ]
+        if not found and self.same_token and _logits(self.recorded) == _logits(self.now):
+            return ["the transcript was edited: the model's logits are unchanged, but not what follows from them"]
         distance = total_variation(self.recorded, self.now)
         if found and distance <= FAR:
             return found
@@ -94,10 +114,31 @@ class Difference(msgspec.Struct, frozen=True):
         ]
 
 
+def difference_of(node: int, compared: ReplyComparison, before: Start, *, known_shapes: bool) -> Difference | None:
+    """The report on a reply that was compared as far as it could be; None if nothing differs."""
+    parted, after = compared.parted, compared.start or before
+    step, fields = (parted.now.step, parted.fields) if parted is not None else (None, compared.frame())
+
+    def report(was: Token, now: Token | None, ended: str = "") -> Difference:
+        return Difference(node, was, now, step, before, after, known_shapes, ended, fields)
+
+    if compared.last is not None and compared.last[0].id != compared.last[1].id:
+        return report(*compared.last)
+    if (missing := compared.missing()) is not None:
+        return report(missing[0], None, missing[1])
+    if parted is not None:
+        return report(parted.recorded, parted.now)
+    return report(*compared.last) if fields and compared.last is not None else None
+
+
 def total_variation(one: Token, other: Token) -> float:
     """How far apart the model's own distributions are, 0 to 1, measured over the recorded candidates."""
     before, now = ({c.id: math.exp(c.logprob) for c in token.candidates} for token in (one, other))
     return sum(abs(before.get(i, 0.0) - now.get(i, 0.0)) for i in before.keys() | now.keys()) / 2
+
+
+def _logits(token: Token) -> list[tuple[int, float]]:
+    return [(candidate.id, candidate.logit) for candidate in token.candidates]
 
 
 def lead(token: Token, winner: int, other: int) -> float | None:
@@ -115,7 +156,6 @@ def lead(token: Token, winner: int, other: int) -> float | None:
 
 
 def is_greedy(token: Token) -> bool:
-    """The step was drawn without dice."""
     return any(stage.name == "temperature" and stage.survivors == 1 for stage in token.stages)
 
 

@@ -30,8 +30,8 @@ from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
 from termchat.engine.make import make_engine
-from termchat.engine.port import Engine, EngineError, Probe, Probed
-from termchat.models import catalogue, listing
+from termchat.engine.port import Device, Engine, EngineError, Probe, Probed
+from termchat.models import catalogue, listing, memory
 from termchat.models.errors import ModelError
 from termchat.text import sanitize, size
 
@@ -54,7 +54,6 @@ class DoctorReport(msgspec.Struct):
     todo: list[str] = []
 
     def section(self, title: str) -> Section:
-        """Adds a section and returns it."""
         self.sections.append(Section(title))
         return self.sections[-1]
 
@@ -73,7 +72,6 @@ class DoctorReport(msgspec.Struct):
         return DoctorReport(sections, [private.clean(line) for line in self.todo])
 
     def lines(self) -> Iterator[str]:
-        """The report for people."""
         for section in self.sections:
             yield section.title
             for name, text in section.rows:
@@ -84,7 +82,6 @@ class DoctorReport(msgspec.Struct):
             yield f"  {line}"
 
     def as_dict(self) -> dict[str, object]:
-        """The report for programs."""
         sections = {
             section.title: [{"name": name, "text": text} for name, text in section.rows] for section in self.sections
         }
@@ -167,8 +164,7 @@ def _engine(report: DoctorReport, engine: Engine) -> None:
     if not answer.compiled:
         report.advise("Reinstall termchat with a C compiler available; observing each step will be faster.")
     for device in answer.devices:
-        memory = f", {size(device.free)} of {size(device.total)} free" if device.total else ""
-        section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{memory})"))
+        section.rows.append((f"device {device.name}", f"{device.description} ({device.kind}{_free(device)})"))
     gpu = gpu_wheel.find_gpu() if not any(device.offloads for device in answer.devices) else None
     if gpu is not None:
         remark = gpu_wheel.other_wheel(gpu)
@@ -182,6 +178,12 @@ def _engine(report: DoctorReport, engine: Engine) -> None:
         if pick.hardware == per_model.hardware():
             settings = ", ".join(f"{name} {value}" for name, value in pick.settings.items())
             section.rows.append((f"set for {pick.name}", settings))
+
+
+def _free(device: Device) -> str:
+    """Memory as the list of models counts it: of the machine's own llama.cpp says that all is free."""
+    free = memory.available() if device.kind == "cpu" else device.free
+    return f", {size(free)} of {size(device.total)} free" if device.total and free is not None else ""
 
 
 def _probed(engine: Engine) -> Probed | Failed:

@@ -1,4 +1,4 @@
-"""Generates the replies of a transcript again on their model and compares every token with its numbers."""
+"""Generates the replies of a transcript again on their model and compares every computed field (see `comparison`)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose
-from termchat.commands.difference import Difference
+from termchat.commands.comparison import ReplyComparison, limit, wanted_candidates
+from termchat.commands.difference import Difference, difference_of
+from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
-from termchat.config.settings import OPTIONS, Settings
+from termchat.config.settings import Settings
 from termchat.conversation.batch_shapes import shapes_of_prompt
 from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
-from termchat.decoding.conditions import Length
-from termchat.decoding.records import Failed, Finished, SettingsRecord, Start, Token
+from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.records import Failed, SettingsRecord, Start, Token
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
-    Cancel,
     Engine,
     EngineError,
     Event,
@@ -181,81 +182,61 @@ class _Replay:
     # --- a reply -----------------------------------------------------------------------------------------------------
 
     def _regenerate(self, node: Node) -> Difference | None:
-        """Generates one reply again. After a number that differs it continues, up to the first token that differs."""
+        """Generates one reply again. After a record that differs it continues, up to the first token that differs."""
         start = node.start
         assert start is not None
         self._load(node, start)
-        shapes = shapes_of_prompt(self._transcript.conversation, node.number)
-        number = self._engine.send(self._request(node, start, shapes))
-        recorded = (record for record in self._transcript.records(node.number) if isinstance(record, Token))
-        now = start
-        parted: tuple[Token, Token] | None = None
-
-        def different(was: Token, is_now: Token | None, ended: str = "") -> Difference:
-            step = parted[0].step if parted is not None else None
-            return Difference(node.number, was, is_now, step, start, now, bool(shapes), ended)
-
-        for event in self._events(number):
-            if isinstance(event, Start):
-                now = event
-            elif isinstance(event, Token):
-                was = next(recorded)
-                if parted is None and _numbers(was) != _numbers(event):
-                    parted = was, event
-                if was.id != event.id:
-                    self._cancel(number)
-                    return different(was, event)
-                if parted is None:
-                    self._tokens += 1
-            elif isinstance(event, Finished):
-                missing = next(recorded, None)
-                if missing is not None:
-                    return different(missing, None, f"{event.reason} {event.detail}".strip())
+        known = shapes_of_prompt(self._transcript.conversation, node.number)
+        request, done = self._request(node, start, known)
+        compared = ReplyComparison(node, self._recorded_tokens(node), done)
+        for event in self._events(self._engine.send(request)):
+            if not compared.take(event):
                 break
-        self._cells = [*self._transcript.conversation.prompt(node.number), *node.tokens.ids[:-1]]
-        return different(*parted) if parted is not None else None
+        self._tokens += compared.identical
+        self._cells = [*request.ids, *node.tokens.ids[:-1]]
+        return difference_of(node.number, compared, start, known_shapes=bool(known))
 
-    def _request(self, node: Node, start: Start, shapes: list[int] | None) -> Generate:
-        """The recorded request, with a script of what was steered while it ran: knobs, threads and forced tokens."""
+    def _recorded_tokens(self, node: Node) -> Iterator[Token]:
+        return (record for record in self._transcript.records(node.number) if isinstance(record, Token))
+
+    def _request(self, node: Node, start: Start, shapes: list[int] | None) -> tuple[Generate, int]:
+        """The recorded request, with a script of what was steered while it ran: knobs, stops, threads and forced tokens.
+
+        And the first step.
+        """
         assert self._spec is not None
+        if not node.settings:
+            raise ReplayError(f"node {node.number} has no recorded settings")
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
-        script: list[Scripted] = []
-        first: SettingsRecord | None = None
-        done: int | None = None
-        step = most = 0
+        step = done = next(self._recorded_tokens(node)).step
+        length = limit(node, done)
+        # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
+        script = [Scripted(done, threads=fixed or start.threads)]
+        counts: list[tuple[int, int]] = []
         for record in self._transcript.records(node.number):
-            if isinstance(record, SettingsRecord):
-                first = first or record
-                script.append(Scripted(step, samplers=record.samplers, threads=fixed or record.threads))
+            if isinstance(record, SettingsRecord) and record.number != node.settings[0].number:
+                ends = _ends(record, length)
+                threads = fixed or record.threads
+                script.append(Scripted(step, samplers=record.samplers, conditions=ends, threads=threads))
             elif isinstance(record, Token):
-                if done is None:
-                    done = record.step
-                    script = [msgspec.structs.replace(entry, step=done) for entry in script]
                 if record.forced:
                     script.append(Scripted(record.step, id=record.id))
-                step, most = record.step + 1, max(most, len(record.candidates))
-        if first is None or done is None:
-            raise ReplayError(f"node {node.number} has no recorded settings")
-        return Generate(
+                counts.append((len(record.candidates), record.rank))
+                step = record.step + 1
+        request = Generate(
             ids=self._transcript.conversation.prompt(node.number),
-            samplers=first.samplers,
-            conditions=(Length(done + len(node.tokens)),),
+            samplers=node.settings[0].samplers,
+            conditions=_ends(node.settings[0], length),
             seed=start.seed,
             done=done,
             raw=start.raw,
-            candidates=min(max(most, 1), _CANDIDATES),
+            candidates=min(max(wanted_candidates(counts), 1), _CANDIDATES),
             shapes=shapes or [],
             rebuild_exactly=bool(shapes),
-            # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
-            script=(Scripted(done, threads=fixed or start.threads), *script),
+            script=tuple(script),
             keep_logits=False,
         )
-
-    def _cancel(self, number: int) -> None:
-        self._engine.send(Cancel())
-        for event in self._events(number):
-            if isinstance(event, Finished):
-                return
+        return request, done
 
     def _events(self, number: int) -> Iterator[Event]:
         """The engine's answers to a command, as they come.
@@ -277,9 +258,9 @@ def _identical(tokens: int) -> str:
     return f"identical, {tokens} token{'' if tokens == 1 else 's'}"
 
 
-def _numbers(token: Token) -> tuple[float, ...]:
-    """The numbers that must be equal bit for bit."""
-    return token.logit, token.logprob, token.probability, token.entropy
+def _ends(settings: SettingsRecord, length: Length) -> tuple[Condition, ...]:
+    """What can end the reply under these settings; nothing pauses it."""
+    return (*(condition for condition in settings.conditions if condition.action == "stop"), length)
 
 
 def _is_alike(one: Start, other: Start) -> bool:

@@ -61,7 +61,6 @@ def as_dict(report: TuneReport, *, kept: bool) -> dict[str, Any]:
 
 
 def lines(report: TuneReport) -> Iterator[str]:
-    """The report for people."""
     for result in report.results:
         yield ""
         yield f"{result.setting:<16}{_RATES[result.setting]} tokens/s   quartiles"

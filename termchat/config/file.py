@@ -1,8 +1,8 @@
 """Changes the config file a person wrote: one setting at a time, and nothing else in it.
 
 Comments, order, line ends and layout stay as they are. Every change is read back before it is kept: the file says what it
-said, with this one setting changed, or it is not touched. `TomlFile` knows where each value stands, and what is changed is
-one value or one line. tomlkit would put a new key behind the comment that belongs to the next table, and not under its own.
+said, with this one setting changed, or it is not touched. tomlkit would put a new key behind the comment that belongs to the
+next table, and not under its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from termchat import atomic, paths
-from termchat.config.settings import TABLES
+from termchat.config.fields import TABLES
 from termchat.config.sources import KEYS
 from termchat.text import guess_of
 from termchat.toml import Statement, TomlError, TomlFile, dotted, literal, parsed
@@ -52,7 +52,7 @@ def remove(name: str, file: Path | None = None) -> bool:
 
 
 def write(file: Path, text: str) -> None:
-    """Replaces the file; see `wholefile.replace`.
+    """Replaces the file; see `atomic.replace`.
 
     Raises:
         ConfigFileError: it cannot be written.
@@ -66,6 +66,7 @@ def write(file: Path, text: str) -> None:
 
 
 def _address(name: str) -> tuple[str, ...]:
+    """The keys of a setting, its table first."""
     table, _, id = name.partition(".")
     if table == KEYS and id:
         return (KEYS, id)
@@ -75,86 +76,57 @@ def _address(name: str) -> tuple[str, ...]:
 
 
 def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
-    """Sets or, with None, removes what has these keys; says whether there was something to do."""
+    """Sets or, with None, removes what has these keys; whether there was something to do."""
+    mark, text, statements, before, place = "", "", list[Statement](), dict[tuple[str, ...], Any](), path.name
     try:
-        source = TomlFile(path)
+        file = TomlFile(path)
+        mark, text, statements, before = file.mark, file.text, file.statements, _flat(file.table)
+        place = file.place(*keys)
     except TomlError as error:
         if not error.is_missing:
             raise ConfigFileError(f"{error}. Correct it first: termchat config edit") from error
-        if value is None:
-            return False
-        write(path, _new(keys, literal(value)))
-        return True
-    before = _flat(source.table)
     wanted = {key: said for key, said in before.items() if key[: len(keys)] != keys}
     there = len(wanted) < len(before)
     if value is None and not there:
         return False
-    line = next((one for one in source.statements if one.keys == keys), None)
-    if there and line is not None:
-        changed = _replaced(source.text, line, value)
-    elif there:  # written inside a value, as in sampling = {top_k = 5}
-        raise ConfigFileError(f"{source.place(*keys)}: {'.'.join(keys)} is inside another value; change it by hand")
+    line = next((one for one in statements if one.keys == keys), None)
+    if there and line is None:  # written inside a value, as in sampling = {top_k = 5}
+        raise ConfigFileError(f"{place}: {'.'.join(keys)} is inside another value; change it by hand")
+    if value is None and line is not None:
+        changed = text[: line.start] + text[line.after :]
+    elif line is not None:
+        changed = text[: line.value] + literal(value) + text[line.end :]
     else:
-        changed = _added(source, keys, literal(value))
+        changed = _added(text, statements, keys, literal(value))
     if value is not None:
         wanted[keys] = list(value) if isinstance(value, (list, tuple)) else value
     if _said(changed) != wanted:
-        raise ConfigFileError(f"{source.place(*keys)}: {'.'.join(keys)} cannot be changed here; change it by hand")
-    write(path, source.mark + changed)
+        raise ConfigFileError(f"{place}: {'.'.join(keys)} cannot be changed here; change it by hand")
+    write(path, mark + changed)
     return True
 
 
-def _replaced(text: str, line: Statement, value: Written | None) -> str:
-    if value is None:
-        return text[: line.start] + text[line.after :]
-    return text[: line.value] + literal(value) + text[line.end :]
-
-
-def _added(source: TomlFile, keys: tuple[str, ...], written: str) -> str:
-    """The text with one more line: under the commented one of that name, else behind the last of its table, else a table."""
-    text, table = source.text, keys[:-1]
-    end = "\r\n" if "\r\n" in text else "\n"
-    begin, until = _section(source, table)
-    if begin < 0:
-        inside = [one for one in source.statements if one.value >= 0 and one.keys[:-1] == table]
-        if inside:  # a table that is written key by key: sampling.top_p = 0.9
-            return _insert(text, inside[-1].after, f"{dotted(keys)} = {written}{end}", end)
-        gap = end if text.strip() else ""
-        return _insert(text, len(text), f"{gap}[{dotted(table)}]{end}{dotted(keys[-1:])} = {written}{end}", end)
-    commented = re.compile(rf"^[ \t]*#[ \t]*{re.escape(keys[-1])}[ \t]*=[^\n]*\n?", re.MULTILINE)
-    if found := commented.search(text, begin, until):
-        at = found.end()
+def _added(text: str, statements: list[Statement], keys: tuple[str, ...], written: str) -> str:
+    """The text with one more line: under the commented one of that name, else the last of its table, else in a new table."""
+    end, table = "\r\n" if "\r\n" in text else "\n", keys[:-1]
+    line = f"{dotted(keys[-1:])} = {written}{end}"
+    headers = [one for one in statements if one.value < 0]
+    # A text begins with the lines of no table, behind a comment of its own that ends with an empty line.
+    foreword = re.match(r"(?:[ \t]*#[^\n]*\n)+[ \t]*\r?\n", text)
+    alone = [one.after for one in statements if one.value >= 0 and one.keys[:-1] == table]
+    sections = {one.keys: one.after for one in reversed(headers)} | {(): foreword.end() if foreword else 0}
+    if table not in sections and alone:  # its keys are written with it: sampling.top_p = 0.9
+        at, line = alone[-1], f"{dotted(keys)} = {written}{end}"
+    elif table not in sections:
+        at, line = len(text), f"{end if text.strip() else ''}[{dotted(table)}]{end}{line}"
     else:
-        inside = [one for one in source.statements if begin <= one.start < until]
-        at = inside[-1].after if inside else begin if table else _foreword(text, until)
-    return _insert(text, at, f"{dotted(keys[-1:])} = {written}{end}", end)
-
-
-def _section(source: TomlFile, table: tuple[str, ...]) -> tuple[int, int]:
-    """The offsets between which the lines of a table stand; (-1, -1) if it has no header. That of the top is never missing."""
-    headers = [one for one in source.statements if one.value < 0]
-    for number, header in enumerate(headers):
-        if header.keys == table:
-            later = headers[number + 1 :]
-            return header.after, later[0].start if later else len(source.text)
-    return (-1, -1) if table else (0, headers[0].start if headers else len(source.text))
-
-
-def _foreword(text: str, until: int) -> int:
-    """Behind the comment a file begins with, if an empty line ends it; else its very beginning."""
-    found = re.match(r"(?:[ \t]*#[^\n]*\n)+[ \t]*\r?\n", text[:until])
-    return found.end() if found else 0
-
-
-def _insert(text: str, at: int, line: str, end: str) -> str:
-    before = text[:at]
-    return before + (end if before and not before.endswith("\n") else "") + line + text[at:]
-
-
-def _new(keys: tuple[str, ...], written: str) -> str:
-    header = f"[{dotted(keys[:-1])}]\n" if keys[:-1] else ""
-    return f"{header}{dotted(keys[-1:])} = {written}\n"
+        begin = sections[table] if table else 0
+        until = next((one.start for one in headers if one.start >= begin), len(text))
+        commented = re.compile(rf"^[ \t]*#[ \t]*{re.escape(keys[-1])}[ \t]*=[^\n]*\n?", re.MULTILINE)
+        found = commented.search(text, begin, until)
+        inside = [one.after for one in statements if begin <= one.start < until]
+        at = found.end() if found else inside[-1] if inside else min(sections[table], until)
+    return text[:at] + (end if at and text[at - 1] != "\n" else "") + line + text[at:]
 
 
 def _flat(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:

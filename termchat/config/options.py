@@ -6,14 +6,14 @@ Knobs know that by themselves (`termchat.decoding.samplers.Knob`); an `Option` i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
-from typing import Annotated, Any, Literal, cast, get_args, get_origin
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from termchat.decoding.samplers import KNOBS, Knob
+from termchat.decoding.samplers import Knob
 
 OptionValue = int | str | bool | tuple[str, ...]
 Kind = Literal["text", "texts", "choice", "int", "bool"]
@@ -22,14 +22,17 @@ _KINDS: dict[object, Kind] = {str: "text", tuple: "texts", Literal: "choice", in
 
 
 class OptionError(ValueError):
-    """A value an option refuses. The message names the option, what it takes and the value."""
+    """A value that an option refuses. The message names the option, what it takes and the value."""
 
 
 class Option:
-    """One field of the settings, in the table `table` of the config file; `step` is the move of one key press."""
+    """One field of the settings, in the table `table` of the config file; `step` is the move of one key press.
 
-    def __init__(self, name: str, field: FieldInfo, table: str = "") -> None:
-        self.name, self.table = name, table
+    `range` is what it takes, in short.
+    """
+
+    def __init__(self, name: str, field: FieldInfo, table: str = "", step: int = 1) -> None:
+        self.name, self.table, self.step, self._field = name, table, step, field
         self.help = field.description or ""
         self.default: OptionValue = field.default
         self.kind = _KINDS[get_origin(field.annotation) or field.annotation]
@@ -37,8 +40,13 @@ class Option:
         self.low, self.high = (
             next((getattr(at, end) for at in field.metadata if hasattr(at, end)), 0) for end in ("ge", "le")
         )
-        self.step = int(cast(Mapping[str, Any], field.json_schema_extra or {}).get("step", 1))
-        self._field = field
+        self.range, self._wanted = {
+            "text": ("text", "a string"),
+            "texts": ("strings", "a list of strings"),
+            "choice": (" ".join(self.choices), f"one of {', '.join(self.choices)}"),
+            "int": (f"{self.low} to {self.high}", f"a whole number from {self.low} to {self.high}"),
+            "bool": ("on off", "true or false"),
+        }[self.kind]
 
     def check(self, value: object) -> OptionValue:
         """The value, if the option takes it.
@@ -46,13 +54,10 @@ class Option:
         Raises:
             OptionError: it is of another kind, outside the range or not among the choices.
         """
-        try:
-            return self._adapter.validate_python(value, strict=True)
-        except ValidationError:
-            raise OptionError(f"{self.name} must be {self._wanted}, not {value!r}") from None
+        return self._valid(lambda: self._adapter.validate_python(value, strict=True), value)
 
     def parse(self, text: str) -> OptionValue:
-        """The value a person typed; texts are parted as PATH is.
+        """The value a person typed; texts are separated as in PATH.
 
         Raises:
             OptionError: see `check`.
@@ -61,10 +66,7 @@ class Option:
             return self.check(text)
         if self.kind == "texts":
             return self.check([part for part in text.split(os.pathsep) if part])
-        try:
-            return self._adapter.validate_strings(text.strip().lower())
-        except ValidationError:
-            raise OptionError(f"{self.name} must be {self._wanted}, not {text!r}") from None
+        return self._valid(lambda: self._adapter.validate_strings(text.strip().lower()), text)
 
     def show(self, value: OptionValue) -> str:
         """A value as `parse` takes it."""
@@ -80,26 +82,11 @@ class Option:
             return self.choices[(self.choices.index(str(value)) + steps) % len(self.choices)]
         return min(max(value + steps * self.step, self.low), self.high) if isinstance(value, int) else value
 
-    @property
-    def range(self) -> str:
-        """What it takes, in short."""
-        return {
-            "text": "text",
-            "texts": "strings",
-            "choice": " ".join(self.choices),
-            "int": f"{self.low} to {self.high}",
-            "bool": "on off",
-        }[self.kind]
-
-    @property
-    def _wanted(self) -> str:
-        return {
-            "text": "a string",
-            "texts": "a list of strings",
-            "choice": f"one of {', '.join(self.choices)}",
-            "int": f"a whole number from {self.low} to {self.high}",
-            "bool": "true or false",
-        }[self.kind]
+    def _valid(self, read: Callable[[], OptionValue], given: object) -> OptionValue:
+        try:
+            return read()
+        except ValidationError:
+            raise OptionError(f"{self.name} must be {self._wanted}, not {given!r}") from None
 
     @cached_property
     def _adapter(self) -> TypeAdapter[OptionValue]:
@@ -108,39 +95,3 @@ class Option:
 
 
 Setting = Option | Knob
-
-
-def range_of(setting: Setting) -> str:
-    """What a setting takes, in short: "0 to 1; off is 1", "auto on off", "fresh, or 0 to 9007199254740991"."""
-    if isinstance(setting, Option):
-        return setting.range
-    if setting.kind == "texts":
-        return "strings"
-    numbers = f"{setting.gap or setting.low:.16g} to {setting.high:.16g}"
-    if setting.kind == "seed":
-        return f"fresh, or {numbers}"
-    if setting.gap:
-        return f"{setting.low:g}, or {numbers}"
-    return f"{numbers}; off is {setting.off:g}" if isinstance(setting.off, (int, float)) else numbers
-
-
-def _fields(model: type[BaseModel]) -> Iterator[tuple[str, str, FieldInfo]]:
-    """Table, name and field of every setting that a model declares."""
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from ((name, *one[1:]) for one in _fields(inner))
-        elif get_origin(inner) is not dict:
-            yield "", name, field
-
-
-@cache
-def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
-    """Every setting that a model declares, by name, those of its tables too."""
-    return {name: KNOBS.get(name) or Option(name, field, table) for table, name, field in _fields(model)}
-
-
-@cache
-def tables_of(model: type[BaseModel]) -> dict[str, str]:
-    """In which table of the config file each setting stands; "" is before any."""
-    return {name: table for table, name, _ in _fields(model)}

@@ -1,4 +1,4 @@
-"""Where settings come from: one source for each place, in the order in which they count (`PLACES`).
+"""Where settings come from: one `SettingsSource` for each place, in the order in which they count (`PLACES`).
 
 A mistake in a flag is an error. Anywhere else it is told in one line and that value left out, so that the next place counts.
 """
@@ -6,15 +6,16 @@ A mistake in a flag is an error. Anywhere else it is told in one line and that v
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import PydanticBaseSettingsSource
 
-from termchat.config.options import Setting, settings_of, tables_of
+from termchat.config.fields import SETTINGS, TABLES, Fields
+from termchat.config.options import Setting
 from termchat.config.origins import FLAG, MODEL, PERSONA, PICKER, TUNED
 from termchat.decoding.samplers import unescape
 from termchat.text import guess_of
@@ -22,27 +23,26 @@ from termchat.toml import TomlError, TomlFile
 
 NEWER, CHAT, VARIABLES, FILE = "newer", "chat", "variables", "file"
 PLACES = (
-    NEWER,  # what a person set for one model since the program began, and so since the flags
+    NEWER,  # what a person set for one model in this run, after the flags
     FLAG,
     CHAT,  # what a saved chat was left with
     PERSONA,
-    PICKER,  # what a person set for one model
     VARIABLES,
+    PICKER,  # what a person saved for one model; the file is for all models
     FILE,
     TUNED,  # what `termchat tune` measured for a model
     MODEL,  # what is recommended for it
 )
-"""What goes before what; the defaults come last."""
+"""Each overrides those below it; the defaults come last."""
 
 PREFIX = "TERMCHAT_"
-_NOT_OURS = frozenset({"TERMCHAT_OFFLINE"})
-"""Variables that speak to another part of termchat."""
+_NOT_OURS = "TERMCHAT_OFFLINE"
+"""A variable that speaks to another part of termchat."""
 KEYS = "keys"
-"""The table of the config file that binds keys; what may be bound is the screen's to say."""
-_TOLD = 20
-"""Problems of a source that are told one by one; of a file that is all wrong, the number of the others says enough."""
-_LONGEST = 500
-"""Characters of a problem: what is wrong may be a text of any length."""
+"""The table of the config file that binds keys."""
+_TABLES = {*TABLES.values(), KEYS} - {""}
+_TOLD, _LONGEST = 20, 500
+"""Problems of a source that are told one by one, and characters of one: a file may be all wrong."""
 
 
 class FlagError(ValueError):
@@ -54,155 +54,123 @@ class FlagError(ValueError):
 
 
 class SettingsSource(PydanticBaseSettingsSource):
-    """What one of `PLACES` says, by setting: `values` that their settings take, and the `origin` of each.
+    """What one of `PLACES` says, as `Fields` nests it.
 
-    `places` says where in a file or which variable: "config.toml, line 3"; what binds a key goes by `keys.ID` there.
+    `places` says where each value stands: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; what binds a key goes by `keys.ID`.
+    `problems` are what is wrong, one line each.
     """
 
-    def __init__(self, settings_cls: type[BaseSettings], place: str) -> None:
-        super().__init__(settings_cls)
+    def __init__(self, place: str) -> None:
+        super().__init__(Fields)
         self.place = place
-        self.settings, self.tables = settings_of(settings_cls), tables_of(settings_cls)
         self.values: dict[str, Any] = {}
-        self.origin: dict[str, str] = {}
         self.places: dict[str, str] = {}
-        self._problems: list[str] = []
-        self._untold = 0
+        self.problems: list[str] = []
+        self._more = 0
 
     def __call__(self) -> dict[str, Any]:
-        """The values as `Settings` nests them."""
-        found: dict[str, Any] = {}
-        for name, value in self.values.items():
-            table = self.tables.get(name)
-            (found.setdefault(table, {}) if table else found)[name] = value
-        return found
+        return self.values
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         return self.values.get(field_name), field_name, False
 
-    @property
-    def problems(self) -> list[str]:
-        """One line each, and how many more there are than anybody reads."""
-        return [*self._problems, *([f"and {self._untold:,} more mistakes"] if self._untold else [])]
+    def put(self, name: str, value: object, place: str, table: str | None = None) -> None:
+        table = TABLES[name] if table is None else table
+        (self.values.setdefault(table, {}) if table else self.values)[name] = value
+        self.places[f"{KEYS}.{name}" if table == KEYS else name] = place
 
-    def _tell(self, problem: str) -> None:
-        if len(self._problems) < _TOLD:
-            self._problems.append(problem if len(problem) <= _LONGEST else problem[:_LONGEST] + "…")
-        else:
-            self._untold += 1
-
-    def _unknown(self, problem: str, name: str, known: Iterable[str]) -> None:
-        guess = guess_of(name, known) if len(self._problems) < _TOLD else ""  # to guess takes time
-        self._tell(f"{problem}{guess} (ignored)")
-
-    def _try(self, name: str, origin: str, place: str, read: Callable[[Setting, Any], object], raw: object) -> None:
+    def take(self, name: str, place: str, read: Callable[[Setting, Any], object], raw: object) -> None:
+        """Puts a value as `read` understands it, or tells why not."""
         try:
-            self.values[name] = read(self.settings[name], raw)
+            self.put(name, read(SETTINGS[name], raw), place)
         except ValueError as error:
-            self._tell(f"{place}: {error} (ignored)")
-        else:
-            self.origin[name], self.places[name] = origin, place
+            self.tell(f"{place}: {error}")
+
+    def tell(self, problem: str, name: str = "", known: Iterable[str] = ()) -> None:
+        """Adds a problem with a value that is ignored; of an unknown `name` with a guess among the `known`."""
+        if len(self.problems) - bool(self._more) < _TOLD:
+            problem += guess_of(name, known)
+            self.problems.append(f"{problem if len(problem) <= _LONGEST else problem[:_LONGEST] + '…'} (ignored)")
+            return
+        self._more += 1
+        self.problems[_TOLD:] = [f"and {self._more:,} more mistakes"]
 
 
-class Flags(SettingsSource):
-    """The flags that were given; texts as typed.
+def flags(given: Mapping[str, object]) -> SettingsSource:
+    """The flags that were given, by setting name; texts as typed, `stop` a list of them.
 
     Raises:
         FlagError: a value is refused.
     """
-
-    def __init__(self, settings_cls: type[BaseSettings], given: Mapping[str, object]) -> None:
-        super().__init__(settings_cls, FLAG)
-        for name, value in given.items():
-            try:
-                self.values[name] = _flag(self.settings[name], value)
-            except ValueError as error:
-                raise FlagError(name, str(error)) from error
-            self.origin[name] = FLAG
-
-
-class Variables(SettingsSource):
-    """`TERMCHAT_*`. An empty one sets a text; of anything else it says nothing."""
-
-    def __init__(self, settings_cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
-        super().__init__(settings_cls, VARIABLES)
-        variables = {PREFIX + name.upper(): name for name in self.settings}
-        for variable, text in environ.items():
-            if name := variables.get(variable):
-                if text or self.settings[name].kind in ("text", "texts"):
-                    self._try(name, variable, variable, _typed, text)
-            elif variable.startswith(PREFIX) and variable not in _NOT_OURS:
-                self._unknown(f"{variable}: unknown setting", variable, variables)
-
-
-class ConfigFile(SettingsSource):
-    """config.toml, which need not be there."""
-
-    def __init__(self, settings_cls: type[BaseSettings], path: Path) -> None:
-        super().__init__(settings_cls, FILE)
+    source = SettingsSource(FLAG)
+    for name, value in given.items():
         try:
-            source = TomlFile(path)
-        except TomlError as error:
-            if not error.is_missing:
-                self._tell(f"{error}; the file is ignored")
-            return
-        tables = {*self.tables.values(), KEYS} - {""}
-        for keys, value in _entries(source.table, tables):
-            table, name, place = ".".join(keys[:-1]), keys[-1], source.place(*keys)
-            if table == KEYS:
-                self._bind(name, value, place)
-            elif self.tables.get(name) == table:
-                self._try(name, path.name, place, _native, value)
-            elif name in self.tables:
-                right = f"under [{self.tables[name]}]" if self.tables[name] else "at the top, before any table"
-                self._tell(f"{place}: {name} belongs {right} (ignored)")
-            elif name in tables:
-                self._tell(f"{place}: {name} must be a table, [{name}] (ignored)")
-            else:
-                known = (
-                    [one for one, where in self.tables.items() if where == table]
-                    if table
-                    else self.tables | dict.fromkeys(tables)
-                )
-                self._unknown(f"{place}: unknown setting {name!r}", name, known)
-
-    def _bind(self, id: str, value: object, place: str) -> None:
-        given = value if isinstance(value, list) else [value]
-        keys = [key for key in given if isinstance(key, str)]
-        if len(keys) == len(given):
-            self.values.setdefault(KEYS, {})[id] = ",".join(keys)
-            self.places[f"{KEYS}.{id}"] = place
-        else:
-            self._tell(f"{place}: {id} must be a key or a list of keys, not {value!r} (ignored)")
+            source.put(name, _flag(SETTINGS[name], value), FLAG)
+        except ValueError as error:
+            raise FlagError(name, str(error)) from error
+    return source
 
 
-class Kept(SettingsSource):
+def variables(environ: Mapping[str, str]) -> SettingsSource:
+    """`TERMCHAT_*`. An empty one sets a text; of anything else it says nothing."""
+    source, names = SettingsSource(VARIABLES), {PREFIX + name.upper(): name for name in SETTINGS}
+    for variable, text in environ.items():
+        if name := names.get(variable):
+            if text or SETTINGS[name].kind in ("text", "texts"):
+                source.take(name, variable, _typed, text)
+        elif variable.startswith(PREFIX) and variable != _NOT_OURS:
+            source.tell(f"{variable}: unknown setting", variable, names)
+    return source
+
+
+def config_file(path: Path) -> SettingsSource:
+    """config.toml, which need not be there."""
+    source = SettingsSource(FILE)
+    try:
+        file = TomlFile(path)
+    except TomlError as error:
+        if not error.is_missing:
+            source.problems.append(f"{error}; the file is ignored")
+        return source
+    for key, value in file.table.items():
+        inside = key in _TABLES and isinstance(value, dict)
+        for name, content in value.items() if inside else ((key, value),):
+            place = file.place(*((key, name) if inside else (key,)))
+            _say(source, key if inside else "", name, content, place)
+    return source
+
+
+def kept(
+    place: str, values: Mapping[str, object], origin: str | Mapping[str, str] = "", problems: Iterable[str] = ()
+) -> SettingsSource:
     """What nobody types now; its origin is the place unless it is given. What a setting refuses is left out without a word:
-    another termchat may have kept it."""
-
-    def __init__(
-        self,
-        settings_cls: type[BaseSettings],
-        place: str,
-        values: Mapping[str, object],
-        origin: str | Mapping[str, str] = "",
-        problems: Iterable[str] = (),
-    ) -> None:
-        super().__init__(settings_cls, place)
-        for name, value in values.items():
-            with suppress(ValueError):
-                self.values[name] = self.settings[name].check(value)
-                self.origin[name] = origin[name] if isinstance(origin, Mapping) else origin or place
-        self._problems += problems
+    another termchat may have saved it."""
+    source = SettingsSource(place)
+    source.problems += problems
+    for name, value in values.items():
+        with suppress(ValueError):
+            from_where = origin[name] if isinstance(origin, Mapping) else origin or place
+            source.put(name, SETTINGS[name].check(value), from_where)
+    return source
 
 
-def _entries(table: Mapping[str, object], tables: set[str]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Keys and values of a config file; of the tables we know, what is in them."""
-    for key, value in table.items():
-        if key in tables and isinstance(value, dict):
-            yield from (((key, inner), content) for inner, content in value.items())
+def _say(source: SettingsSource, table: str, name: str, value: object, place: str) -> None:
+    if table == KEYS:
+        keys = value if isinstance(value, list) else [value]
+        if all(isinstance(key, str) for key in keys):
+            source.put(name, ",".join(map(str, keys)), place, KEYS)
         else:
-            yield (key,), value
+            source.tell(f"{place}: {name} must be a key or a list of keys, not {value!r}")
+    elif TABLES.get(name) == table:
+        source.take(name, place, _native, value)
+    elif name in TABLES:
+        right = f"under [{TABLES[name]}]" if TABLES[name] else "at the top, before any table"
+        source.tell(f"{place}: {name} belongs {right}")
+    elif name in _TABLES:
+        source.tell(f"{place}: {name} must be a table, [{name}]")
+    else:
+        known = [one for one, where in TABLES.items() if where == table] if table else [*TABLES, *_TABLES]
+        source.tell(f"{place}: unknown setting {name!r}", name, known)
 
 
 def _native(setting: Setting, value: object) -> object:

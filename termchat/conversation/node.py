@@ -97,6 +97,14 @@ class TokenColumns:
         self.sample_us.append(min(token.sample_us, 2**31 - 1))
 
 
+def pending_of(end: Finished, continued: bool) -> str:
+    """Text that ends a reply but came with no token: held for a stop that never came, or that was passed over, and U+FFFD for
+    part of a character, unless the reply was `continued`, which completes it."""
+    if continued:
+        return end.held.removesuffix("\ufffd")
+    return end.held if end.reason != "stop" else ""
+
+
 class Omission(msgspec.Struct, frozen=True):
     """What a prompt leaves out: so many turns of its path, the oldest. `summary` is the number of the reply, on a branch of its
     own, that stands in their place; None where nothing does."""
@@ -163,10 +171,8 @@ class Node:
 
     @property
     def pending(self) -> str:
-        """Text that ends the reply but came with no token: held for a stop that never came, or that was passed over."""
-        if self.finished is None or (self.finished.reason == "stop" and not self.continued):
-            return ""
-        return self.finished.held
+        """See `pending_of`; "" while the reply runs."""
+        return pending_of(self.finished, self.continued) if self.finished is not None else ""
 
     def add(self, record: Record) -> None:
         """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
@@ -200,9 +206,10 @@ class Node:
             return len(self.ids)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
+        decoded = (ends[-1] if ends else 0) + len(decoder.decode(b"", final=True))
         shown = self.tokens.texts.characters
         # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.
-        carried = shown + len(self.finished.held) - (ends[-1] if ends else 0)
+        carried = shown + len(self.finished.held) - decoded
         if shown <= max(carried, 0):
             return 0
         return min(sum(end + carried < shown for end in ends) + 1, len(ends))

@@ -49,7 +49,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 class SessionSummary(msgspec.Struct, frozen=True):
     """A line of the list of chats. `created` and `updated` are seconds since the epoch, UTC; `turns` counts what the person
-    wrote, `tokens` what was drawn in replies that ended.
+    wrote, `tokens` those of all replies, also of one that streams or that a kill cut off.
 
     `snippet` is a piece of text around what was searched for, the words that match between U+0002 and U+0003; "" where
     nothing was.

@@ -227,9 +227,8 @@ class TextGate:
         return shown
 
     def finish(self) -> None:
-        """No token will ever follow: half a character becomes U+FFFD. What is not out yet stays in `held`."""
-        if self.stopped_by is None:
-            self._held += self._decoder.decode(b"", final=True)
+        """The reply is over: half a character becomes U+FFFD, in `held` as all that is not out yet."""
+        self._held += self._decoder.decode(b"", final=True)
 
     def resume(self, data: bytes) -> None:
         """Takes the bytes of a reply that goes on, all shown already: no text comes out of them.

@@ -172,7 +172,8 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """The reply is over. `held` is text that came out with no token: for `stop` it is withheld for good; else it is what a
-    stop sequence could have begun with, and belongs to the reply.
+    stop sequence could have begun with, and belongs to the reply. It ends with U+FFFD if the last bytes are only a part of a
+    character, which the next token completes if the reply is continued.
     """
 
     reason: Reason
@@ -227,9 +228,9 @@ def to_dict(value: Any) -> Any:
     return value
 
 
-def to_json(record: Record) -> str:
-    """One line of JSON, without the newline; everything outside ASCII is escaped."""
-    return json.dumps(to_dict(record), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+def to_json(record: Record, **more: int) -> str:
+    """One line of JSON, without the newline; everything outside ASCII is escaped. `more` are fields beside the record's own."""
+    return json.dumps(to_dict(record) | more, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 class StageEffect(msgspec.Struct, frozen=True, array_like=True):

@@ -119,6 +119,16 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return round(value) if self.kind in ("int", "seed") else round(value, 4)
 
     @property
+    def range(self) -> str:
+        """What it takes, in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
+        if self.kind == "texts":
+            return "strings"
+        numbers = f"{self.gap or self.low:.16g} to {self.high:.16g}"
+        if self.kind == "seed" or self.gap:
+            return f"{'fresh' if self.kind == 'seed' else f'{self.low:g}'}, or {numbers}"
+        return f"{numbers}; off is {self.off:g}" if isinstance(self.off, (int, float)) else numbers
+
+    @property
     def _bar_low(self) -> float:
         """The value of an empty bar: what is negative has none."""
         return max(self.low, 0)

@@ -16,6 +16,7 @@ from termchat.chat.changes import Notice
 from termchat.chat.opening import choose, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
+from termchat.config.origins import FLAG
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
@@ -80,7 +81,7 @@ def build(
         choose=lambda: choose(config, config.model),
         models=Models(config),
         theme=config.theme,
-        theme_place=config.places.get("theme", ""),
+        theme_place=config.places["theme"] if config.origin["theme"] != FLAG else "",
         keep_theme=_keep_theme,
         abilities=abilities,
         sessions=sessions,

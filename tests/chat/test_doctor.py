@@ -19,6 +19,7 @@ from termchat.conversation.store import repair
 from termchat.conversation.store.store import Store
 from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
+from termchat.models import memory
 
 SECRET = "hf_abcdefSECRETxyz"
 
@@ -62,6 +63,11 @@ def test_a_machine_on_which_all_is_well(home: Path) -> None:
     assert rows("Models")["chat with"].startswith("smollm2, 98.4 MB")
     assert not list(home.rglob("*.db*"))  # nothing was made
     assert not (home / ".config").exists()
+
+
+def test_free_memory_is_counted_as_in_the_list_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 5_000_000_000)
+    assert ", 5.00 GB of " in rows("Engine")["device CPU"]
 
 
 def test_nothing_private_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from termchat import paths
 from termchat.cli import main
-from termchat.config.settings import OPTIONS
+from termchat.config.fields import OPTIONS
 from tests.conversation.stored import saved_in_home
 
 Offered = Callable[[str], list[str]]

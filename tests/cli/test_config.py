@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from termchat import paths
 from termchat.cli import main
-from termchat.config.settings import SETTINGS, TABLES, load
+from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.settings import load
 
 Run = Callable[..., Result]
 

@@ -17,8 +17,7 @@ from click.testing import CliRunner
 from termchat.cli import main
 from termchat.cli.flags import flags
 from termchat.cli.help import PAGES
-from termchat.config.options import range_of
-from termchat.config.settings import SETTINGS
+from termchat.config.fields import SETTINGS
 from termchat.text import cells
 
 
@@ -104,7 +103,7 @@ def test_every_flag_of_a_setting_says_its_range_and_default() -> None:
         assert record is not None
         assert re.search(r"\bdefault \S", record[1])
         if setting.kind in ("int", "float", "seed", "choice"):
-            assert range_of(setting) in record[1]
+            assert setting.range in record[1]
 
 
 def test_flags_stand_in_groups() -> None:

@@ -32,7 +32,7 @@ def test_a_list_counts_turns_and_tokens_as_they_come(store: Store, path: Path) -
     for record in records[:-1]:
         store.add_record(session, node.number, record)
     (listed,) = store.sessions()
-    assert (listed.turns, listed.tokens) == (3, 5)  # a reply counts when it has ended
+    assert (listed.turns, listed.tokens) == (3, 8)
     store.add_record(session, node.number, records[-1])
     (listed,) = store.sessions()
     assert (listed.turns, listed.tokens) == (3, 8)
@@ -172,11 +172,25 @@ def test_a_reply_that_was_cut_off_is_found_once_the_chat_goes_on(store: Store, p
     store.close()
     again = Store.open(path)
     assert found(again, "walrus") == []
+    assert [one.tokens for one in again.sessions()] == [one.tokens for one in again.sessions(search="yes")] == [3]
     loaded = again.load(session).conversation
     say(again, session, loaded, "go on", [5], pieces("and on"))
     assert found(again, "walrus") == ["one"]
     assert again.sessions()[0].tokens == 5
     again.close()
+
+
+def test_a_cut_off_reply_on_a_deleted_branch_is_not_counted(store: Store) -> None:
+    session, chat = saved(store, "one", ("tell", "yes it is"))
+    question = user(chat, "more", [4])
+    store.add_node(session, question)
+    node = reply(chat)
+    store.add_node(session, node)
+    for record in stream(chat.ids_before(node.number), pieces("a walrus"), reason=None):
+        store.add_record(session, node.number, record)
+    assert store.sessions()[0].tokens == 5
+    store.update_node(session, question.number, deleted=True)
+    assert store.sessions()[0].tokens == 3
 
 
 def break_index(path: Path) -> None:
@@ -281,6 +295,20 @@ def test_a_preview_knows_stops_continuations_and_replies_that_stream(store: Stor
         more.add(record)
         store.add_record(session, more.number, record)
     assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", "so it STOP!?")]
+
+
+def test_a_preview_of_a_reply_that_was_continued_within_a_character(store: Store) -> None:
+    session, chat = saved(store, "t")
+    store.add_node(session, user(chat, "one", [1]))
+    done = b""
+    for piece, shown in ((b"a \xe2\x82", "a \ufffd"), (b"\xac", "a €")):
+        node = chat.grow("assistant", parent=chat.leaf, at=1)
+        store.add_node(session, node)
+        for record in stream(chat.ids_before(node.number), [piece], reason="length", done=done):
+            node.add(record)
+            store.add_record(session, node.number, record)
+        done += piece
+        assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", shown)]
 
 
 def test_a_preview_of_a_chat_whose_branch_was_deleted_shows_what_is_left(store: Store) -> None:

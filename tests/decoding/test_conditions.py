@@ -36,7 +36,7 @@ def test_shown_text_ends_at_the_first_stop(text: str, wanted: list[str], cuts: l
     # A longer text may hold an earlier stop than the pieces so far: what counts is that none of it is shown.
     assert ended
     assert gate.stopped_by in wanted
-    assert text.startswith(shown + gate.held)
+    assert text.startswith((shown + gate.held).removesuffix("\ufffd"))  # the rest of a character may be swallowed, too
     assert gate.held.startswith(gate.stopped_by)
     assert not any(stop in shown for stop in wanted)
 

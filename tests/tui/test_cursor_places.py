@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len, split_graphemes
@@ -19,6 +20,8 @@ from termchat.tui.transcript.cursor.token_cells import main_of
 from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
+from termchat.tui.transcript.source import Source, parts_of, size_of
+from tests import made_records
 from tests.tui.transcripts import (
     PAINT,
     PROSE,
@@ -216,6 +219,30 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
     whole = [number for number, (text, _) in enumerate(expected) for _ in text]
     for block in blocks:
         assert list(numbered.among(block.start, block.end)) == sorted(set(whole[block.start : block.end]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ([b"The", b" E"], [b"x", b"it"], "The Exit"),
+        ([b"The ", b"\xe2\x82"], [b"\xac", b" 5"], "The € 5"),
+        ([b"The ", b"EN", b"D"], [b" of it"], "The END of it"),
+    ],
+)
+def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
+    first: list[bytes], second: list[bytes], text: str
+) -> None:
+    chat = Conversation()
+    made_records.user(chat, "hi", [1])
+    made_records.add_all(made_records.reply(chat), made_records.stream([1], first, stops=("END",), reason="user"))
+    more = chat.grow("assistant", parent=2, at=len(first))
+    made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
+    parts = parts_of(chat.reply())
+    assert "".join(told.text for told in Source(parts).read()) == text == list(chat.turns())[-1][1]
+    assert size_of(parts) == len(text)
+    numbered = TurnTokens(parts)
+    begin, end = numbered.span(len(first))
+    assert (text[begin:end], numbered.at(begin)) == (more.tokens.texts[0], len(first))
 
 
 def test_long_replies_in_many_blocks() -> None:

@@ -12,9 +12,10 @@ from rich.cells import cell_len
 from termchat import paths
 from termchat.chat.opening import choose
 from termchat.config import per_model
+from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
 from termchat.config.per_model import Picked, RunSettings, run_of
-from termchat.config.settings import OPTIONS, Settings, load
+from termchat.config.settings import Settings, load
 from termchat.models.gguf.header import read_header
 from termchat.tui.models.engine_dialog import (
     FIELDS,
@@ -205,7 +206,9 @@ async def test_what_was_set_is_kept_for_this_model_and_taken_back(tmp_path: Path
         await at(desk, "threads", "3", "enter")
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
     assert choose(config(), str(file)).spec.threads == 3
-    assert choose(config(threads="2"), str(file)).spec.threads == 3  # it is for this model, variables are for all
+    (tmp_path / "config.toml").write_text("[engine]\nthreads = 2\n")
+    assert choose(load({}, {}, tmp_path / "config.toml"), str(file)).spec.threads == 3  # the file is for all models
+    assert choose(config(threads="2"), str(file)).spec.threads == 2
     assert choose(config({"threads": 1}), str(file)).spec.threads == 1
     assert choose(config(), str(other)).spec.threads == 0
     async with shop(tmp_path / "m") as desk:

@@ -251,7 +251,7 @@ async def test_a_continued_reply_is_one_turn_and_stamps_what_changed_in_between(
         node = chat.grow("assistant", parent=first.number, at=len(first.ids))
         node.add(start())
         node.add(settings_record(1.2))
-        node.add(token(2, " three"))
+        node.add(token(2, "ee"))
         app.transcript.show(chat)
         assert texts(app)[4:] == ["one two three▌", "┊ temperature 0.8 → 1.2 at token 2"]
 

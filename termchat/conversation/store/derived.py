@@ -8,16 +8,19 @@ a person deleted are not in it.
 from __future__ import annotations
 
 import builtins
+import json
 import re
 import sqlite3
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from time import monotonic
 from typing import NamedTuple
 
 import msgspec
 
-from termchat.conversation.node import Node
+from termchat.conversation.node import Node, pending_of
+from termchat.conversation.session import SessionSummary
 from termchat.conversation.store import codec
 from termchat.conversation.store.database import StoreError
 from termchat.decoding.escapes import well_formed
@@ -75,6 +78,11 @@ HIDDEN = """WITH RECURSIVE gone (number) AS (
     SELECT number FROM gone"""
 
 
+UNFINISHED = """SELECT session, nodes.number FROM json_each(?1) JOIN tallies ON session = value JOIN nodes USING (session)
+    WHERE role = 'assistant' AND NOT EXISTS (SELECT 1 FROM texts WHERE id = (tallies.number << 32) + nodes.number)"""
+"""Replies of some chats of which there is no text, hidden ones among them."""
+
+
 class _Piece(msgspec.Struct, frozen=True, array_like=True, tag="token", gc=False):
     """The beginning of a `Token`, up to its text."""
 
@@ -130,9 +138,19 @@ def said(db: sqlite3.Connection, session: str, number: int, count: int | None = 
             end = end if isinstance(end, Finished) else record
     if isinstance(end, Finished) and end.reason == "stop":
         return _said_before_stop(db, session, number, count, continued)
-    held = end.held if isinstance(end, Finished) and (count is None or count >= len(texts)) else ""
+    whole = count is None or count >= len(texts)
+    held = pending_of(end, continued) if isinstance(end, Finished) and whole else ""
     text = "".join(texts if count is None else texts[:count]) + held
     return Said(well_formed(text), len(texts), len(texts), end is not None)
+
+
+def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list[SessionSummary]:
+    """The same chats, with the tokens of replies that are still streaming, or were cut off by a kill."""
+    more: Counter[str] = Counter()
+    for session, number in db.execute(UNFINISHED, (json.dumps([one.id for one in found]),)).fetchall():
+        if (number,) not in db.execute(HIDDEN, (session,)).fetchall():
+            more[session] += said(db, session, number).tokens
+    return [msgspec.structs.replace(one, tokens=one.tokens + more[one.id]) if more[one.id] else one for one in found]
 
 
 def begin(db: sqlite3.Connection, session: str) -> None:

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from termchat.conversation.session import SessionSummary, StoredSession
-from termchat.conversation.store import codec, database, load, repair, store_files
+from termchat.conversation.store import codec, database, derived, load, repair, store_files
 from termchat.conversation.store import search as finding
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD
@@ -60,7 +60,7 @@ class StoreReader:
             question = partial(finding.matching, search=search, limit=limit, offset=offset, deleted=deleted)
         else:
             question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted)
-        return self._settled(question, listed=True) or []
+        return self._settled(lambda db: derived.with_unfinished(db, question(db)), listed=True) or []
 
     def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
         """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""

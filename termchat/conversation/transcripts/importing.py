@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -60,6 +61,22 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
         known = ", ".join(each.name for each in FORMATS.values() if each.signs)
         raise TranscriptError(f"{found.name} cannot be imported", f"Supported formats: {known}.")
     return found.reader(path)
+
+
+@contextlib.contextmanager
+def readable(file: Path) -> Iterator[Path]:
+    """The file, or stdin for "-" as a file that can be read more than once.
+
+    Raises:
+        TranscriptError: stdin is closed, cannot be read, or there is no room for it.
+    """
+    if str(file) != "-":
+        yield file
+        return
+    if sys.stdin is None:
+        raise TranscriptError("stdin is closed", "Name a file instead.")
+    with piped(sys.stdin.buffer) as path:
+        yield path
 
 
 @contextlib.contextmanager

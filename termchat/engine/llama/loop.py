@@ -237,7 +237,6 @@ class _Reply:
         if gate.stopped_by is not None:
             return text, ("stop", gate.stopped_by)
         if token in model.end_ids:
-            gate.finish()
             return text, ("end", model.name(token))
         if rule is not None:
             ending = ("rule", describe(rule))
@@ -263,6 +262,7 @@ class _Reply:
 
     def _finished(self, reason: Reason, detail: str) -> Finished:
         drawn_at = self.drawn_at
+        self.steering.gate.finish()
         decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
         return Finished(
             reason=reason,

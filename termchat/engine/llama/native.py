@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import sys
 from collections import deque
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 from termchat.decoding.stages import STAGES
@@ -27,7 +30,7 @@ _HINT = "install a compatible version: pip install 'llama-cpp-python>=0.3.36,<0.
 
 def _load() -> Any:
     try:
-        import llama_cpp.llama_cpp as lib
+        lib = _low_level()
     except ImportError as error:
         raise EngineError("library", f"llama-cpp-python cannot be imported: {error}", _HINT) from error
     except (OSError, RuntimeError) as error:
@@ -40,10 +43,17 @@ def _load() -> Any:
     return lib
 
 
-def version() -> str:
-    import llama_cpp
+def _low_level() -> Any:
+    """`llama_cpp.llama_cpp` in a package that is not run: its high-level API takes four times as long to import."""
+    found = importlib.util.find_spec("llama_cpp")
+    if found is not None and "llama_cpp" not in sys.modules:
+        sys.modules["llama_cpp"] = importlib.util.module_from_spec(found)
+    return importlib.import_module("llama_cpp.llama_cpp")
 
-    return str(llama_cpp.__version__)
+
+@cache
+def version() -> str:
+    return metadata.version("llama-cpp-python")
 
 
 LIB: Any = _load()

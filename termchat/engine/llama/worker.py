@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,8 @@ class Worker:
 
     def run(self) -> None:
         """Never returns; the inbox ends the process when its pipe is closed."""
+        with suppress(Exception):  # it fails again, and is told, when it is needed
+            import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
         while True:
             self._do(*self._inbox.next())
 
@@ -211,6 +214,7 @@ class Worker:
         self._inbox.on_cancel = self._session.cache.abort.set
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
+        gc.enable()
         return Loaded(self._session.info())
 
     def _unload(self) -> None:
@@ -245,6 +249,7 @@ class Worker:
 
 def main() -> None:
     """Takes the pipes over and works until the input ends."""
+    gc.disable()  # nothing that is imported is garbage
     commands, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

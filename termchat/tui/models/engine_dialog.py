@@ -12,10 +12,11 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
+from termchat.config.fields import OPTIONS
 from termchat.config.options import Option, OptionError, OptionValue
 from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
-from termchat.config.settings import OPTIONS, Settings
+from termchat.config.settings import Settings
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run

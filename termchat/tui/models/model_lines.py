@@ -272,7 +272,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _running(running: Running) -> str:
-    from termchat.config.settings import OPTIONS  # whoever shows a model has read the settings
+    from termchat.config.fields import OPTIONS  # whoever shows a model has read the settings
 
     info, config = running
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device

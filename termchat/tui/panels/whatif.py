@@ -42,7 +42,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     lines.append(Line(((sparkline(_folded(p_ends, width), width).lstrip(), Ink("accent")),)))
     last = reply[-1].node
     lines += prose(_why(last), width, STRONG)
-    if last.finished is not None and last.finished.held:
+    if last.finished is not None and last.finished.reason == "stop" and last.finished.held:
         lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
     if last.finished is not None and last.finished.reason == "end" and len(last.tokens):
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]

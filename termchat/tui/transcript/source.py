@@ -113,6 +113,9 @@ class Source:
                 self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
+            if rest := rest_of(self.parts[self._part]):
+                self.length += len(rest)
+                yield TurnText(rest)
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
             self._part_begin = self.length
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
@@ -166,9 +169,9 @@ class Source:
 def size_of(parts: Sequence[Part]) -> int:
     """Characters of a whole turn."""
     shown = sum(len(part.node.written) + part.node.tokens.texts.start(part.shown) for part in parts)
-    return shown + _rest(parts[-1])
+    return shown + sum(len(rest_of(part)) for part in parts)
 
 
-def _rest(part: Part) -> int:
-    """Characters behind the last token."""
-    return len(part.node.pending) if part.taken is None else 0
+def rest_of(part: Part) -> str:
+    """The text behind the last token."""
+    return part.node.pending if part.taken is None else ""

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
-from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.source import Part, rest_of
 
 
 class TokenRef(NamedTuple):
@@ -130,7 +130,7 @@ class TurnTokens:
         self._texts = [part.node.tokens.texts for part in parts]
         counts = [part.shown for part in parts[:-1]]
         self._firsts = list(accumulate(counts, initial=0))
-        ends = [texts.start(count) for texts, count in zip(self._texts, counts, strict=False)]
+        ends = [texts.start(n) + len(rest_of(part)) for part, texts, n in zip(parts, self._texts, counts, strict=False)]
         self._begins = list(accumulate(ends, initial=0))
 
     def span(self, number: int) -> tuple[int, int]:
