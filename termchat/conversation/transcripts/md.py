@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from termchat.conversation import setting_changes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _TAG = r"<(?=[A-Za-z/!?])"
 _BEGINS = re.compile(_TAG)
 _ADDRESS = r"<https?://[^\s<>`]*>"
@@ -143,13 +144,16 @@ def _with_marks(piece: setting_changes.Piece) -> str:
 
 
 def _block(text: str) -> str:
-    """A turn's text; a code fence that it leaves open is closed, so that it does not swallow the turns after it."""
-    text = sanitize(text.replace("\r\n", "\n")).strip("\n")
+    """A turn's text; a code fence that it leaves open is closed, so that it does not swallow the turns after it. Outside of
+    fences two spaces keep a line break, which viewers would make a space; where there is no paragraph, they mean nothing."""
+    lines = sanitize(text.replace("\r\n", "\n")).strip("\n").split("\n")
     fence = ""
-    for found in re.finditer(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
-        run, rest = found.groups()
+    for number, (line, following) in enumerate(pairwise([*lines, ""])):
+        run, rest = found.groups() if (found := _FENCE.match(line)) is not None else ("", "")
         if not fence:
-            fence = "" if run[0] == "`" and "`" in rest else run
-        elif run[0] == fence[0] and len(run) >= len(fence) and not rest.strip():
+            fence = "" if run[:1] == "`" and "`" in rest else run
+            if not fence and line.strip() and following.strip() and not line.endswith(("  ", "\\")):
+                lines[number] = f"{line.rstrip()}  "
+        elif run[:1] == fence[0] and len(run) >= len(fence) and not rest.strip():
             fence = ""
-    return inert(f"{text}\n{fence}" if fence else text)
+    return inert("\n".join([*lines, fence] if fence else lines))
