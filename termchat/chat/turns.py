@@ -171,7 +171,7 @@ def question(state: State, said: list[Message], text: str, parent: Node | None, 
         anew: the whole prompt is wanted, whatever stands before the turn.
     """
     if state.conversation.raw:
-        whole = "".join(message.content for message in said if message.role != "system")
+        whole = "".join(message.content for message in said)
         return Tokenize(whole if anew else text, begin=anew or parent is None)
     finished = parent.finished if parent is not None else None
     # A reply from elsewhere has its words, and no tokens.

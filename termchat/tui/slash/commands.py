@@ -77,8 +77,7 @@ def _begin(features: Features, system: str) -> None:
 
 
 def _raw(features: Features, _nothing: str) -> None:
-    chat = features.parts.chat.conversation
-    features.conversations.begin(chat.system, raw=not chat.raw)
+    features.conversations.toggle_raw()
 
 
 def _model(features: Features, name: str) -> None:
