@@ -152,11 +152,26 @@ async def test_the_next_reply_begins_as_it_is_told_to() -> None:
         assert "next reply starts" not in desk.text
 
 
+async def test_how_a_reply_began_is_what_another_one_is_offered_and_can_be_taken_back() -> None:
+    async with desktop() as desk:
+        await desk.app.run_action("prefill", desk.app.screen)
+        await desk.type("Sure,", "enter")
+        await talked(desk, ("hi", " here"))
+        await desk.app.run_action("prefill", desk.app.screen)
+        await desk.settle()
+        assert re.search("next reply starts with +Sure,", below(desk))
+        await desk.type("", "backspace", "enter")  # it is selected
+        assert "next reply starts freely" in below(desk)
+        await desk.type("", "ctrl+r")
+        assert desk.chat.conversation.reply()[-1].node.text() == ""
+        assert "next reply starts" not in desk.text
+
+
 async def test_esc_asks_no_more_how_the_reply_begins() -> None:
     async with desktop() as desk:
         await desk.app.run_action("prefill", desk.app.screen)
         await desk.type("Sure", "escape")
-        assert desk.chat.prefill == ""
+        assert desk.chat.prefill is None
         assert desk.composer.has_focus
         await desk.type("hi")
         assert desk.composer.text == "hi"
