@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from pathlib import Path
 
@@ -58,9 +59,10 @@ def start(seed: int = 42) -> Start:
     return Start(1, "0", "0", model, [], False, seed, 1, 1, 1, 63, "f16", True)
 
 
-def token(step: int, text: str, probability: float = 0.5) -> Token:
-    data = text.encode("utf-8", "surrogatepass")
-    return Token(step, step, step, data, text, 0, 0, 0, probability, 1, 0, 0, False, [], [], {}, 100, 10)
+def token(step: int, text: str, probability: float = 0.5, *, forced: bool = False) -> Token:
+    """A token as likely to the model as after the chain."""
+    data, logprob = text.encode("utf-8", "surrogatepass"), math.log(probability or 1e-9)
+    return Token(step, step, step, data, text, 0, logprob, 0, probability, 1, 0, 0, forced, [], [], {}, 100, 10)
 
 
 def settings_record(temperature: float, max_tokens: int = 0) -> SettingsRecord:

@@ -21,7 +21,8 @@ LONGEST = 4000
 """characters. After as many any block ends at a space; at twice as many it ends anywhere."""
 
 PLAIN = Ink("text")
-INKS = [Ink("text", heat=heat) for heat in range(HEATS)]
+INKS = [[Ink("text", heat=heat, underline=forced, italic=forced) for heat in range(HEATS)] for forced in (False, True)]
+"""The inks of tokens that were drawn, and of those that a person forced, by heat."""
 
 
 class Body(Protocol):
@@ -49,7 +50,7 @@ class Plain:
 
 
 class Hot:
-    """The text of tokens, each in the ink of its heat."""
+    """The text of tokens, each in the ink of its heat; what was forced is marked."""
 
     def __init__(self, tokens: TokenColumns, look: TokenLook) -> None:
         self.tokens, self._look = tokens, look
@@ -61,7 +62,8 @@ class Hot:
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]
-        return [(text, INKS[heat]) for text, heat in zip(pieces, hot[first:last], strict=True) if text]
+        found = zip(pieces, self.tokens.forced[first:last], hot[first:last], strict=True)
+        return [(text, INKS[forced][heat]) for text, forced, heat in found if text]
 
 
 class PlainBody:

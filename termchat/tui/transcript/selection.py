@@ -13,7 +13,6 @@ from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN, Line
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock, body_width
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.source import Source
 from termchat.tui.transcript.turn import Turn
 
 _ALL = 1 << 60
@@ -95,7 +94,7 @@ class _Text:
     @cached_property
     def whole(self) -> str:
         """All of it."""
-        return "".join(told.text for told in Source(self._turn.parts).read())
+        return self._turn.text
 
 
 class _Taken:

@@ -25,7 +25,7 @@ from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, found_on
+from termchat.tui.transcript.hits import CURRENT, HIT, forced_on, found_on
 
 if TYPE_CHECKING:
     from termchat.tui.transcript.hits import Finding
@@ -34,6 +34,8 @@ HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell of another token's text, where the cursor's own token has no text and comes before it."""
+FORCED = Style(underline=True)
+"""In the reading look, on what a person forced."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
 _TRIES = 5
@@ -93,7 +95,7 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         line = top + y
         strip = self._hovered_strip(line) or self._document.strip(line, self._paint)
         strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
-        strip = self._pointed(strip, line)
+        strip = self._pointed(self._forced(strip, line), line)
         if self.finding is not None:
             strip = self._marked(strip, line, self.finding)
         if selection is not None and (span := selection.get_span(line)) is not None:
@@ -115,6 +117,14 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
             begin, end = spot.begin + MARGIN, spot.end + MARGIN
             hides = spot.own or strip.crop(begin, end).text.isspace()
             strip = restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
+        return strip
+
+    def _forced(self, strip: Strip, line: int) -> Strip:
+        """The strip with what a person forced marked; in a token look it is marked already."""
+        if self._document.look == "reading":
+            cells = strip.index_to_cell_position
+            for begin, end in forced_on(self._document, line):
+                strip = restyled(strip, cells(begin), cells(end), FORCED)
         return strip
 
     def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:
