@@ -12,6 +12,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
 from termchat.tui.transcript import TranscriptView, hits
 from tests.tui.running_app import Desktop, desktop, path, talked
+from tests.tui.transcripts import line_text
 
 
 def below(desk: Desktop) -> str:
@@ -312,7 +313,7 @@ async def test_one_goes_from_turn_to_turn() -> None:
         view = desk.app.query_one(TranscriptView)
 
         def first() -> str:
-            lines = (view.line_text(view.scroll_offset.y + row) for row in range(3))
+            lines = (line_text(view, view.scroll_offset.y + row) for row in range(3))
             return next(line for line in lines if line.strip())
 
         await desk.type("", "ctrl+pageup")

@@ -143,7 +143,13 @@ def picture(path: Path, look: Look = "reading", theme: str = "dark", size: tuple
 
 
 def texts(app: Host) -> list[str]:
-    return [app.transcript.line_text(y) for y in range(app.transcript.line_count)]
+    return [line_text(app.transcript, y) for y in range(app.transcript.line_count)]
+
+
+def line_text(view: TranscriptView, y: int) -> str:
+    """The text on a line of the transcript, "" where nothing is laid out."""
+    line = view.line_at(y)
+    return line.text if line is not None else ""
 
 
 def screen(app: Host) -> list[str]:

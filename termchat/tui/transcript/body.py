@@ -28,8 +28,7 @@ INKS = [[Ink("text", heat=heat, underline=forced, italic=forced) for heat in ran
 class Body(Protocol):
     """Takes text; gives blocks that are finished and blocks that may still change."""
 
-    def feed(self, told: TurnText) -> None:
-        """Adds text."""
+    def feed(self, told: TurnText) -> None: ...
 
     def finished(self) -> list[Block]:
         """The blocks finished since the last time."""
@@ -39,13 +38,10 @@ class Body(Protocol):
 
 
 class Plain:
-    """Text in one ink."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
     def runs(self, begin: int, end: int) -> list[Run]:
-        """See `Inked`."""
         return [(self._text[begin:end], PLAIN)]
 
 
@@ -56,7 +52,6 @@ class Hot:
         self.tokens, self._look = tokens, look
 
     def runs(self, begin: int, end: int) -> list[Run]:
-        """See `Inked`."""
         texts, hot = self.tokens.texts, heats(self.tokens, self._look)
         first, last = texts.at(begin), texts.at(end - 1) + 1
         pieces = texts[first:last]
@@ -77,7 +72,6 @@ class PlainBody:
         self._finished: list[Block] = []
 
     def feed(self, told: TurnText) -> None:
-        """See `Body`."""
         text, begin, inked = told.text, *self._inked(told)
         at, block = 0, self._block
         block.ends_line = False
@@ -99,12 +93,11 @@ class PlainBody:
         return told.begin, self._hot
 
     def finished(self) -> list[Block]:
-        """See `Body`."""
         blocks, self._finished = self._finished, []
         return blocks
 
     def open(self, *, done: bool) -> list[Block]:
-        """See `Body`. The line that a last line break begins is not shown once the text is done, unless it is the only one."""
+        """The line that a last line break begins is not shown once the text is done, unless it is the only one."""
         block = self._block
         if not done:
             return [block]
@@ -124,19 +117,14 @@ def _cut(text: str, start: int, enough: int) -> int:
 
 
 class ReadingBody:
-    """A reply in the reading look: its Markdown, chunk by chunk."""
-
     def __init__(self) -> None:
         self._splitter = Splitter()
 
     def feed(self, told: TurnText) -> None:
-        """See `Body`."""
         self._splitter.feed(told.text)
 
     def finished(self) -> list[Block]:
-        """See `Body`."""
         return [ChunkBlock(chunk) for chunk in self._splitter.finished()]
 
     def open(self, *, done: bool) -> list[Block]:
-        """See `Body`."""
         return [ChunkBlock(chunk, open=not done) for chunk in self._splitter.open(done=done)]

@@ -54,11 +54,9 @@ class _Text:
         self._searched = 0
 
     def read(self) -> None:
-        """Takes in what is new."""
         self.text += "".join(told.text for told in self._source.read())
 
     def forget(self) -> None:
-        """Another text is looked for."""
         self.hits, self._searched = [], 0
 
     @property
@@ -91,21 +89,17 @@ class Finding:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether some of the text was not searched yet."""
         return self._pattern is not None and any(text.left for text in self._texts)
 
     @property
     def count(self) -> int:
-        """How many hits there are."""
         return sum(len(text.hits) for text in self._texts)
 
     def text(self, turn: int) -> str:
-        """A turn's text as far as it has come."""
         return self._texts[turn].text
 
     @property
     def current(self) -> tuple[int, Hit] | None:
-        """The turn and the hit that is looked at."""
         if self.at is None:
             return None
         turn = next(turn for turn, before in enumerate(self._ends()) if before > self.at)
@@ -113,7 +107,6 @@ class Finding:
         return turn, hits[self.at - (self._ends()[turn] - len(hits))]
 
     def hits(self, turn: int) -> Sequence[Hit]:
-        """Those of a turn, in order."""
         return self._texts[turn].hits if turn < len(self._texts) else ()
 
     def read(self, turns: Sequence[tuple[Part, ...]]) -> bool:
@@ -185,7 +178,6 @@ class HitSpan(NamedTuple):
 
 
 def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
-    """The hits on a line of the document, in order."""
     current, turn = finding.current, document.heights.at(y)
     for hit, begin, end in _on_line(document, y, finding.hits(turn), lambda: finding.text(turn)):
         yield HitSpan(begin, end, current == (turn, hit))

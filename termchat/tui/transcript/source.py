@@ -84,12 +84,10 @@ class Source:
 
     @property
     def role(self) -> Role:
-        """Whose turn it is."""
         return self.parts[0].node.role
 
     @property
     def done(self) -> bool:
-        """Whether nothing more will come."""
         node, taken, _ = self.parts[-1]
         return node.done or taken is not None
 

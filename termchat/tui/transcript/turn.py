@@ -55,7 +55,6 @@ class Turn:
 
     @property
     def places(self) -> TurnPlaces:
-        """Where its tokens are on its lines."""
         if self._places is None:
             self._places = TurnPlaces(self.parts)
         return self._places
@@ -66,7 +65,6 @@ class Turn:
 
     @property
     def _source(self) -> Source:
-        """Its text; made when somebody reads it."""
         if self._read_by is None:
             self._read_by = Source(self.parts)
         return self._read_by
@@ -226,7 +224,6 @@ class Turn:
         return spots
 
     def row(self, spot: Spot) -> int:
-        """The line of a spot."""
         return self.heights.top(self.blocks.index(spot.block)) + spot.block.row(spot.line)
 
     def cells(self, block: TextBlock) -> BlockCells:

@@ -86,7 +86,6 @@ def jump(track: Track, ref: TokenRef, test: Test, *, back: bool) -> TokenRef | N
 
 
 def _percentile(tokens: TokenColumns) -> float:
-    """The entropy that 90 % of the tokens are under."""
     count = len(tokens) - len(tokens) % _RECKONED if len(tokens) > _RECKONED else len(tokens)
     known = _thresholds.get(tokens)
     if known is None or known[0] != count:
@@ -95,7 +94,6 @@ def _percentile(tokens: TokenColumns) -> float:
 
 
 def _settings(node: Node, index: int) -> SettingsRecord | None:
-    """What a token of a node was drawn with."""
     place = bisect_right(node.settings_at, index) - 1
     return node.settings[place] if place >= 0 else None
 

@@ -65,7 +65,6 @@ def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
 
 
 def _with_addresses(text: str, ink: Ink) -> Iterator[Run]:
-    """Plain text, with what is painted otherwise in it."""
     at = 0
     for found in _APART.finditer(text):
         if found.start() > at:
