@@ -596,7 +596,7 @@ def test_causes_that_are_not_on_record_are_told_from_the_numbers() -> None:
 def test_the_report_shows_both_distributions_and_how_near_it_was() -> None:
     lines = list(difference(start([1]), start([1])).lines())
     assert lines[0] == "different at node 2, step 3: recorded ·c0 (0), now ·c1 (1)"
-    assert "  token     recorded    noise        now    noise" in lines
+    assert "  token     recorded    noise        now    noise   (after the chain)" in lines
     assert any(line.startswith("  ·c0 (0)") and line.endswith("< recorded") for line in lines)
     assert any(line.startswith("  ·c1 (1)") and line.endswith("> now") for line in lines)
     assert "  recorded: ·c0 (0) 0.25 ahead of ·c1 (1) in logit/temperature + noise" in lines

@@ -113,7 +113,9 @@ def test_markdown_is_the_chat_as_it_was_read() -> None:
     assert "/home/me" not in text
     headings = [line for line in lines if line.startswith("## ")]
     assert headings == ["## System", "## You", "## smollm2", "## You", "## smollm2"]
-    assert "## System\n\nBe brief.\n\n## You\n\nWrite\na story\n\n## smollm2\n\nOnce upon a time\n\n*seed 42 · " in text
+    assert (
+        "## System\n\nBe brief.\n\n## You\n\nWrite  \na story\n\n## smollm2\n\nOnce upon a time\n\n*seed 42 · " in text
+    )
     assert "**bold** end" in text
     assert "temperature 0.8 · 3 tokens*" in text
     assert "*seed 7 ·" in text
@@ -195,6 +197,20 @@ def test_a_fence_left_open_does_not_swallow_the_turns_after_it() -> None:
     assert headings == ["Chat", "You", "smollm2", "You", "smollm2"]
     fences = [token.content for token in tokens if token.type == "fence"]
     assert fences == ["x = '```'\n~~~\n", "```\nstill\n"]
+
+
+def test_line_breaks_are_breaks_for_a_viewer_too() -> None:
+    recorded = Recorded().say(
+        "Dear Ann,\n# best\nBob", [b"Roses *are\nred*,\nviolets\\\nblue\n\n- a\n- b\n```\nx\ny\n```"]
+    )
+    html = markdown_it.MarkdownIt().render(recorded.markdown())
+    for lines in (
+        "<p>Dear Ann,</p>\n<h1>best</h1>\n<p>Bob</p>",
+        "<p>Roses <em>are<br />\nred</em>,<br />\nviolets<br />\nblue</p>",
+        "<li>a</li>\n<li>b</li>",
+        "<code>x\ny\n</code>",
+    ):
+        assert lines in html
 
 
 def test_an_empty_and_a_raw_chat_are_written_too() -> None:

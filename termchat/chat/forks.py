@@ -18,7 +18,8 @@ from termchat.engine.port import Event, Tokenize, Tokenized
 
 
 class _Fork(NamedTuple):
-    """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own."""
+    """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own.
+    `prefill` is what a reply that is made again begins with; None: it is no such reply."""
 
     conversation: Conversation
     node: Node
@@ -26,7 +27,7 @@ class _Fork(NamedTuple):
     ids: Sequence[int] | None
     then: Then
     seed: int | None = None
-    prefill: str = ""
+    prefill: str | None = None
 
 
 class Forks:
@@ -41,7 +42,8 @@ class Forks:
         return self._fork is not None
 
     def regenerate(self, *, same: bool = False) -> None:
-        """Another reply to the last message, beside the one that is there: with the seed that is set, else a new one.
+        """Another reply to the last message, beside the one that is there, which begins as that did, if a person said how: with
+        the seed that is set, else a new one.
 
         `same` keeps the seed of the reply that is there: only other knobs make it another one.
         """
@@ -54,12 +56,14 @@ class Forks:
             state.changed(Notice("no reply to regenerate"))
             return
         turn = chat.nodes[number]
+        prefill = state.beginning
         if state.is_foreign():  # its ids are another model's: the message is sent again
+            state.prefill = prefill
             self._turns.begin(turn.written, chat.nodes[turn.parent] if turn.parent is not None else None, turn.at)
             return
         before = _seed(spans) if same else None
         seed = state.seed() if before is None else before
-        self._ask(_Fork(chat, turn, len(turn.ids), (), "go on", seed, state.prefill), state.prefill)
+        self._ask(_Fork(chat, turn, len(turn.ids), (), "go on", seed, prefill), prefill)
 
     def continue_reply(self) -> None:
         """Goes on with the last reply from its last token, with its own seed, as if it had never stopped."""
@@ -106,10 +110,13 @@ class Forks:
             return
         self._fork = None
         state.conversation.leaf = fork.node.number
-        if fork.prefill:
-            state.prefill = ""
+        if fork.prefill is not None:
+            state.prefill = None
         written = bool(fork.prefill) or fork.then == "end"
-        self._grow(fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed, counted_apart=written)
+        self._grow(
+            fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed, counted_apart=written,
+            prefill=fork.prefill or "",
+        )  # fmt: skip
 
     def drop(self) -> None:
         self._fork = None
@@ -157,6 +164,7 @@ class Forks:
         then: Then = "go on",
         seed: int | None = None,
         counted_apart: bool = False,
+        prefill: str = "",
     ) -> None:
         """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps.
 
@@ -174,7 +182,7 @@ class Forks:
             longer += len(ids)
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = chat.nodes[node.parent], node.at
-        self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then)
+        self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then, prefill=prefill)
 
 
 def _seed(spans: Sequence[Span]) -> int | None:

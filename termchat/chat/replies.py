@@ -73,12 +73,14 @@ class Replies:
         limit: int = 0,
         ids: Sequence[int] = (),
         then: Then = "go on",
+        prefill: str = "",
     ) -> None:
         """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
 
         `done` of the ids before it are the reply's own; their cells are made again in the batches in which they were made
         first, where those are known. It may have `longer` more tokens than the knob says, but no more than `limit` (0: as
-        many as there is room for). The first of them are `ids`, whatever the dice say; `then` is what follows these.
+        many as there is room for). The first of them are `ids`, whatever the dice say; `then` is what follows these. `prefill`
+        is their text, where a person said that the reply begins with it.
         """
         state, chat = self._state, self._state.conversation
         reply = chat.grow("assistant", parent=parent.number, at=at)
@@ -104,6 +106,7 @@ class Replies:
                 script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
                 paused=then != "go on" or self._pausing,
                 keep_logits=state.keep_logits,
+                prefill=prefill,
             ),
             partial(self._hear, self._running),
         )

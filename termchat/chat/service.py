@@ -88,7 +88,9 @@ class Chat(State):
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
-        self.prefill = text
+        self.prefill = None
+        if text or self.beginning:  # else there is nothing that "" would take back
+            self.prefill = text
         self.changed(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:

@@ -86,9 +86,10 @@ class State:
         # Written by `MakingRoom`.
         self.full: Full | None = None
         """The full context that a person is asked about."""
-        # Written by `Chat.begin_with`; emptied by `Turns` and `Forks`, which use it.
-        self.prefill = ""
-        """What the next reply begins with, whatever the seed; "" leaves it to the model."""
+        # Written by `Chat.begin_with`; unset by `Turns` and `Forks`, which use it.
+        self.prefill: str | None = None
+        """What the next reply begins with, whatever the seed; "" leaves it to the model. None: nothing was said of it, so a new
+        reply begins freely, and another one in the place of a reply begins as that did."""
         # Written by `changed`; emptied by `take_changes`.
         self._changes: list[Change] = []
 
@@ -96,6 +97,14 @@ class State:
     def busy(self) -> bool:
         """Whether a reply is being made, paused or not."""
         return self.phase in BUSY
+
+    @property
+    def beginning(self) -> str:
+        """What another reply in the place of the last one begins with."""
+        if self.prefill is not None:
+            return self.prefill
+        spans = self.conversation.reply()
+        return spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
 
     @property
     def unsaved(self) -> str | None:

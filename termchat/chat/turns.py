@@ -92,19 +92,19 @@ class Turns:
         """The prompt ids of the turn are there; of what the reply begins with they may still be asked for."""
         prefill = "" if self.room.is_request(asked.node) else self._state.prefill
         if prefill and not self._cancelled and self._state.model is not None:
-            begin = partial(self._hear_prefill, asked, ids, whole)
+            begin = partial(self._hear_prefill, asked, ids, whole, prefill)
             self._state.line.ask(Tokenize(prefill), begin)
         else:
-            self._begin(asked, ids, [], whole=whole)
+            self._begin(asked, ids, [], "", whole=whole)
 
-    def _hear_prefill(self, asked: _Asked, ids: list[int], whole: bool, event: Event) -> None:
+    def _hear_prefill(self, asked: _Asked, ids: list[int], whole: bool, prefill: str, event: Event) -> None:
         if isinstance(event, Tokenized):
-            self._begin(asked, ids, event.ids, whole=whole)
+            self._begin(asked, ids, event.ids, prefill, whole=whole)
         elif isinstance(event, Failed):
             self._refuse(asked, event)
 
-    def _begin(self, asked: _Asked, ids: list[int], forced: list[int], *, whole: bool) -> None:
-        """Starts the reply, with these tokens first, if there is room for it."""
+    def _begin(self, asked: _Asked, ids: list[int], forced: list[int], prefill: str, *, whole: bool) -> None:
+        """Starts the reply, with these tokens first, which are those of `prefill`, if there is room for it."""
         turn, model = asked.node, self._state.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
@@ -114,12 +114,14 @@ class Turns:
         elif length > model.context:
             self._make_room(asked, length, model.context)
         else:
-            if forced:
-                self._state.prefill = ""
+            if not self.room.is_request(turn):
+                self._state.prefill = None
             self._state.recorder.turn(asked.conversation, turn)
             limit = self.room.limit(turn)
             seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
-            self._replies.start(turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced)
+            self._replies.start(
+                turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced, prefill=prefill
+            )
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -171,7 +173,7 @@ def question(state: State, said: list[Message], text: str, parent: Node | None, 
         anew: the whole prompt is wanted, whatever stands before the turn.
     """
     if state.conversation.raw:
-        whole = "".join(message.content for message in said if message.role != "system")
+        whole = "".join(message.content for message in said)
         return Tokenize(whole if anew else text, begin=anew or parent is None)
     finished = parent.finished if parent is not None else None
     # A reply from elsewhere has its words, and no tokens.

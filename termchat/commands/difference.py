@@ -181,7 +181,7 @@ def _table(recorded: Token, now: Token) -> Iterator[str]:
     rows = list(dict.fromkeys([*by_probability[:SHOWN], *chosen]))
     names = {i: _piece(merged[i]) if i in merged else str(i) for i in rows}
     width = max(5, *(cells(name) for name in names.values()))
-    yield f"  {'token':<{width}}   recorded    noise        now    noise"
+    yield f"  {'token':<{width}}   recorded    noise        now    noise   (after the chain)"
     for i in rows:
         marks = " ".join(mark for mark, one in zip(("< recorded", "> now"), chosen, strict=True) if one == i)
         padding = " " * (width - cells(names[i]))

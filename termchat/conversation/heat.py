@@ -9,7 +9,7 @@ from array import array
 from bisect import insort
 from collections.abc import Callable
 from functools import partial
-from math import isfinite, log2
+from math import exp, isfinite, log2
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
@@ -21,12 +21,17 @@ MOST_TIMES = 4.0
 MEDIAN_OF = 512
 """Steps of a reply whose median time the others are compared with."""
 
-MeasureName = Literal["probability", "entropy", "rank", "time"]
+MeasureName = Literal["probability", "after", "entropy", "rank", "time"]
 
 
 def probability_heat(probability: float, calm: int) -> int:
     """1 is calm, 0 hot. The square root spreads the improbable ones out."""
     return int(min(max(0.0, probability), 1.0) ** 0.5 * calm) if isfinite(probability) else calm
+
+
+def logprob_heat(logprob: float, calm: int) -> int:
+    """`probability_heat` of a probability that is given by its natural log."""
+    return probability_heat(exp(min(logprob, 0.0)), calm) if isfinite(logprob) else calm
 
 
 def entropy_heat(bits: float, calm: int) -> int:
@@ -60,24 +65,56 @@ class TimeHeat:
 
 
 class Measure(NamedTuple):
-    """A measure of tokens. `scale`, given the last step, makes the function from value to heat for one reply; `hot` and `calm`
-    are the values at its ends."""
+    """A measure of tokens, and what people call it. `scale`, given the last step, makes the function from value to heat for one
+    reply; `hot` and `calm` are the values at its ends. `judges`: it says how far the token itself was to be expected."""
 
+    title: str
     column: Callable[[TokenColumns], array[float] | array[int]]
     scale: Callable[[int], Callable[..., int]]
     hot: str
     calm: str
+    judges: bool = False
 
 
 MEASURES: dict[MeasureName, Measure] = {
     "probability": Measure(
-        attrgetter("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%"
+        "probability (model)", attrgetter("logprobs"), lambda calm: partial(logprob_heat, calm=calm), "0%", "100%",
+        judges=True,
+    ),
+    "after": Measure(
+        "after (chain)", attrgetter("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%",
+        judges=True,
     ),
     "entropy": Measure(
-        attrgetter("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
+        "entropy", attrgetter("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
     ),
     "rank": Measure(
-        attrgetter("ranks"), lambda calm: partial(rank_heat, calm=calm), "256 and beyond", "0, the likeliest"
+        "rank", attrgetter("ranks"), lambda calm: partial(rank_heat, calm=calm), "256 and beyond", "0, the likeliest",
+        judges=True,
     ),
-    "time": Measure(attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),
-}
+    "time": Measure("time", attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),
+}  # fmt: skip
+"""`probability` is the model's own, at temperature 1 and before any sampler; `after` is what the draw was made from, after the
+whole chain."""
+
+
+class Heats:
+    """The heat of each token of one reply by a measure, one byte each, 0 to `calm`. Every token is measured once; its byte does
+    not change later. A token that a person forced was not drawn, so no measure that judges a draw makes it hot."""
+
+    def __init__(self, name: MeasureName, calm: int) -> None:
+        self._measure, self._calm = MEASURES[name], calm
+        self._scale = self._measure.scale(calm)
+        self._read = bytearray()
+
+    def of(self, tokens: TokenColumns) -> bytearray:
+        """Those of all tokens so far; always the same reply's."""
+        begin, end = len(self._read), len(tokens)
+        if begin < end:
+            self._read.extend(map(self._scale, self._measure.column(tokens)[begin:end]))
+            forced = tokens.forced[begin:end]
+            if self._measure.judges and 1 in forced:
+                self._read[begin:] = (
+                    self._calm if chosen else heat for heat, chosen in zip(self._read[begin:], forced, strict=True)
+                )
+        return self._read

@@ -37,10 +37,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """The tree and the chat in it: the path from the root to `leaf`."""
+    """The tree and the chat in it: the path from the root to `leaf`. One that is `raw` has no system prompt: without a template
+    there is no place for it."""
 
     def __init__(self, system: str = "", *, raw: bool = False) -> None:
-        self.system = system
+        self.system = "" if raw else system
         self.raw = raw
         self.title = ""
         self.nodes: dict[int, Node] = {}

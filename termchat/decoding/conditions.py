@@ -29,9 +29,10 @@ class Length(msgspec.Struct, frozen=True, tag_field="condition", tag="length"):
     action: Action = "stop"
 
 
-Measure = Literal["entropy", "p_end", "survivors", "probability", "rank"]
+Measure = Literal["entropy", "p_end", "survivors", "model", "probability", "rank"]
 """What a threshold looks at, named as in a `Token` record: of the step's distribution the first three (`survivors` is what the
-whole chain left), of the token about to be taken the others."""
+whole chain left), of the token about to be taken the others. `model` is the model's own probability of it, the exponential of
+`logprob`; `probability`, which is after the whole chain, people write as `after`."""
 
 
 class Threshold(msgspec.Struct, frozen=True, tag_field="condition", tag="threshold"):
@@ -71,11 +72,13 @@ _RANGES: dict[Measure, tuple[float, float, str]] = {
     "entropy": (0, math.inf, "entropy > 3"),
     "p_end": (0, 1, "p_end > 0.5"),
     "survivors": (1, math.inf, "survivors < 2"),
-    "probability": (0, 1, "probability < 0.05"),
+    "model": (0, 1, "model < 0.05"),
+    "probability": (0, 1, "after < 0.05"),
     "rank": (0, math.inf, "rank > 10"),
 }
 """What each measure can be, and an example."""
-_ALSO = {"p(end)": "p_end"}
+_ALSO = {"p(end)": "p_end", "after": "probability"}
+_WRITTEN: dict[Measure, str] = {"probability": "after"}
 _SIGNS: dict[str, Literal[">", "<"]] = {">": ">", "<": "<"}
 _THRESHOLD = re.compile(r"([^\s<>=]+)\s*([<>]=?|=+|)\s*(.*)")
 EXAMPLES = (*(example for _, _, example in _RANGES.values()), "every 20", 'text "foo"', "/fo+/", "stop entropy > 3")
@@ -113,7 +116,7 @@ def describe(condition: Condition) -> str:
     action = "stop " if condition.action == "stop" else ""
     if isinstance(condition, Threshold):
         value = repr(float(condition.value)).removesuffix(".0")
-        return f"{action}{condition.measure} {condition.sign} {value}"
+        return f"{action}{_WRITTEN.get(condition.measure, condition.measure)} {condition.sign} {value}"
     if isinstance(condition, Every):
         return f"{action}every {condition.tokens}"
     return action + (f"/{condition.pattern}/" if condition.regex else f'text "{escape(condition.pattern)}"')

@@ -40,7 +40,8 @@ class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
-    """A reply begins. `prompt_ids` is all that stands before its first drawn token."""
+    """A reply begins. `prompt_ids` is all that stands before its first drawn token; `prefill` is the text that it was made to
+    begin with, whatever the dice: the tokens of that are its own, and forced."""
 
     version: int
     termchat: str
@@ -55,6 +56,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     ubatch: int
     kv_type: str
     exact: bool
+    prefill: str = ""
 
 
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):

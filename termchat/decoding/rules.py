@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -19,6 +20,8 @@ class Measured(Protocol):
     """A step's numbers, as in a `Token` record."""
 
     @property
+    def logprob(self) -> float: ...
+    @property
     def probability(self) -> float: ...
     @property
     def rank(self) -> int: ...
@@ -34,6 +37,7 @@ MEASURES: dict[Measure, Callable[[Measured], float]] = {
     "entropy": lambda step: step.entropy,
     "p_end": lambda step: step.p_end,
     "survivors": lambda step: step.stages[-2].survivors,  # the last stage is the draw itself
+    "model": lambda step: math.exp(step.logprob),
     "probability": lambda step: step.probability,
     "rank": lambda step: step.rank,
 }

@@ -126,7 +126,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
 
     `shapes` are the batches in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are
     gone, or were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before
-    the first token that is not forced. `keep_logits` has what is drawn from kept for `Score`.
+    the first token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the
+    first of the scripted tokens came from, for the `Start` record.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -144,6 +145,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     script: tuple[Scripted, ...] = ()
     paused: bool = False
     keep_logits: bool = True
+    prefill: str = ""
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):

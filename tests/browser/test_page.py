@@ -81,8 +81,8 @@ def test_the_heat_follows_the_switch(browser: Browser, tmp_path: Path, theme: st
     tokens = page.chat.nodes[2].tokens
     browser.look(1280, 800, theme)
     browser.open(page.write(tmp_path / "chat.html", "html"))
-    columns = {"probability": tokens.probabilities, "entropy": [-bits for bits in tokens.entropies],
-               "rank": [-rank for rank in tokens.ranks]}  # fmt: skip
+    columns = {"probability": tokens.logprobs, "after": tokens.probabilities,
+               "entropy": [-bits for bits in tokens.entropies], "rank": [-rank for rank in tokens.ranks]}  # fmt: skip
     plain = ground(browser, "body")
     for heat, measure in columns.items():
         browser.point(f"label:has(#heat-{heat})", click=True)
@@ -118,7 +118,7 @@ def test_pointing_at_a_token_tells_of_it(browser: Browser, tmp_path: Path) -> No
         "token": "1, id 1001",
         "bytes": "20 75 70 6f 6e",
         "model": "53.8%, rank 0",
-        "after the chain": "44.0%",
+        "after": "44.0%",
         "entropy": "3.9 bit",
         "end": "0.200%",
         "time": "6.1 ms decode, 0.31 ms sample",

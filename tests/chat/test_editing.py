@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from termchat.conversation.tree import Span
@@ -198,7 +199,7 @@ def test_the_next_reply_begins_with_a_text_and_only_that_one() -> None:
     assert not made.paused
     assert it.reply.text() == "Sure, here"
     assert list(it.reply.tokens.forced) == [1, 1, 1]
-    assert it.chat.prefill == ""
+    assert it.chat.prefill is None
     it.engine.end()
     it.pump()
     it.replied("more", " two")
@@ -231,7 +232,63 @@ def test_a_reply_made_again_begins_with_it_too() -> None:
     assert made.seed == (first.start.seed if first.start else None)
     assert it.reply.text() == "Well"
     assert it.reply.parent == first.parent
+    assert it.chat.prefill is None
+
+
+def regenerated(it: Faked) -> str:
+    """What another reply to the last message begins with, before the dice."""
+    it.chat.forks.regenerate()
+    it.pump()
+    begin = it.reply.text()
+    it.engine.say(" free")
+    it.engine.end()
+    it.pump()
+    return begin
+
+
+def test_another_reply_begins_as_the_one_in_whose_place_it_is() -> None:
+    it = Faked()
+    it.chat.begin_with("Well, yes")
+    it.replied("hi", " one")
+    assert [regenerated(it), regenerated(it)] == ["Well, yes"] * 2
+    assert list(it.reply.tokens.forced) == [1, 1, 1, 0]
+    it.chat.begin_with("No")
+    assert [regenerated(it), regenerated(it)] == ["No"] * 2
+    it.chat.begin_with("")
     assert it.chat.prefill == ""
+    assert [regenerated(it), regenerated(it)] == [""] * 2
+    it.replied("and then?", " more")
+    assert it.chat.prefill is None
+    assert regenerated(it) == ""
+
+
+def test_a_new_message_does_not_inherit_how_the_reply_before_it_began() -> None:
+    it = Faked()
+    it.chat.begin_with("Well")
+    it.replied("hi", " one")
+    assert it.replied("and then?", " more").text() == " more"
+    assert it.chat.beginning == ""
+
+
+def test_a_token_that_was_forced_later_is_no_beginning() -> None:
+    it = Faked()
+    reply = it.replied("hi", " one", " two")
+    it.chat.forks.fork(reply, 0, text="Other", then="go on")
+    it.pump()
+    it.engine.end()
+    it.pump()
+    assert it.reply.text() == "Other"
+    assert regenerated(it) == ""
+
+
+def test_another_model_begins_it_so_too() -> None:
+    it = Faked()
+    it.chat.begin_with("Well")
+    it.replied("hi", " one")
+    assert it.chat.model is not None
+    it.chat.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
+    assert it.chat.is_foreign()
+    assert regenerated(it) == "Well"
 
 
 def test_a_text_that_began_nothing_waits_for_the_next_reply() -> None:
@@ -291,3 +348,5 @@ def test_a_real_reply_goes_on_from_the_forced_tokens_as_llama_cpp_would(
     assert list(reply.tokens.forced) == [1] * len(forced) + [0] * len(free)
     assert free == bare_greedy(session, [*prompt, *forced], len(free))
     assert reply.text().startswith(begin)
+    assert reply.start is not None
+    assert reply.start.prefill == begin

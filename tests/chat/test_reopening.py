@@ -290,3 +290,16 @@ def test_what_a_flag_says_of_the_model_is_for_the_beginning(store: Store, tmp_pa
     it.open(session)
     assert loads(it.engine)[-1].path == str(path)
     assert it.chat.tuning.top_k == 3
+
+
+def test_how_a_reply_began_is_known_when_its_chat_is_opened_again(store: Store, config: Settings) -> None:
+    it = Kept(store, config)
+    it.chat.begin_with("Well")
+    it.replied("one", " a")
+    one = it.session
+    it.chat.new()
+    it.replied("two", " b")
+    it.open(one)
+    it.chat.forks.regenerate()
+    it.pump()
+    assert it.reply.text() == "Well"

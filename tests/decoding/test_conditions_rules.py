@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 from time import perf_counter
@@ -31,7 +32,7 @@ from tests.decoding.byte_pieces import pieces
 
 ACTIONS = st.sampled_from(["stop", "pause"])
 RULES = st.one_of(
-    st.builds(Threshold, st.sampled_from(["p_end", "probability"]), st.just(">"), st.floats(0, 0.99), ACTIONS),
+    st.builds(Threshold, st.sampled_from(["p_end", "probability", "model"]), st.just(">"), st.floats(0, 0.99), ACTIONS),
     st.builds(Threshold, st.sampled_from(["entropy", "rank"]), st.just("<"), st.floats(1e-300, 1e300), ACTIONS),
     st.builds(Threshold, st.just("survivors"), st.sampled_from("<>"), st.floats(1.001, 1e300), ACTIONS),
     st.builds(Every, st.integers(1, 999_999_999), ACTIONS),
@@ -110,7 +111,9 @@ def step(**fields: object) -> Token:
     [
         ("entropy > 3", step(entropy=3.1), step(entropy=3.0)),
         ("p_end < 0.5", step(p_end=0.4), step(p_end=0.5)),
+        ("after < 0.05", step(probability=0.04), step(probability=0.05)),
         ("probability < 0.05", step(probability=0.04), step(probability=0.05)),
+        ("model < 0.05", step(probability=1.0, logprob=math.log(0.04)), step(logprob=math.log(0.051))),
         ("rank > 10", step(rank=11), step(rank=10)),
         (
             "survivors < 2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,17 @@ import pytest
 from textual.app import App
 from textual.pilot import Pilot
 
+from termchat.chat.questions import WhyNot
 from termchat.config import settings
+from termchat.conversation.tree import Node
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
-from termchat.engine.port import Adjust, Command, Event, Explain, Generate, Load, Loaded, ModelSpec, Render
+from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Generate, Load, Loaded, ModelSpec, Render
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import script, tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
 from termchat.tui.demo.player import build
+from termchat.tui.panels.why import why_lines
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
 
@@ -105,6 +109,17 @@ def test_what_was_not_asked_then_is_refused_kindly(command: Command) -> None:
     assert isinstance(failure, Failed)
     assert "this is a recording" in failure.message
     assert "F3" in failure.hint
+
+
+def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
+    question = next(exchange.asked for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
+    ids, wanted = ast.literal_eval(question.removeprefix("Explain "))
+    demo = engine()
+    demo.send(Explain(ids, wanted, script.TUNING.samplers(), 7, 0))
+    [(_, explained)] = demo.receive()
+    assert isinstance(explained, Explained)
+    lines = why_lines(WhyNot(Node(1, None, 0, "assistant"), 0, False, "", 0, explained, {}), 46)
+    assert lines[0].text.rstrip() == "WHY NOT ·the"
 
 
 def test_another_model_is_loaded_by_a_real_engine() -> None:

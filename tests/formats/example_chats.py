@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,16 +101,16 @@ def conditions() -> ExampleChat:
 
 def long(tokens: int) -> ExampleChat:
     """One reply of so many tokens, with words and measures that go up and down."""
-    dice = random.Random(5)
+    dice, own = random.Random(5), random.Random(6)
     made = ExampleChat()
     made.say("Write a long story")
     words = [" fox", " bear", " the", " and", ".", "\n\n", " walked", " into", " forest", ","]
     records: list[Record] = stream([1, 2, 3], [dice.choice(words).encode() for _ in range(tokens)], reason=None)
     for at, record in enumerate(records):
         if isinstance(record, Token):
-            share = dice.random() ** 0.5
+            share, logprob = dice.random() ** 0.5, math.log(1 - own.random()) / 2
             records[at] = msgspec.structs.replace(
-                record, probability=share, entropy=dice.random() ** 3 * 8, rank=int(1 / share) - 1,
+                record, probability=share, logprob=logprob, entropy=dice.random() ** 3 * 8, rank=int(1 / share) - 1,
                 decode_us=int(6000 + dice.expovariate(1 / 700)),
             )  # fmt: skip
     records.append(finished("length", f"max_tokens {tokens}", tokens=tokens))

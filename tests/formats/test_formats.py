@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import re
 import signal
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 import termchat
@@ -31,6 +33,7 @@ from termchat.decoding.records import ModelIdentity, Record, Token
 from termchat.decoding.samplers import KNOBS
 from tests.formats import example_chats
 from tests.formats.example_chats import ExampleChat
+from tests.made_records import stream
 
 SCHEMA = json.loads(
     (Path(termchat.__file__).parent / "conversation/transcripts/transcript.schema.json").read_text("utf-8")
@@ -70,6 +73,26 @@ def test_no_format_lets_a_terminal_or_a_line_be_steered(form: str, example: Call
     kept = "\n\t" if form in ("md", "html") else ""
     for line in page.lines(form):
         assert all(char.isprintable() or char in kept for char in line), line
+
+
+def test_a_page_marks_what_was_forced_and_does_not_colour_it_improbable() -> None:
+    key = "forced, not drawn"
+    assert not any(key in line for line in example_chats.whole().lines("html"))
+    made = ExampleChat()
+    made.say("hi")
+    records = stream([1, 2, 3], [b"Sure", b" so"])
+    for at, record in enumerate(records):
+        if isinstance(record, Token):
+            unlikely = msgspec.structs.replace(record, probability=0.0, logprob=-9.0, rank=5000, forced=not record.step)
+            records[at] = unlikely
+    made.reply(records)
+    page = "".join(made.lines("html"))
+    assert key in page
+    classes = re.findall(r'<span class="t ([^"]*)" data-n="\d">(\w*| so)</span>', page)
+    assert [text for _, text in classes] == ["Sure", " so"]
+    heats = [{heat[0]: heat[1:] for heat in found.split()} for found, _ in classes]
+    assert heats[0] == {"p": "7", "a": "7", "e": heats[1]["e"], "r": "7", "f": ""}
+    assert {name: heats[1][name] for name in "par"} == dict.fromkeys("par", "0")
 
 
 def test_a_file_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ class FakeEngine:
             case Generate():
                 self._reply, self._steps, self._settings = (number, command), command.done, 0
                 records: list[Record] = [
-                    made_records.start(command.ids, command.seed),
+                    replaced(made_records.start(command.ids, command.seed), prefill=command.prefill),
                     SettingsRecord(0, command.samplers, command.conditions, {}, 2),
                     Prefill(len(command.ids), 0, [len(command.ids)], 12.0),
                 ]

@@ -316,7 +316,7 @@ async def test_the_look_changes_and_changes_back() -> None:
         await desk.type("", "ctrl+l")
         assert transcript.look == "probability"
         assert "**text**" in desk.text
-        await desk.type("", *["ctrl+l"] * 4)  # entropy, rank, time, reading
+        await desk.type("", *["ctrl+l"] * 5)  # after, entropy, rank, time, reading
         assert transcript.look == "reading"
         assert "**text**" not in desk.text
 

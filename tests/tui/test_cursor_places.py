@@ -183,10 +183,10 @@ def test_a_token_is_in_the_same_place_whether_what_follows_was_looked_at_or_not(
 def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
     parts: list[list[str]], look: TokenLook, data: st.DataObject
 ) -> None:
-    """The text, its colours and the span of every token, against lists that are just joined and counted."""
+    """The text, its colours and marks and the span of every token, against lists that are just joined and counted."""
     chat = chat_of("Go")
     document = Document(40, look)
-    expected: list[tuple[str, int]] = []
+    expected: list[tuple[str, int, bool]] = []
     for pieces in parts:
         if chat.nodes[chat.leaf or 0].role == "assistant":
             chat.nodes[chat.leaf or 0].add(finished("user"))
@@ -198,25 +198,25 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
         document.build(len(document.turns) - 1)
         for piece in pieces:
             probability = data.draw(st.sampled_from([0.0, 0.3, 1.0]))
-            node.add(token(len(node.tokens), piece, probability))
+            node.add(token(len(node.tokens), piece, probability, forced=data.draw(st.booleans())))
             if data.draw(st.booleans()):
                 document.update(node.number, PAINT)
             if data.draw(st.integers(0, 9)) == 0:
                 for block in document.turns[-1].blocks[1:]:
                     block.forget()
         document.update(node.number, PAINT)
-        expected += zip(pieces, heats(node.tokens, look), strict=True)
+        expected += zip(pieces, heats(node.tokens, look), map(bool, node.tokens.forced), strict=True)
     turn = document.turns[-1]
     blocks = [block for block in turn.blocks if isinstance(block, TextBlock)]
-    found = [(char, ink.heat) for block in blocks for text, ink in block.runs for char in text]
-    assert found == [(char, heat) for text, heat in expected for char in text]
+    found = [(char, ink.heat, ink.underline) for block in blocks for text, ink in block.runs for char in text]
+    assert found == [(char, heat, forced) for text, heat, forced in expected for char in text]
     numbered = TurnTokens(turn.parts)
     at = 0
-    for number, (text, _) in enumerate(expected):
+    for number, (text, _, _) in enumerate(expected):
         assert numbered.span(number) == (at, at + len(text))
         assert {numbered.at(at + place) for place in range(len(text))} <= {number}
         at += len(text)
-    whole = [number for number, (text, _) in enumerate(expected) for _ in text]
+    whole = [number for number, (text, _, _) in enumerate(expected) for _ in text]
     for block in blocks:
         assert list(numbered.among(block.start, block.end)) == sorted(set(whole[block.start : block.end]))
 

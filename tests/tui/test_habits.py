@@ -12,6 +12,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
 from termchat.tui.transcript import TranscriptView, hits
 from tests.tui.running_app import Desktop, desktop, path, talked
+from tests.tui.transcripts import line_text
 
 
 def below(desk: Desktop) -> str:
@@ -152,11 +153,26 @@ async def test_the_next_reply_begins_as_it_is_told_to() -> None:
         assert "next reply starts" not in desk.text
 
 
+async def test_how_a_reply_began_is_what_another_one_is_offered_and_can_be_taken_back() -> None:
+    async with desktop() as desk:
+        await desk.app.run_action("prefill", desk.app.screen)
+        await desk.type("Sure,", "enter")
+        await talked(desk, ("hi", " here"))
+        await desk.app.run_action("prefill", desk.app.screen)
+        await desk.settle()
+        assert re.search("next reply starts with +Sure,", below(desk))
+        await desk.type("", "backspace", "enter")  # it is selected
+        assert "next reply starts freely" in below(desk)
+        await desk.type("", "ctrl+r")
+        assert desk.chat.conversation.reply()[-1].node.text() == ""
+        assert "next reply starts" not in desk.text
+
+
 async def test_esc_asks_no_more_how_the_reply_begins() -> None:
     async with desktop() as desk:
         await desk.app.run_action("prefill", desk.app.screen)
         await desk.type("Sure", "escape")
-        assert desk.chat.prefill == ""
+        assert desk.chat.prefill is None
         assert desk.composer.has_focus
         await desk.type("hi")
         assert desk.composer.text == "hi"
@@ -297,7 +313,7 @@ async def test_one_goes_from_turn_to_turn() -> None:
         view = desk.app.query_one(TranscriptView)
 
         def first() -> str:
-            lines = (view.line_text(view.scroll_offset.y + row) for row in range(3))
+            lines = (line_text(view, view.scroll_offset.y + row) for row in range(3))
             return next(line for line in lines if line.strip())
 
         await desk.type("", "ctrl+pageup")

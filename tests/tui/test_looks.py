@@ -32,6 +32,7 @@ def measured(node: Node, count: int, seed: int = 1) -> None:
                 token(len(node.tokens), " fox", chance.random() ** 0.2),
                 entropy=chance.expovariate(0.7),
                 rank=int(chance.expovariate(2)),
+                logprob=math.log(chance.random()) / 3,
                 decode_us=int(6000 * chance.lognormvariate(0, 0.4)),
             )
         )
@@ -107,6 +108,43 @@ def uncertain(node: Node, index: int) -> bool:
     return bits[index + 1] >= least and bits[index] < bits[index + 1] >= bits[index + 2]
 
 
+NAMES = ("probability (model)", "after (chain)", "entropy", "rank", "time")
+
+
+def test_at_temperature_0_the_model_s_own_probability_still_has_colours() -> None:
+    node = reply(chat_of("Go"))
+    for step, own in enumerate((0.9, 0.3, 0.02)):
+        node.add(msgspec.structs.replace(token(step, " fox", own), probability=1.0))
+    assert list(heats(node.tokens, "after")) == [CALM] * 3
+    assert list(heats(node.tokens, "probability")) == [int(math.sqrt(own) * CALM) for own in (0.9, 0.3, 0.02)]
+
+
+def test_what_was_forced_is_never_hot_for_being_improbable() -> None:
+    node = reply(chat_of("Go"))
+    for forced in (True, False):
+        unlikely = msgspec.structs.replace(token(len(node.tokens), " fox", 0.001, forced=forced), rank=900, entropy=9.0)
+        node.add(unlikely)
+        for look in TOKEN_LOOKS:  # as it streams
+            heats(node.tokens, look)
+    hot = {look: list(heats(node.tokens, look)) for look in TOKEN_LOOKS}
+    assert {look: hot[look][0] for look in ("probability", "after", "rank", "entropy")} == {
+        "probability": CALM, "after": CALM, "rank": CALM, "entropy": 0,
+    }  # fmt: skip
+    assert all(hot[look][1] < 2 for look in ("probability", "after", "rank", "entropy"))
+
+
+def test_a_surprise_is_one_to_the_model_and_never_forced() -> None:
+    chat = chat_of("Go")
+    node = reply(chat)
+    for own, forced in ((0.9, False), (0.05, True), (0.05, False), (0.9, False)):
+        likely = token(len(node.tokens), " fox", own, forced=forced)
+        node.add(msgspec.structs.replace(likely, probability=1.0))
+    _, cursor = shown(chat, 50)
+    cursor.put(cursor.track.first())
+    cursor.move("surprise_next")
+    assert cursor.ref == TokenRef(node.number, 2)
+
+
 FORKS = {(2, 5), (2, 119), (5, 79), (77, 1)}
 
 
@@ -122,7 +160,7 @@ def test_jumps_visit_all_there_is_both_ways(kind: str) -> None:
             ref
             for ref in places
             if chat.nodes[ref.node].tokens.ranks[ref.index]
-            or chat.nodes[ref.node].tokens.probabilities[ref.index] < 0.1
+            or math.exp(chat.nodes[ref.node].tokens.logprobs[ref.index]) < 0.1
         ],
         "change": [TokenRef(2, 80), TokenRef(3, 0)],
         "fork": [TokenRef(2, 5), TokenRef(2, 119), TokenRef(5, 79)],
@@ -210,18 +248,18 @@ def test_a_streaming_ribbon_measures_no_token_twice() -> None:
     measured(node, 2000)
     ribbon_line([Span(node, 2000)], "entropy", None, 80)
     asked: list[float] = []
-    read, _ = looks._readings[node.tokens]["entropy"]
-    looks._readings[node.tokens]["entropy"] = read, lambda bits: asked.append(bits) or 5
+    looks._known[node.tokens]["entropy"]._scale = lambda bits: asked.append(bits) or 5
     measured(node, 3)
     ribbon_line([Span(node, 2003)], "entropy", None, 80)
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize("look", TOKEN_LOOKS)
-def test_the_legend_goes_from_hot_to_calm(look: TokenLook) -> None:
+@pytest.mark.parametrize(("look", "name"), [*zip(TOKEN_LOOKS, NAMES, strict=True)])
+def test_the_legend_goes_from_hot_to_calm(look: TokenLook, name: str) -> None:
     line = legend_line(look)
     swatches = [ink.heat for _, ink in line.runs if ink.heat >= 0]
     assert swatches == sorted(swatches)
     assert swatches[0] == 0
-    assert line.text.startswith(look)
-    assert len(line.text) < 60
+    assert line.text.startswith(f"{name} ")
+    assert line.text.endswith("forced")
+    assert len(line.text) < 72

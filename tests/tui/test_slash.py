@@ -130,6 +130,17 @@ async def test_title_look_and_raw() -> None:
         assert "unknown look 'heat'" in desk.text
 
 
+async def test_raw_mode_shows_no_system_prompt_and_gives_it_back() -> None:
+    async with desktop() as desk:
+        await command(desk, "/system Be brief.")
+        assert "System prompt: Be brief." in desk.text
+        await command(desk, "/raw")
+        assert "Be brief." not in desk.text
+        assert desk.chat.conversation.system == ""
+        await command(desk, "/raw")
+        assert "System prompt: Be brief." in desk.text
+
+
 async def test_a_misspelled_theme_is_told_which_one_it_may_mean() -> None:
     async with desktop() as desk:
         await command(desk, "/theme papr")

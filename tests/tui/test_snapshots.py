@@ -30,7 +30,8 @@ def screen(theme: str) -> tuple[TermchatApp, Callable[..., Awaitable[None]]]:
         desk = Desktop(app, engine, pilot)
         await desk.settle()
         await desk.sent("Write a story about a fox and a bear.", *STORY[:5])
-        engine.say(*STORY[5:], id=8, candidates=CANDIDATES)
+        for at, piece in enumerate(STORY[5:]):
+            engine.say(piece, id=8, candidates=CANDIDATES, logprob=-0.5 * at)
         await desk.settle()
         await desk.type("", *keys)
         for line in app.screen.query(Input):

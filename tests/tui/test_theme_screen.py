@@ -161,11 +161,12 @@ async def test_on_a_low_screen_there_are_more_themes_and_the_keys_in_place_of_th
     ("times", "legend"),
     [
         (0, ""),
-        (1, "probability 0% 100%"),
-        (2, "entropy 6 bit and more 0 bit"),
-        (3, "rank 256 and beyond 0, the likeliest"),
-        (4, "time 4 × the median the median"),
-        (5, ""),
+        (1, "probability (model) 0% 100% forced"),
+        (2, "after (chain) 0% 100% forced"),
+        (3, "entropy 6 bit and more 0 bit forced"),
+        (4, "rank 256 and beyond 0, the likeliest forced"),
+        (5, "time 4 × the median the median forced"),
+        (6, ""),
     ],
 )
 async def test_the_legend_says_what_the_colours_of_the_chat_mean(times: int, legend: str) -> None:

@@ -469,10 +469,10 @@ async def test_ctrl_l_cycles_the_token_looks_in_token_mode_and_all_of_them_outsi
     async with looking() as desk:
         transcript = desk.app.query_one(TranscriptView)
         seen = []
-        for _ in range(4):
+        for _ in range(5):
             await desk.type("", "ctrl+l")
             seen.append(transcript.look)
-        assert seen == ["entropy", "rank", "time", "probability"]
+        assert seen == ["after", "entropy", "rank", "time", "probability"]
         await desk.type("", "escape", "ctrl+l")
         assert transcript.look == "probability"
 

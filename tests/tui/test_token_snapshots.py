@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -30,11 +31,12 @@ async def tell(desk: Desktop, text: str = STORY, since: int = 0) -> None:
     for number, piece in enumerate(pieces(text), since):
         word = piece.strip(" ,.:\n")
         rank, probability, entropy = SURPRISES.get(word, (0, 0.45 + number * 37 % 50 / 100, number * 53 % 30 / 10))
-        drawn = Candidate(1000 + number, piece, 18.9 - rank, -0.4 - 0.6 * rank, probability, 1.31, None)
+        logprob = math.log(0.8 * probability)
+        drawn = Candidate(1000 + number, piece, 18.9 - rank, logprob, probability, 1.31, None)
         candidates = sorted([drawn, *CANDIDATES], key=lambda candidate: -candidate.logit)
         desk.engine.say(
             piece, id=1000 + number, rank=rank, probability=probability, entropy=entropy, p_end=0.001 * (number % 9),
-            candidates=candidates,
+            logprob=logprob, candidates=candidates,
         )  # fmt: skip
     await desk.settle()
 
@@ -56,7 +58,7 @@ async def record(desk: Desktop) -> None:
 
 async def by_entropy(desk: Desktop) -> None:
     await look(desk)
-    await desk.type("", "ctrl+l")
+    await desk.type("", "ctrl+l", "ctrl+l")
 
 
 async def why(desk: Desktop) -> None:
@@ -97,6 +99,20 @@ async def branched(desk: Desktop) -> None:
         await desk.type(name, *(("enter", "escape") if name else ("escape",)))
 
 
+async def forced(desk: Desktop) -> None:
+    """Other words in the place of the surprise, and what was drawn after them."""
+    await look(desk)
+    await desk.type("", "t", "space", *"wise, and", "enter")
+    await tell(desk, " kind, sang for the bear.", 80)
+    desk.engine.end()
+    await desk.settle()
+
+
+async def forced_as_read(desk: Desktop) -> None:
+    await forced(desk)
+    await desk.type("", "escape")
+
+
 async def tree(desk: Desktop) -> None:
     await branched(desk)
     await desk.type("", "y", "up", "m", "down")
@@ -131,6 +147,7 @@ Scene = Callable[[Desktop], Awaitable[None]]
         (record, (120, 40), "dark"), (record, (80, 24), "dark"), (by_entropy, (200, 60), "light"),
         (why, (120, 40), "dark"), (what_if, (120, 40), "light"), (ending, (120, 40), "dark"),
         (paused, (120, 40), "dark"), (paused, (80, 24), "light"), (tree, (120, 40), "dark"),
+        (forced, (120, 40), "dark"), (forced_as_read, (80, 24), "light"),
         (compared, (80, 24), "dark"), (breakpoints, (80, 24), "dark"), (tokenizer, (80, 24), "light"),
     ],
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),

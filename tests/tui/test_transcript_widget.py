@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from textual.geometry import Region
 
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished
@@ -78,6 +79,26 @@ async def test_a_streaming_paragraph_is_shown_as_the_finished_one_will_be() -> N
             if said.endswith((".", "fox", "sleep")):
                 shown = " ".join(line.strip() for line in texts(app)[4:]).rstrip("▌").rstrip()
                 assert shown == re.sub(r"\*\*|`", "", said)
+
+
+async def test_what_was_forced_is_underlined_in_the_reading_look_and_counted_in_the_head() -> None:
+    chat = chat_of("Go")
+    node = reply(chat)
+    pieces = ("Sure", ", **b", "old**", " a\n", "- one", "\n- `tw", "o`", " three")
+    forced = (1, 1, 0, 0, 0, 1, 1, 0)
+    app = Host(chat)
+    async with app.run_test(size=(60, 20)):
+        for piece, chosen in zip(pieces, forced, strict=True):
+            node.add(token(len(node.tokens), piece, forced=bool(chosen)))
+            app.transcript.grew(node.number)
+        rows = app.transcript.render_lines(Region(0, 0, 60, 20))
+        marked = ["".join(text for text, style, _ in row if style is not None and style.underline) for row in rows]
+        assert [text for text in marked if text] == ["Sure, b", " two"]
+        assert texts(app)[3] == "smollm2 · seed 42 · 4 forced tokens"
+        app.transcript.look = "entropy"
+        rows = app.transcript.render_lines(Region(0, 0, 60, 20))
+        marked = ["".join(text for text, style, _ in row if style is not None and style.underline) for row in rows]
+        assert [text.strip() for text in marked if text] == ["Sure, **b", "", "- `two`"]
 
 
 async def test_code_in_a_list_item_streams_as_code() -> None:

@@ -157,7 +157,7 @@ def test_why_not_has_the_way_through_the_chain_the_cut_and_what_it_would_have_ta
 def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
     told = words(why_lines(why_not(drawn=True, loss=-1.25), 43))
     assert told.startswith("WHY ·cat")
-    assert "The dice picked it, at 25.0%." in told
+    assert "The dice picked it, at 25.0% after the chain." in told
     assert "Penalties added 1.25 to its logit" in told
     assert "wins" not in told
 
@@ -285,6 +285,27 @@ def test_the_tree_steps_to_the_right_at_a_fork_and_says_where_it_left(forked: tu
     ]
     assert [line.ground for line in lines] == ["", "panel", ""]
     assert [leaf_of(chat, row.node) for row in rows] == [other.number, first.number, other.number]
+
+
+def test_replies_without_text_say_how_they_differ() -> None:
+    chat = Conversation()
+    chat.grow("user", parent=None, at=0, text="tell me")
+    for reason, detail, stops, temperature, seed in (
+        ("stop", "}", ("}",), 0.8, 1),
+        ("end", "", (), 0.8, 1),
+        ("user", "", (), 1.2, 2),
+    ):
+        node = chat.grow("assistant", parent=1, at=0)
+        node.add(made_records.start([1], seed))
+        node.add(made_records.settings(stops=stops, temperature=temperature))
+        node.add(made_records.finished(reason, detail))  # type: ignore[arg-type]
+    lines = read(tree_lines(tree_rows(chat), 100, path=(), selected=0, marked=None))
+    assert [line.removesuffix("0 tok").strip(" └├●○") for line in lines] == [
+        "tell me",
+        'no text: stop sequence "}", temperature 0.8, stop "}", seed 1',
+        "no text: ended by the model, temperature 0.8, stop off, seed 1",
+        "no text: stopped, temperature 1.2, stop off, seed 2",
+    ]
 
 
 def test_what_is_deleted_is_not_in_the_tree(forked: tuple[Conversation, Node, Node]) -> None:

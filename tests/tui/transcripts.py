@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from pathlib import Path
 
@@ -58,9 +59,10 @@ def start(seed: int = 42) -> Start:
     return Start(1, "0", "0", model, [], False, seed, 1, 1, 1, 63, "f16", True)
 
 
-def token(step: int, text: str, probability: float = 0.5) -> Token:
-    data = text.encode("utf-8", "surrogatepass")
-    return Token(step, step, step, data, text, 0, 0, 0, probability, 1, 0, 0, False, [], [], {}, 100, 10)
+def token(step: int, text: str, probability: float = 0.5, *, forced: bool = False) -> Token:
+    """A token as likely to the model as after the chain."""
+    data, logprob = text.encode("utf-8", "surrogatepass"), math.log(probability or 1e-9)
+    return Token(step, step, step, data, text, 0, logprob, 0, probability, 1, 0, 0, forced, [], [], {}, 100, 10)
 
 
 def settings_record(temperature: float, max_tokens: int = 0) -> SettingsRecord:
@@ -141,7 +143,13 @@ def picture(path: Path, look: Look = "reading", theme: str = "dark", size: tuple
 
 
 def texts(app: Host) -> list[str]:
-    return [app.transcript.line_text(y) for y in range(app.transcript.line_count)]
+    return [line_text(app.transcript, y) for y in range(app.transcript.line_count)]
+
+
+def line_text(view: TranscriptView, y: int) -> str:
+    """The text on a line of the transcript, "" where nothing is laid out."""
+    line = view.line_at(y)
+    return line.text if line is not None else ""
 
 
 def screen(app: Host) -> list[str]:

@@ -26,7 +26,7 @@ def played(terminal: Terminal) -> Terminal:
     terminal.keys("Tell me a very long story about a fox and a bear.", "enter")
     terminal.wait(lambda: re.search(r"entropy \d", terminal.text))
     terminal.keys("ctrl+l")
-    terminal.wait("probability 0%")
+    terminal.wait("probability (model) 0%")
     terminal.keys("ctrl+t", "t", "1.5", "enter")
     terminal.wait(lambda: re.search(r"t temp +1\.5", terminal.text))
     terminal.keys("esc")

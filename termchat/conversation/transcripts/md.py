@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 from termchat.conversation import setting_changes
@@ -15,6 +15,8 @@ from termchat.conversation.transcripts.mark_places import placed
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Place
 from termchat.text import sanitize
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 
 
 def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
@@ -87,13 +89,16 @@ def _plain(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """A sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it."""
-    text = text.strip("\n")
+    """A sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it. Outside of
+    fences two spaces keep a line break, which viewers would make a space; where there is no paragraph, they mean nothing."""
+    lines = text.strip("\n").split("\n")
     fence = ""
-    for found in re.finditer(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
-        run, rest = found.groups()
+    for number, (line, following) in enumerate(pairwise([*lines, ""])):
+        run, rest = found.groups() if (found := _FENCE.match(line)) is not None else ("", "")
         if not fence:
-            fence = "" if run[0] == "`" and "`" in rest else run
-        elif run[0] == fence[0] and len(run) >= len(fence) and not rest.strip():
+            fence = "" if run[:1] == "`" and "`" in rest else run
+            if not fence and line.strip() and following.strip() and not line.endswith(("  ", "\\")):
+                lines[number] = f"{line.rstrip()}  "
+        elif run[:1] == fence[0] and len(run) >= len(fence) and not rest.strip():
             fence = ""
-    return inert(f"{text}\n{fence}" if fence else text)
+    return inert("\n".join([*lines, fence] if fence else lines))

@@ -164,6 +164,7 @@ class _Reply:
             ubatch=cache.batch_size,
             kv_type=model.spec.kv_type,
             exact=cache.exact and not model.gpu_layers and as_recorded and not rebuilt,
+            prefill=request.prefill,
         )
 
     def _prefill(self, plan: list[int]) -> Iterator[Record | Prefilling]:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from time import monotonic
 
+import msgspec
+
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.engine.port import (
     ALL_FEATURES,
@@ -15,6 +17,7 @@ from termchat.engine.port import (
     Command,
     Engine,
     Event,
+    Explained,
     Feature,
     Force,
     Generate,
@@ -69,7 +72,7 @@ class DemoEngine:
         if events is not None and isinstance(command, _TIMED):
             self._played = _Played(self._number, events)
         elif events is not None:
-            self._answer(self._number, *(event for _, event in events))
+            self._answer(self._number, *(_as_recorded(event) for _, event in events))
         elif isinstance(command, Cancel) and self._played is not None:
             self._answer(self._played.number, self._played.cancelled())
             self._played = None
@@ -129,6 +132,11 @@ class DemoEngine:
         assert self._pipe is not None
         self._answers += ((number, event) for event in events)
         os.write(self._pipe[1], b"!")
+
+
+def _as_recorded(event: Event) -> Event:
+    """An answer as a recording gives it: here nothing is computed again."""
+    return msgspec.structs.replace(event, recomputed=False) if isinstance(event, Explained) else event
 
 
 class _Played:

@@ -47,7 +47,7 @@ STEPS: tuple[ScriptStep, ...] = (
     ScriptStep(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature; it goes from 0.8 to 1.4",
         keys=("ctrl+t", "t", "1", ".", "4", "enter")),
     ScriptStep(_drawn(200), "the very next token obeys; the mark in the text shows where", keys=("escape",), pause=1.0),
-    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by its probability", keys=("ctrl+l",)),
+    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by the probability that the model itself gave it", keys=("ctrl+l",)),
     ScriptStep(_answered, "Ctrl+G inspects single tokens", "E jumps back to an uncertain token",
         keys=("ctrl+g", "E", "E", "E"), pause=3.0, pace=1.0),
     ScriptStep(_answered, "w asks why it was not a different word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),

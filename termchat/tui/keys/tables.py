@@ -79,7 +79,7 @@ CHAT: tuple[Key, ...] = (
         {"idle": "tokens", "busy": "tokens", "paused": "step"}, "Token mode",
     ),
     Key(
-        "look", "ctrl+l", "look", "Next look: reading, or tokens coloured by probability, entropy, rank or time",
+        "look", "ctrl+l", "look", "Next look: reading, or tokens by probability (model), after (chain), entropy, rank or time",
         _everywhere("look") | _in_tokens("look"), "Look",
     ),
     Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
@@ -162,7 +162,7 @@ TOKENS: tuple[Key, ...] = (
     Key("token-first", "g", "move('first')", "First or last token of the chat", {}, display="g G"),
     Key("token-last", "G", "move('last')", "", {}),
     *_jump("uncertain", "e", "entropy", "Next or previous uncertain token (entropy peak)"),
-    *_jump("surprise", "s", "surprise", "Next or previous surprise: not the likeliest token, or an improbable one"),
+    *_jump("surprise", "s", "surprise", "Next or previous surprise: not the model's likeliest token, or under 10% (model)"),
     *_jump("settings", "c", "change", "Next or previous settings change"),
     Key("token-version-before", "<", "screen.version(-1)", "Previous or next version of this turn", {},
         display="< >"),

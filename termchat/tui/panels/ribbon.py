@@ -14,6 +14,8 @@ from termchat.tui.transcript.looks import TokenLook, heats
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 HERE = Ink("cursor", ground="panel", bold=True)
+FORCED = Ink("muted", underline=True, italic=True)
+"""As the transcript marks tokens that a person forced."""
 _SWATCHES = 8
 
 _Peaks = tuple[int, bytearray]
@@ -55,10 +57,11 @@ def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) ->
 
 
 def legend_line(look: TokenLook) -> Line:
-    """The look's name, and its colours from hot to calm between the words for both ends."""
+    """The look's name, its colours from hot to calm between the words for both ends, and how forced tokens are marked."""
     measure = MEASURES[look]
     swatches = [("  ", Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
-    return Line(((f"{look} ", TEXT), (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)))
+    ends = (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)
+    return Line(((f"{measure.title} ", TEXT), *ends, ("  ", MUTED), ("forced", FORCED)))
 
 
 def _parts(reply: Sequence[Span], width: int) -> list[Span]:

@@ -88,11 +88,11 @@ def _table(it: Explanation, width: int) -> list[Line]:
 
 def _verdict(it: Explanation) -> str:
     if it.id == it.winner:
-        return f"The dice picked it, at {percent(it.probability)}."
+        return f"The dice picked it, at {percent(it.probability)} after the chain."
     other = f'"{show_piece(it.winner_text)}"'
     if it.removed_by is not None:
         return f"Cut by {it.removed_by}; the dice picked {other}."
-    return f"It survived with {percent(it.probability)}, but the dice picked {other}."
+    return f"It survived with {percent(it.probability)} after the chain, but the dice picked {other}."
 
 
 def _sentences(why: WhyNot) -> list[str]:

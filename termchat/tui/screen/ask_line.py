@@ -93,17 +93,16 @@ class AskLine:
     def show(self) -> None:
         """Updates the strip: the message being edited, and how the next reply starts."""
         if self._asking is None:
-            if self._parts.chat.prefill:
+            if self._parts.chat.prefill is not None:
                 self._parts.screen.call_next(self._open_and_show)
             return
         from termchat.tui.screen.asking import strip_line
 
         room = self._parts.screen.size.width - 2
         lines = [self._rewriting.line(room)] if self._rewriting is not None else []
-        if self._parts.chat.prefill:
-            lines.append(
-                strip_line("next reply starts with", self._parts.chat.prefill, "/prefill changes it", room, "prefill")
-            )
+        if (text := self._parts.chat.prefill) is not None:
+            word = "next reply starts with" if text else "next reply starts freely"
+            lines.append(strip_line(word, text, "/prefill changes it", room, "prefill"))
         self._asking.say(lines)
 
     async def _open_and_show(self) -> None:
@@ -150,7 +149,7 @@ class AskLine:
 
         asking = await self._open()
         hint = "first words of the reply; \\n is a line break"
-        asking.ask("next reply starts with", escape(self._parts.chat.prefill), hint, entered=entered)
+        asking.ask("next reply starts with", escape(self._parts.chat.beginning), hint, entered=entered)
 
     async def find(self) -> None:
         """Opens the search; a second time, stays at the current hit."""

@@ -63,23 +63,37 @@ class ChatSwitching:
         self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
         self._do, self._tell = parts.do, parts.tell
         self._dialog: SessionsDialog | None = None
+        self._before_raw = ""
+        """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
 
     def new(self) -> None:
         self._go(self._chat.new)
 
     def begin(self, system: str, *, raw: bool) -> None:
+        old = self._chat.conversation
+        if raw and not old.raw:
+            self._before_raw = old.system
         self._go(lambda: self._chat.new(system, raw=raw))
+
+    def toggle_raw(self) -> None:
+        """Begins a chat in raw mode, or in a raw chat one with the system prompt of before."""
+        self.begin(self._system, raw=not self._chat.conversation.raw)
+
+    @property
+    def _system(self) -> str:
+        chat = self._chat.conversation
+        return self._before_raw if chat.raw else chat.system
 
     def set_up(self) -> None:
         from termchat.tui.sessions.setup import SetupDialog  # not needed before the first frame
 
-        old = self._chat.conversation
+        raw = self._chat.conversation.raw
 
         def begin(setup: Setup | None) -> None:
             if setup is not None:
                 self.begin(setup.system, raw=setup.raw)
 
-        self._parts.open(SetupDialog(old.system, raw=old.raw), begin)
+        self._parts.open(SetupDialog(self._system, raw=raw), begin)
 
     def browse(self) -> None:
         """Opens the saved chats; the chosen one replaces the current chat."""

@@ -77,8 +77,7 @@ def _begin(features: Features, system: str) -> None:
 
 
 def _raw(features: Features, _nothing: str) -> None:
-    chat = features.parts.chat.conversation
-    features.conversations.begin(chat.system, raw=not chat.raw)
+    features.conversations.toggle_raw()
 
 
 def _model(features: Features, name: str) -> None:
@@ -236,7 +235,7 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
-    _Takes("look", "NAME", "Switch the look: reading, probability, entropy, rank or time", _look,
+    _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank or time", _look,
         lambda _: (Offer(look) for look in LOOKS)),
     _Takes("help", "NAME", "List all commands, or explain one", _help,
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),

@@ -9,7 +9,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
+from termchat.conversation.setting_changes import values
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
@@ -18,6 +20,7 @@ from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
 from termchat.tui.keys.dialogs import TREE
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.compare import CompareDialog
+from termchat.tui.transcript.source import ending_of
 
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""
@@ -27,12 +30,14 @@ _INKS = {"user": Ink("user"), "assistant": TEXT}
 
 
 class BranchRow(NamedTuple):
-    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others."""
+    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others. `remark` says
+    of a turn without text what there is to say."""
 
     node: Node
     depth: int
     fork: bool
     last: bool
+    remark: str = ""
 
 
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
@@ -74,9 +79,27 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
     if node is not None and len(straight) > 1:
         straight = []
     forks = [child for child in children if child not in straight]
-    rows = [BranchRow(child, depth + 1, True, child is forks[-1]) for child in forks]
-    rows += [BranchRow(child, depth, False, False) for child in straight]
+    rows = [BranchRow(child, depth + 1, True, child is forks[-1], _remark(child, children)) for child in forks]
+    rows += [BranchRow(child, depth, False, False, _remark(child, children)) for child in straight]
     return rows[::-1]
+
+
+def _remark(node: Node, beside: Collection[Node]) -> str:
+    """Of a reply without text: why it ended, and the knobs and the seed that are not those of the others beside it."""
+    if node.role == "user" or node.text(60).strip():
+        return "…"
+    others = [other for other in beside if other is not node and other.start is not None and other.settings]
+    told = [(ending_of(node) or "ended by the model") if node.done else "unfinished"]
+    if node.start is not None and node.settings:
+        own = values(node.settings[0])
+        told += [
+            f"{name} {KNOBS[name].show(value)}"
+            for name, value in own.items()
+            if any(values(other.settings[0])[name] != value for other in others)
+        ]
+        if any(other.start is not None and other.start.seed != node.start.seed for other in others):
+            told.append(f"seed {node.start.seed}")
+    return f"no text: {', '.join(told)}"
 
 
 def _line(row: BranchRow, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
@@ -89,7 +112,7 @@ def _line(row: BranchRow, width: int, *, on_path: bool, chosen: bool, marked: bo
     tail = _tail(row)
     name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
     room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60).strip() or "…", room)
+    text = column(node.text(60).strip() or row.remark, room)
     runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
     return Line(tuple(runs), "panel" if chosen else "")
 

@@ -6,8 +6,8 @@ From the text to the screen: `source` reads a turn of the path; `body` cuts it i
 them (`heights`). `view` shows the lines of a document and keeps its place, `widget` says which document, and holds the look
 and the cursor. `looks` says how replies are shown.
 
-From the screen to the text: `selection` says what a selection stands for, `hits` where the hits of a search are,
-`markdown.code` what code a reply has.
+From the screen to the text: `selection` says what a selection stands for, `hits` where the hits of a search are, and what a
+person forced, `markdown.code` what code a reply has.
 
 The token cursor: `cursor.token_order` knows the order of the tokens, `cursor.token_cells` their cells, `cursor.jumps` which
 of them are worth a jump; `cursor.cursor` is on one of them.

@@ -61,7 +61,6 @@ class Block:
         return self.width == width or (self.known is not None and self.known[0] == width)
 
     def lay(self, width: int) -> None:
-        """Lays it out for that width, unless it is."""
         if self.width == width:
             return
         lines, offsets = self.content(width)
@@ -101,7 +100,6 @@ class Block:
         self._strips[index] = strip
 
     def strip(self, index: int, paint: Paint, width: int) -> Strip:
-        """A line, painted."""
         if self._paint is not paint:
             self._paint, self._strips = paint, [None] * len(self.lines)
         strip = self._strips[index]
@@ -156,8 +154,6 @@ class Block:
 
 
 class Inked(Protocol):
-    """A text with its inks."""
-
     def runs(self, begin: int, end: int) -> list[Run]:
         """The characters from `begin` to `end`; each token, or part of one, is a run of its own."""
 
@@ -193,7 +189,6 @@ class TextBlock(Block):
 
     @property
     def runs(self) -> list[Run]:
-        """Its text with its inks; made when somebody reads it."""
         at = self.start
         for inked, begin, end in self._pieces if self._read < self.end else ():
             at += end - begin
@@ -221,8 +216,6 @@ class TextBlock(Block):
 
 
 class ChunkBlock(Block):
-    """A chunk of Markdown, in the reading look."""
-
     def __init__(self, chunk: Chunk, *, open: bool = False) -> None:
         super().__init__(chunk.start, chunk.end, gap=chunk.gap)
         self.chunk, self.open = chunk, open
@@ -268,14 +261,11 @@ class ChunkBlock(Block):
 
     @property
     def _label(self) -> list[Line]:
-        """The line that names the language of code, where there is one."""
         chunk = self.chunk
         return [label_line(chunk.language)] if chunk.kind == "code" and chunk.first and chunk.language else []
 
 
 class EndingBlock(Block):
-    """A word on how the turn ended."""
-
     def __init__(self, offset: int, text: str) -> None:
         super().__init__(offset, offset)
         self._text = text

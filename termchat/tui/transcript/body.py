@@ -21,14 +21,14 @@ LONGEST = 4000
 """characters. After as many any block ends at a space; at twice as many it ends anywhere."""
 
 PLAIN = Ink("text")
-INKS = [Ink("text", heat=heat) for heat in range(HEATS)]
+INKS = [[Ink("text", heat=heat, underline=forced, italic=forced) for heat in range(HEATS)] for forced in (False, True)]
+"""The inks of tokens that were drawn, and of those that a person forced, by heat."""
 
 
 class Body(Protocol):
     """Takes text; gives blocks that are finished and blocks that may still change."""
 
-    def feed(self, told: TurnText) -> None:
-        """Adds text."""
+    def feed(self, told: TurnText) -> None: ...
 
     def finished(self) -> list[Block]:
         """The blocks finished since the last time."""
@@ -38,30 +38,27 @@ class Body(Protocol):
 
 
 class Plain:
-    """Text in one ink."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
     def runs(self, begin: int, end: int) -> list[Run]:
-        """See `Inked`."""
         return [(self._text[begin:end], PLAIN)]
 
 
 class Hot:
-    """The text of tokens, each in the ink of its heat."""
+    """The text of tokens, each in the ink of its heat; what was forced is marked."""
 
     def __init__(self, tokens: TokenColumns, look: TokenLook) -> None:
         self.tokens, self._look = tokens, look
 
     def runs(self, begin: int, end: int) -> list[Run]:
-        """See `Inked`."""
         texts, hot = self.tokens.texts, heats(self.tokens, self._look)
         first, last = texts.at(begin), texts.at(end - 1) + 1
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]
-        return [(text, INKS[heat]) for text, heat in zip(pieces, hot[first:last], strict=True) if text]
+        found = zip(pieces, self.tokens.forced[first:last], hot[first:last], strict=True)
+        return [(text, INKS[forced][heat]) for text, forced, heat in found if text]
 
 
 class PlainBody:
@@ -75,7 +72,6 @@ class PlainBody:
         self._finished: list[Block] = []
 
     def feed(self, told: TurnText) -> None:
-        """See `Body`."""
         text, begin, inked = told.text, *self._inked(told)
         at, block = 0, self._block
         block.ends_line = False
@@ -97,12 +93,11 @@ class PlainBody:
         return told.begin, self._hot
 
     def finished(self) -> list[Block]:
-        """See `Body`."""
         blocks, self._finished = self._finished, []
         return blocks
 
     def open(self, *, done: bool) -> list[Block]:
-        """See `Body`. The line that a last line break begins is not shown once the text is done, unless it is the only one."""
+        """The line that a last line break begins is not shown once the text is done, unless it is the only one."""
         block = self._block
         if not done:
             return [block]
@@ -122,19 +117,14 @@ def _cut(text: str, start: int, enough: int) -> int:
 
 
 class ReadingBody:
-    """A reply in the reading look: its Markdown, chunk by chunk."""
-
     def __init__(self) -> None:
         self._splitter = Splitter()
 
     def feed(self, told: TurnText) -> None:
-        """See `Body`."""
         self._splitter.feed(told.text)
 
     def finished(self) -> list[Block]:
-        """See `Body`."""
         return [ChunkBlock(chunk) for chunk in self._splitter.finished()]
 
     def open(self, *, done: bool) -> list[Block]:
-        """See `Body`."""
         return [ChunkBlock(chunk, open=not done) for chunk in self._splitter.open(done=done)]

@@ -81,14 +81,12 @@ class Document:
             turn.count_versions(this + 1, len(ends))
 
     def resize(self, width: int) -> None:
-        """Another width: everything visible must be laid out again."""
         self.width = width
         for turn in self.turns:
             turn.resize(body_width(width))
         self._wait()
 
     def change_look(self, look: Look) -> None:
-        """Another look: all replies are made anew."""
         self.look = look
         for turn in self.turns:
             turn.change_look(look)
@@ -112,7 +110,6 @@ class Document:
         return self.heights.top(index) + changed
 
     def line(self, y: int) -> Line | None:
-        """What stands on a line that is laid out."""
         found = self.find(y)
         return found[0].lines[found[1]] if found is not None else None
 
@@ -197,7 +194,6 @@ class Document:
         return self.running and index == len(self.turns) - 1
 
     def build(self, index: int) -> None:
-        """Makes the blocks of a turn."""
         self._built.add(index)
         self.turns[index].build(running=self._is_running(index))
 
@@ -239,7 +235,6 @@ class Document:
         self.stack(0)
 
     def stack(self, since: int) -> None:
-        """Takes in the heights of the turns from one on."""
         self.heights.replace(since, [turn.height for turn in self.turns[since:]])
 
 

@@ -18,11 +18,9 @@ class Heights:
 
     @property
     def total(self) -> int:
-        """Lines in all."""
         return self._tops[-1]
 
     def top(self, index: int) -> int:
-        """The first line of a thing."""
         return self._tops[index]
 
     def at(self, y: int) -> int:
@@ -30,5 +28,4 @@ class Heights:
         return min(max(bisect_right(self._tops, y) - 1, 0), max(len(self) - 1, 0))
 
     def replace(self, index: int, heights: Iterable[int]) -> None:
-        """From `index` on, these heights in place of the ones there were."""
         self._tops[index:] = accumulate(heights, initial=self._tops[index])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -54,11 +54,9 @@ class _Text:
         self._searched = 0
 
     def read(self) -> None:
-        """Takes in what is new."""
         self.text += "".join(told.text for told in self._source.read())
 
     def forget(self) -> None:
-        """Another text is looked for."""
         self.hits, self._searched = [], 0
 
     @property
@@ -91,21 +89,17 @@ class Finding:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether some of the text was not searched yet."""
         return self._pattern is not None and any(text.left for text in self._texts)
 
     @property
     def count(self) -> int:
-        """How many hits there are."""
         return sum(len(text.hits) for text in self._texts)
 
     def text(self, turn: int) -> str:
-        """A turn's text as far as it has come."""
         return self._texts[turn].text
 
     @property
     def current(self) -> tuple[int, Hit] | None:
-        """The turn and the hit that is looked at."""
         if self.at is None:
             return None
         turn = next(turn for turn, before in enumerate(self._ends()) if before > self.at)
@@ -113,7 +107,6 @@ class Finding:
         return turn, hits[self.at - (self._ends()[turn] - len(hits))]
 
     def hits(self, turn: int) -> Sequence[Hit]:
-        """Those of a turn, in order."""
         return self._texts[turn].hits if turn < len(self._texts) else ()
 
     def read(self, turns: Sequence[tuple[Part, ...]]) -> bool:
@@ -185,26 +178,38 @@ class HitSpan(NamedTuple):
 
 
 def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
-    """The hits on a line of the document, in order."""
-    at = document.find(y)
+    current, turn = finding.current, document.heights.at(y)
+    for hit, begin, end in _on_line(document, y, finding.hits(turn), lambda: finding.text(turn)):
+        yield HitSpan(begin, end, current == (turn, hit))
+
+
+def forced_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
+    """Which characters of a line a person forced, the margin counted."""
+    if document.turns:
+        turn = document.turns[document.heights.at(y)]
+        yield from ((begin, end) for _, begin, end in _on_line(document, y, turn.forced, lambda: turn.text))
+
+
+def _on_line(
+    document: Document, y: int, hits: Sequence[Hit], text: Callable[[], str]
+) -> Iterator[tuple[Hit, int, int]]:
+    """The hits, of those in a turn's `text`, that are on a line, each with its characters there, the margin counted."""
+    at = document.find(y) if hits else None
     if at is None:
         return
     block, row = at
-    turn = document.heights.at(y)
-    hits = finding.hits(turn)
-    if not hits or not isinstance(block, TextBlock | ChunkBlock) or block.own_line(row) is None:
+    if not isinstance(block, TextBlock | ChunkBlock) or block.own_line(row) is None:
         return
     begin, end = shown_span(block, row)
     first = max(bisect_right(hits, (begin, 0)) - 1, 0)
     there = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
     if not there:
         return
-    places = offsets(block, row, finding.text(turn))
-    current = finding.current
+    places = offsets(block, row, text())
     for hit in there:
         shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
         if shown:
-            yield HitSpan(shown[0] + MARGIN, shown[-1] + 1 + MARGIN, current == (turn, hit))
+            yield hit, shown[0] + MARGIN, shown[-1] + 1 + MARGIN
 
 
 def offsets(block: Block, row: int, text: str) -> list[int]:

@@ -7,13 +7,12 @@ that part is found by its characters. Of code alone the fences do not come.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 
 from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN, Line
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock, body_width
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.source import Source
 from termchat.tui.transcript.turn import Turn
 
 _ALL = 1 << 60
@@ -39,7 +38,7 @@ def copied(document: Document, lines: range, span: Span) -> str:
         document.build(index)
         turn, top = document.turns[index], document.heights.top(index)
         rows = range(max(lines.start - top, 0), _ALL if index < last or to_end else lines.stop - top)
-        pieces += _of_turn(turn, _Text(turn, document), rows, partial(_below, span, top))
+        pieces += _of_turn(turn, body_width(document.width), rows, partial(_below, span, top))
     return "\n".join(pieces)
 
 
@@ -48,7 +47,7 @@ def _below(span: Span, top: int, y: int) -> tuple[int, int]:
     return span(top + y)
 
 
-def _of_turn(turn: Turn, text: _Text, rows: range, span: Span) -> Iterator[str]:
+def _of_turn(turn: Turn, width: int, rows: range, span: Span) -> Iterator[str]:
     """What is selected on lines of a turn: its text is one piece, each of our lines another."""
     taken: _Taken | None = None
     for index in range(turn.heights.at(rows.start), turn.heights.at(rows.stop - 1) + 1):
@@ -58,13 +57,13 @@ def _of_turn(turn: Turn, text: _Text, rows: range, span: Span) -> Iterator[str]:
             if taken is not None:
                 yield taken.text
                 taken = None
-            block.lay(text.width)
+            block.lay(width)
             yield from (_shown(line, *span(top + row)) for row, line in enumerate(block.lines) if top + row in here)
             continue
         is_laid = turn.is_laid(top, top + 1)
         begins = taken is not None or (here.start == top and span(top)[0] <= MARGIN)
         if not is_laid or (begins and here.stop == bottom and span(bottom - 1)[1] < 0):
-            taken = taken or _Taken(text.whole, block, block.start)
+            taken = taken or _Taken(turn.text, block, block.start)
             taken.up_to(block, block.end)
             continue
         for y in here:
@@ -73,29 +72,15 @@ def _of_turn(turn: Turn, text: _Text, rows: range, span: Span) -> Iterator[str]:
                 continue
             begin, end = span(y)
             if taken is None:
-                taken = _Taken(text.whole, block, _offset(block, row, begin - MARGIN, text.whole, begins=True))
-            at = line_span(block, row)[1] if end < 0 else _offset(block, row, end - MARGIN, text.whole)
+                taken = _Taken(turn.text, block, _offset(block, row, begin - MARGIN, turn.text, begins=True))
+            at = line_span(block, row)[1] if end < 0 else _offset(block, row, end - MARGIN, turn.text)
             taken.up_to(block, at)
     if taken is not None:
         yield taken.text
 
 
 def _shown(line: Line, first: int, last: int) -> str:
-    """What is selected on a line of our own."""
     return line.text[max(first - MARGIN, 0) : None if last < 0 else max(last - MARGIN, 0)].rstrip()
-
-
-class _Text:
-    """A turn's text, put together once somebody wants it, and the cells that a line of it has."""
-
-    def __init__(self, turn: Turn, document: Document) -> None:
-        self._turn = turn
-        self.width = body_width(document.width)
-
-    @cached_property
-    def whole(self) -> str:
-        """All of it."""
-        return "".join(told.text for told in Source(self._turn.parts).read())
 
 
 class _Taken:
@@ -108,7 +93,6 @@ class _Taken:
         self._fence = block.chunk.fence if isinstance(block, ChunkBlock) else ""
 
     def up_to(self, block: Block, end: int) -> None:
-        """Takes all before a character of a block."""
         if block is not self._last and not (
             isinstance(block, ChunkBlock) and block.chunk.fence and not block.chunk.first
         ):

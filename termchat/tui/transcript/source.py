@@ -72,6 +72,8 @@ class Source:
         self.length = 0
         self.tokens = 0
         self.marks: list[Mark] = []
+        self.forced: list[tuple[int, int]] = []
+        """The first character of each text that a person forced, and the one behind it."""
         self._part = self._part_begin = 0
         self._taken = 0
         self._settings_seen = 0
@@ -82,12 +84,10 @@ class Source:
 
     @property
     def role(self) -> Role:
-        """Whose turn it is."""
         return self.parts[0].node.role
 
     @property
     def done(self) -> bool:
-        """Whether nothing more will come."""
         node, taken, _ = self.parts[-1]
         return node.done or taken is not None
 
@@ -108,6 +108,7 @@ class Source:
                 self.tokens += self._taken - begin
                 text = tokens.texts.joined(self._taken, begin)
                 told = TurnText(text, tokens, self.length - self._part_begin)
+                self._read_forced(tokens, begin)
                 self.length += len(text)
                 yield told
                 self._read_settings(node, self._taken)
@@ -132,19 +133,29 @@ class Source:
         if node.start is None:
             return "model", ""
         drawn = not node.done or len(node.tokens)  # a reply that was taken in as text was drawn elsewhere
-        return node.start.model.name, f"seed {node.start.seed}" if drawn else ""
+        told = [f"seed {node.start.seed}"] if drawn else []
+        if forced := sum(bytes(part.node.tokens.forced[: part.shown]).count(1) for part in self.parts):
+            told.append(f"{forced} forced token{'s' if forced > 1 else ''}")
+        return node.start.model.name, " · ".join(told)
 
     def ending(self, *, running: bool) -> str:
         """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""
         node, taken, _ = self.parts[-1]
-        if node.role == "user" or taken is not None:
+        if node.role == "user" or taken is not None or (running and not node.done):
             return ""
-        if node.failed is not None:
-            return f"interrupted: {node.failed.message}"
-        if node.finished is None:
-            return "" if running else "interrupted"
-        detail = escape(node.finished.detail)
-        return ENDINGS[node.finished.reason][0 if detail else 1].format(detail=detail)
+        return ending_of(node)
+
+    def _read_forced(self, tokens: TokenColumns, begin: int) -> None:
+        """Notes the forced ones among the tokens from `begin` on that were just taken; `length` is where their text begins."""
+        forced = tokens.forced[begin : self._taken]
+        if 1 not in forced:
+            return
+        at = self.length
+        for chosen, size in zip(forced, tokens.texts.lengths(begin, self._taken), strict=True):
+            if chosen and size:
+                joins = bool(self.forced) and self.forced[-1][1] == at
+                self.forced.append((self.forced.pop()[0] if joins else at, at + size))
+            at += size
 
     def _read_settings(self, node: Node, upto: int) -> None:
         """Marks the changes that came before token `upto` of the node; several between two tokens are one."""
@@ -164,6 +175,16 @@ class Source:
             if changed:
                 text = f"{', '.join(changed)} at token {self.tokens}"
                 self.marks.append(Mark(self.length, self.tokens, text))
+
+
+def ending_of(node: Node) -> str:
+    """Why a reply that no longer runs ended, where that was not the model's own end."""
+    if node.failed is not None:
+        return f"interrupted: {node.failed.message}"
+    if node.finished is None:
+        return "interrupted"
+    detail = escape(node.finished.detail)
+    return ENDINGS[node.finished.reason][0 if detail else 1].format(detail=detail)
 
 
 def size_of(parts: Sequence[Part]) -> int:

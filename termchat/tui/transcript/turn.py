@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
 
@@ -45,6 +45,7 @@ class Turn:
         self._places: TurnPlaces | None = None
         self._read_by: Source | None = None
         self._body: Body = PlainBody()
+        self._text = ""
         self._settled = 0
         self._kept: tuple[int, ...] = ()
         self._is_read = self._is_long = False
@@ -54,7 +55,6 @@ class Turn:
 
     @property
     def places(self) -> TurnPlaces:
-        """Where its tokens are on its lines."""
         if self._places is None:
             self._places = TurnPlaces(self.parts)
         return self._places
@@ -65,10 +65,21 @@ class Turn:
 
     @property
     def _source(self) -> Source:
-        """Its text; made when somebody reads it."""
         if self._read_by is None:
             self._read_by = Source(self.parts)
         return self._read_by
+
+    @property
+    def text(self) -> str:
+        """The text of a turn that is built, put together when somebody wants it."""
+        if len(self._text) != self._source.length:
+            self._text = "".join(told.text for told in Source(self.parts).read())
+        return self._text
+
+    @property
+    def forced(self) -> Sequence[tuple[int, int]]:
+        """The first character of each text that a person forced, and the one behind it."""
+        return self._source.forced
 
     @property
     def height(self) -> int:
@@ -120,7 +131,7 @@ class Turn:
         self._estimate, self._size = self.heights.total, size_of(self.parts)
         self.built, self.blocks, self.heights, self._settled = False, [], Heights(), 0
         self._places = self._read_by = None
-        self._body = PlainBody()
+        self._body, self._text = PlainBody(), ""
 
     def count_versions(self, number: int, versions: int) -> None:
         """It is this one of so many versions from now on; where that changes its head, it has to be laid out again."""
@@ -213,7 +224,6 @@ class Turn:
         return spots
 
     def row(self, spot: Spot) -> int:
-        """The line of a spot."""
         return self.heights.top(self.blocks.index(spot.block)) + spot.block.row(spot.line)
 
     def cells(self, block: TextBlock) -> BlockCells:

@@ -25,7 +25,7 @@ from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, found_on
+from termchat.tui.transcript.hits import CURRENT, HIT, forced_on, found_on
 
 if TYPE_CHECKING:
     from termchat.tui.transcript.hits import Finding
@@ -34,6 +34,8 @@ HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell of another token's text, where the cursor's own token has no text and comes before it."""
+FORCED = Style(underline=True)
+"""In the reading look, on what a person forced."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
 _TRIES = 5
@@ -71,10 +73,8 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines without the border and padding that Textual would draw, as there are none.
-
-        They have no offsets for the selection: Textual takes those from `render_line`, and they cost more than all else.
-        """
+        # Without the border and padding that Textual would draw, as there are none, and without offsets for the selection:
+        # Textual takes those from `render_line`, and they cost more than all else.
         selection, top, filters = self.text_selection, self._top, self.get_line_filters()
         begin, end = crop.column_span
         strips = []
@@ -86,14 +86,13 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """A row of the view, its characters numbered for the selection."""
         return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
 
     def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
         line = top + y
         strip = self._hovered_strip(line) or self._document.strip(line, self._paint)
         strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
-        strip = self._pointed(strip, line)
+        strip = self._pointed(self._forced(strip, line), line)
         if self.finding is not None:
             strip = self._marked(strip, line, self.finding)
         if selection is not None and (span := selection.get_span(line)) is not None:
@@ -108,7 +107,6 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         return self._paint.strip(self.underlined(number, line), self.size.width)
 
     def _pointed(self, strip: Strip, line: int) -> Strip:
-        """The strip with the cursor, if that is on its line."""
         if not self._cursor.spots or (found := self._document.find(line)) is None:
             return strip
         for spot in self._cursor.on(*found):
@@ -117,8 +115,15 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
             strip = restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
         return strip
 
+    def _forced(self, strip: Strip, line: int) -> Strip:
+        """The strip with what a person forced marked; in a token look it is marked already."""
+        if self._document.look == "reading":
+            cells = strip.index_to_cell_position
+            for begin, end in forced_on(self._document, line):
+                strip = restyled(strip, cells(begin), cells(end), FORCED)
+        return strip
+
     def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:
-        """The strip with the hits of a search on its line."""
         cells = strip.index_to_cell_position
         for begin, end, current in found_on(self._document, line, finding):
             style = self._paint.style(CURRENT if current else HIT)
@@ -144,7 +149,6 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         return f" ↓ {below} line{'s' if below != 1 else ''} "
 
     def is_on_hint(self, x: int, y: int) -> bool:
-        """Whether a cell of the view belongs to the mark that says how many lines are below."""
         begin = self.size.width - len(self._hint) - MARGIN
         return bool(self._unseen) and y == self._rows - 1 and begin <= x < self.size.width - MARGIN
 
@@ -235,7 +239,6 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         self._move_to(top)
 
     def _touch(self, rows: Iterable[int]) -> None:
-        """Draws lines of the document again, as far as they are in view."""
         visible = {y - self._top for y in rows if 0 <= y - self._top < self._rows}
         if visible:
             touch(self, *(Region(0, y, self.size.width, 1) for y in visible))

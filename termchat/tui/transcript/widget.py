@@ -114,11 +114,6 @@ class TranscriptView(DocumentView):
                 first = max(changed, top)
                 touch(self, Region(0, first - top, self.size.width, bottom - first))
 
-    def line_text(self, y: int) -> str:
-        """The text on line `y` of the transcript; "" where nothing is laid out."""
-        line = self._document.line(y)
-        return line.text if line is not None else ""
-
     def token_of(self, anchor: Anchor) -> TokenRef | None:
         """The token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
         parts = self._document.turns[anchor.turn].parts
@@ -130,7 +125,6 @@ class TranscriptView(DocumentView):
         return ref if ref is not None and ref in self._document.track else None
 
     def parts(self) -> list[tuple[Part, ...]]:
-        """The parts of each turn, in order."""
         return [turn.parts for turn in self._document.turns]
 
     @property
@@ -147,7 +141,6 @@ class TranscriptView(DocumentView):
 
     @property
     def cursor(self) -> TokenRef | None:
-        """The token under the cursor; None while there is no cursor."""
         return self._cursor.ref
 
     @property

@@ -34,14 +34,15 @@
     const record = known(token);
     if (!record) return;
     const [id, bytes, text, logprob, rank, probability, entropy, end, decode, sample, candidates] = record;
+    const drawn = token.classList.contains("f") ? "forced" : "drawn";
     panel.replaceChildren();
     element("h3", text, panel);
     const facts = element("dl", "", panel);
     for (const [name, value] of [
-      ["token", token.dataset.n + ", id " + id],
+      ["token", token.dataset.n + ", id " + id + (drawn === "forced" ? ", forced" : "")],
       ["bytes", bytes],
       ["model", percent(logprob === null ? null : Math.exp(logprob)) + ", rank " + rank],
-      ["after the chain", percent(probability)],
+      ["after", percent(probability)],
       ["entropy", number(entropy, " bit")],
       ["end", percent(end)],
       ["time", (decode / 1000).toFixed(1) + " ms decode, " + (sample / 1000).toFixed(2) + " ms sample"],
@@ -55,7 +56,7 @@
     for (const [other, piece, model, after, removed] of candidates) {
       const row = element("tr", "", table);
       if (other === id) row.className = "drawn";
-      for (const cell of [piece, percent(model), percent(after), removed || (other === id ? "drawn" : "")])
+      for (const cell of [piece, percent(model), percent(after), removed || (other === id ? drawn : "")])
         element("td", cell, row);
     }
     panel.hidden = false;

@@ -62,7 +62,7 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     if tree.versions:
         yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
     yield "</p></header>"
-    yield from _switch()
+    yield from _switch(forced=any(1 in node.tokens.forced for node in conversation.nodes.values()))
     yield "<main>"
     if conversation.system:
         yield from _section("system", "System", "", text(conversation.system))
@@ -132,18 +132,20 @@ def _head(title: str) -> Iterator[str]:
     yield f"<title>{title}</title><style>{style}</style></head><body>"
 
 
-def _switch() -> Iterator[str]:
-    """What the heat shows; only the style sheet reacts to it, not the script."""
+def _switch(*, forced: bool) -> Iterator[str]:
+    """What the heat shows; only the style sheet reacts to it, not the script. `forced`: some tokens were."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
     for name in SHOWN:
         checked = " checked" if name == SHOWN[0] else ""
-        yield f'<label><input type="radio" name="heat" id="heat-{name}"{checked}>{name}</label>'
+        yield f'<label><input type="radio" name="heat" id="heat-{name}"{checked}>{MEASURES[name].title}</label>'
     yield "</fieldset>"
     scale = "".join(f'<i class="h{heat}"></i>' for heat in range(HEATS))
     for name in SHOWN:
         measure = MEASURES[name]
-        yield f'<span class="scale {name}">{name} {measure.hot}<span>{scale}</span>{measure.calm}</span>'
+        yield f'<span class="scale {name}">{measure.title} {measure.hot}<span>{scale}</span>{measure.calm}</span>'
+    if forced:
+        yield '<span class="key"><span class="f">underlined</span>: forced, not drawn</span>'
     yield "</form>"
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
 
-from termchat.conversation.heat import MEASURES, MeasureName
+from termchat.conversation.heat import Heats, MeasureName
 from termchat.conversation.setting_changes import Piece
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Candidate, Record, Token
 from termchat.text import sanitize, show_piece
 
-SHOWN: tuple[MeasureName, ...] = ("probability", "entropy", "rank")
+SHOWN: tuple[MeasureName, ...] = ("probability", "after", "entropy", "rank")
 """The measures whose heat the page can show."""
 
 HEATS = 8
@@ -38,7 +38,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
     node, tokens = piece.span.node, piece.span.node.tokens
     reach = len(tokens) if shown >= node.kept() else shown
     marks = {at: [mark for _, mark in group] for at, group in groupby(piece.marks, key=lambda mark: mark[0])}
-    heats = [list(map(MEASURES[name].scale(HEATS - 1), MEASURES[name].column(tokens))) for name in SHOWN]
+    heats = [Heats(name, HEATS - 1).of(tokens) for name in SHOWN]
     letters = [name[0] for name in SHOWN]
     for at, said in enumerate(tokens.texts):
         hidden = "" if at < reach else " hidden"

@@ -67,7 +67,6 @@ class Pointer:
         return None
 
     def edge(self, ref: TokenRef, *, end: bool) -> TokenRef:
-        """The first or last token of its line."""
         spot = main_of(self.spots(ref))
         turn = self._document.turns[self._document.track.stretch(ref.node).turn]
         return _reached(self._document, turn, turn.cells(spot.block).token_at(spot.line, BEHIND if end else 0)) or ref
@@ -117,11 +116,9 @@ class Cursor:
 
     @property
     def track(self) -> Track:
-        """All tokens that it can go to."""
         return self._document.track
 
     def put(self, ref: TokenRef | None) -> None:
-        """Puts it on a token, or on none."""
         self.ref = ref
         self.find()
         if self.spots:
@@ -145,7 +142,6 @@ class Cursor:
         return [self.pointer.line(self.ref, spot) for spot in self.spots] if self.ref is not None else []
 
     def on(self, block: Block, row: int) -> list[Spot]:
-        """Its cells on a line of a block."""
         return [spot for spot in self.spots if spot.block is block and block.row(spot.line) == row]
 
     def newest(self, top: int, bottom: int) -> TokenRef | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ Test = Callable[[Stretch, range], int | None]
 """The first index of a range, which may run backwards, whose token qualifies; None without any."""
 
 IMPROBABLE = 0.1
-"""A token drawn with less is a surprise."""
+"""A token that the model itself gave less is a surprise."""
 
 UNCERTAIN = 0.9
 """The share of a reply's tokens whose entropy is lower than that of an uncertain one."""
@@ -27,9 +28,10 @@ _thresholds: WeakKeyDictionary[TokenColumns, tuple[int, float]] = WeakKeyDiction
 
 
 def is_surprise(stretch: Stretch, indexes: range) -> int | None:
-    """A token that was not the model's first choice, or that was drawn with a probability under 0.1."""
-    ranks, probabilities = stretch.node.tokens.ranks, stretch.node.tokens.probabilities
-    return next((index for index in indexes if ranks[index] > 0 or probabilities[index] < IMPROBABLE), None)
+    """A token that was not the model's first choice, or that the model gave a probability under 0.1. None that was forced."""
+    tokens, least = stretch.node.tokens, math.log(IMPROBABLE)
+    surprises = (index for index in indexes if tokens.ranks[index] > 0 or tokens.logprobs[index] < least)
+    return next((index for index in surprises if not tokens.forced[index]), None)
 
 
 def is_uncertain(stretch: Stretch, indexes: range) -> int | None:
@@ -84,7 +86,6 @@ def jump(track: Track, ref: TokenRef, test: Test, *, back: bool) -> TokenRef | N
 
 
 def _percentile(tokens: TokenColumns) -> float:
-    """The entropy that 90 % of the tokens are under."""
     count = len(tokens) - len(tokens) % _RECKONED if len(tokens) > _RECKONED else len(tokens)
     known = _thresholds.get(tokens)
     if known is None or known[0] != count:
@@ -93,7 +94,6 @@ def _percentile(tokens: TokenColumns) -> float:
 
 
 def _settings(node: Node, index: int) -> SettingsRecord | None:
-    """What a token of a node was drawn with."""
     place = bisect_right(node.settings_at, index) - 1
     return node.settings[place] if place >= 0 else None
 

@@ -139,11 +139,9 @@ class TurnPlaces:
         self._cells: dict[TextBlock, BlockCells] = {}
 
     def number(self, part: int, index: int) -> int:
-        """The number of a token of a part."""
         return self._tokens.number(part, index)
 
     def ref(self, number: int) -> TokenRef:
-        """The token of a number."""
         return self._tokens.ref(number)
 
     def spots(self, blocks: Sequence[Block], width: int, number: int) -> list[Spot]:
@@ -165,7 +163,6 @@ class TurnPlaces:
         return [self.of(texts[at], width).stand_in(number, text, begins_line=begins_line)]
 
     def of(self, block: TextBlock, width: int) -> BlockCells:
-        """The cells of a block."""
         cells = self._cells.pop(block, None)
         if cells is None or cells.width != width:
             cells = BlockCells(block, self._tokens, width)

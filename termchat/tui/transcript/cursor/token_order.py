@@ -30,14 +30,11 @@ class Stretch(NamedTuple):
 
     @property
     def reached(self) -> int:
-        """Tokens that can be reached."""
         there = len(self.node.tokens)
         return there if self.reach is None else min(self.reach, there)
 
 
 class Track:
-    """All tokens of the path, in order."""
-
     def __init__(self, turns: Sequence[Sequence[Part]]) -> None:
         self._stretches: list[Stretch] = []
         for turn, parts in enumerate(turns):
@@ -53,15 +50,12 @@ class Track:
         return place is not None and 0 <= ref.index < self._stretches[place].reached
 
     def stretch(self, node: int) -> Stretch:
-        """The part of a node that is on the path."""
         return self._stretches[self._places[node]]
 
     def first(self) -> TokenRef | None:
-        """The first token of the chat."""
         return self._end(iter(self._stretches), last=False)
 
     def last(self) -> TokenRef | None:
-        """The newest token."""
         return self._end(reversed(self._stretches), last=True)
 
     def next(self, ref: TokenRef) -> TokenRef | None:
@@ -71,7 +65,6 @@ class Track:
         return self._end(iter(self._stretches[self._places[ref.node] + 1 :]), last=False)
 
     def previous(self, ref: TokenRef) -> TokenRef | None:
-        """The token before it."""
         if ref.index > 0:
             return ref._replace(index=ref.index - 1)
         return self._end(reversed(self._stretches[: self._places[ref.node]]), last=True)
@@ -155,10 +148,8 @@ class TurnTokens:
                 yield from (first + at for at, size in enumerate(texts.lengths(index, last + 1), index) if size)
 
     def number(self, part: int, index: int) -> int:
-        """The number of a token of a part."""
         return self._firsts[part] + index
 
     def ref(self, number: int) -> TokenRef:
-        """The token of a number."""
         part = bisect_right(self._firsts, number) - 1
         return TokenRef(self._parts[part].node.number, number - self._firsts[part])

@@ -78,7 +78,6 @@ class Splitter:
         self._mid_line = False
 
     def feed(self, text: str) -> None:
-        """Adds text."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             self._take(line + "\n")
@@ -157,7 +156,6 @@ class Splitter:
             self._open = None
 
     def _continue_in_next(self, current: Chunk, line: str, *, gap: bool) -> None:
-        """The same block goes on in another chunk."""
         following = replace(
             current, start=self._at, end=self._at + len(line), source=line, gap=gap, first=False, lead=0
         )

@@ -40,7 +40,6 @@ _INKS = {
 
 
 def code_lines(source: str, language: str, width: int, prefix: tuple[Run, ...] = ()) -> list[Line]:
-    """The lines of a piece of code, wrapped to `width` cells."""
     complete, newline, last = source.rpartition("\n")
     lines = list(_laid_out(complete + newline, language, width, prefix)) if newline else []
     if last:

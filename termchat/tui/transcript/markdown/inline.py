@@ -42,7 +42,7 @@ def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
     """The runs of an inline token's children, painted in variations of `ink`."""
     runs: list[Run] = []
     inks, addresses = [ink], list[tuple[str, int]]()
-    for index, token in enumerate(tokens):
+    for token in tokens:
         if token.type in _OPENS:
             inks.append(inks[-1]._replace(**_OPENS[token.type]))  # type: ignore[arg-type]
             if token.type == "link_open":
@@ -57,9 +57,7 @@ def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
         elif token.type == "image":
             runs.append((token.content or "image", inks[-1]))
             _add_address(runs, str(token.attrs.get("src", "")), len(runs))
-        elif token.type == "softbreak":
-            runs.append(("\n" if _is_html(tokens, index) else " ", inks[-1]))
-        elif token.type == "hardbreak":
+        elif token.type in ("softbreak", "hardbreak"):  # a line break is one: poems and signatures have lines
             runs.append(("\n", inks[-1]))
         elif token.content:
             runs += [(token.content, inks[-1])] if addresses else _with_addresses(token.content, inks[-1])
@@ -67,7 +65,6 @@ def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
 
 
 def _with_addresses(text: str, ink: Ink) -> Iterator[Run]:
-    """Plain text, with what is painted otherwise in it."""
     at = 0
     for found in _APART.finditer(text):
         if found.start() > at:
@@ -76,13 +73,6 @@ def _with_addresses(text: str, ink: Ink) -> Iterator[Run]:
         at = found.end()
     if at < len(text):
         yield text[at:], ink
-
-
-def _is_html(tokens: Sequence[MarkdownToken], index: int) -> bool:
-    """Whether a line break stands beside a tag: HTML is shown as the lines that it was written in."""
-    before = tokens[index - 1].content if index else ""
-    after = tokens[index + 1].content if index + 1 < len(tokens) else ""
-    return before.endswith(">") or after.startswith("<")
 
 
 def math(state: StateInline, silent: bool) -> bool:
