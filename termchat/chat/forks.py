@@ -220,6 +220,8 @@ class Editing:
             state.changed(Notice(f"cannot send the edited message: {why}"))
             state.give_back(text)
             return
+        if not state.takes(text):
+            return
         self._stop()
         self._waiting = _Edit(state.conversation, node, text)
         self.make()
@@ -249,7 +251,7 @@ class Editing:
         parting = parting_of(spans, text)
         if parting is None:
             self._state.changed(Notice("the reply already reads like this"))
-        else:
+        elif self._state.takes(text):
             self._forks.fork(parting.node, parting.at, text=parting.rest, then="end")
 
 

@@ -88,8 +88,9 @@ class Chat(State):
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
-        self.prefill = text
-        self.changed(StatusChanged())
+        if self.takes(text):
+            self.prefill = text
+            self.changed(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Sets the breakpoints of the running reply and all that follow."""

@@ -6,16 +6,14 @@ from collections import deque
 from functools import partial
 from typing import NamedTuple
 
-from termchat.chat.changes import Notice, PathChanged, StatusChanged
+from termchat.chat.changes import PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
-from termchat.conversation.node import LARGEST_MESSAGE, Omission, is_too_large
+from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
-
-_TOO_LARGE = f"a message can have at most {LARGEST_MESSAGE:,} characters", "shorten it, or split it into several"
 
 
 class _Asked(NamedTuple):
@@ -40,9 +38,8 @@ class Turns:
 
     def next(self) -> None:
         """Sends the first text of the queue, without those that are too large; nothing else is going on."""
-        while self.queue and is_too_large(self.queue[0]):
-            self._state.give_back(self.queue.popleft())
-            self._state.changed(StatusChanged(), Notice(*_TOO_LARGE, "error"))
+        while self.queue and not self._state.takes(self.queue[0]):
+            self.queue.popleft()
         if self.queue:
             chat = self._state.conversation
             parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
