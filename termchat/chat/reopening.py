@@ -17,7 +17,7 @@ from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.config.origins import DEFAULT, PERSONA
+from termchat.config.origins import DEFAULT, MODEL, PERSONA, followed
 from termchat.conversation.session import SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
@@ -38,6 +38,15 @@ class Past(NamedTuple):
     missing: str = ""
 
 
+class Configured(NamedTuple):
+    """What a new chat begins with; where nobody has set a knob, the model's recommendation goes before its default."""
+
+    tuning: Tuning
+    origin: Mapping[str, str]
+    system: str
+    raw: bool
+
+
 class Reopening:
     """Shows another conversation. A reply that is running ends, and its end is kept with the conversation it belongs to; the
     texts that wait behind it go back to whoever wrote them.
@@ -45,8 +54,11 @@ class Reopening:
     `leave` ends what is being made.
     """
 
-    def __init__(self, state: State, loading: Loading, turns: Turns, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, state: State, loading: Loading, turns: Turns, leave: Callable[[], None], configured: Configured
+    ) -> None:
         self._state, self._loading, self._turns, self._leave = state, loading, turns, leave
+        self.configured = configured
         self._wish: Choice | None = None
 
     def new(self, conversation: Conversation, newest: Token | None) -> None:
@@ -54,6 +66,22 @@ class Reopening:
         self._let_go()
         self._state.recorder.opened(conversation)
         self._show(conversation, newest, View())
+
+    def knobs(self) -> tuple[Tuning, dict[str, str]]:
+        """The knobs of a new chat with the model that is there, and where each came from."""
+        tuning, origin, recommended = self.configured.tuning, dict(self.configured.origin), self._loading.recommended
+        if recommended or MODEL in origin.values():
+            tuning, origin, _ = followed(tuning, origin, recommended)
+        return tuning, origin
+
+    def reset(self) -> None:
+        """Sets the knobs of a new chat, and no breakpoints."""
+        state = self._state
+        state.tuning, state.origin = self.knobs()
+        state.breakpoints = ()
+        state.recorder.tuned(state.conversation, state.tuning)
+        state.recorder.watched(state.conversation, ())
+        state.changed(TuningChanged(), BreakpointsChanged())
 
     def past(self, past: Past) -> None:
         """One from the store, with its knobs, its breakpoints and how it was looked at; its model is loaded as soon as nothing

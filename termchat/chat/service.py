@@ -15,19 +15,21 @@ from termchat.chat.forks import Editing, Forks
 from termchat.chat.loading import Loading
 from termchat.chat.questions import Preview, Questions
 from termchat.chat.recording import Recorder
-from termchat.chat.reopening import Past, Reopening
+from termchat.chat.reopening import Configured, Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import Tuning
+from termchat.decoding.samplers import Tuning, Value
 from termchat.engine.port import Engine, Event
 
 
 class Chat(State):
-    """One conversation on one engine: its state, and what a person does."""
+    """One conversation on one engine: its state, and what a person does. `configured` is what a new chat begins with; None
+    stands for what this one begins with.
+    """
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Chat(State):
         view: View | None = None,
         on_full: str = "stop",
         keep_logits: bool = True,
+        configured: Configured | None = None,
     ) -> None:
         super().__init__(
             engine,
@@ -65,7 +68,9 @@ class Chat(State):
         self._preview = Preview(self)
         self.questions = Questions(self)
         self.loading = Loading(self, self._forget)
-        self._reopening = Reopening(self, self.loading, self.turns, self._leave)
+        chat = self.conversation
+        configured = configured or Configured(self.tuning, dict(self.origin), chat.system, chat.raw)
+        self._reopening = Reopening(self, self.loading, self.turns, self._leave, configured)
 
     def send(self, text: str) -> None:
         """Queues a message; it goes out as soon as nothing else is going on."""
@@ -112,10 +117,23 @@ class Chat(State):
 
     # --- conversations and knobs -------------------------------------------------------------------------------------
 
-    def new(self, system: str | None = None, *, raw: bool | None = None) -> None:
-        """Starts an empty conversation; the model and the knobs stay."""
-        old = self.conversation
-        self.open(Conversation(old.system if system is None else system, raw=old.raw if raw is None else raw))
+    @property
+    def configured(self) -> Configured:
+        """What a new chat begins with."""
+        return self._reopening.configured
+
+    def lost(self) -> dict[str, Value]:
+        """The knobs that a new chat does not keep, by name, with their values in this one."""
+        return self.tuning.differing(self._reopening.knobs()[0])
+
+    def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
+        """Starts an empty conversation with the same model, as configured where nothing else is said. `keep` keeps what this
+        one has instead: system prompt, raw mode, knobs and breakpoints.
+        """
+        before = self.conversation if keep else self.configured
+        self.open(Conversation(before.system if system is None else system, raw=before.raw if raw is None else raw))
+        if not keep:
+            self._reopening.reset()
 
     def open(self, conversation: Conversation, newest: Token | None = None) -> None:
         """Shows another conversation; `newest` is its last token's record, for the panels.

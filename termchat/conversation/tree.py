@@ -37,10 +37,10 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """The tree and the chat in it: the path from the root to `leaf`."""
+    """The tree and the chat in it: the path from the root to `leaf`. A raw chat has no system prompt."""
 
     def __init__(self, system: str = "", *, raw: bool = False) -> None:
-        self.system = system
+        self.system = "" if raw else system
         self.raw = raw
         self.title = ""
         self.nodes: dict[int, Node] = {}

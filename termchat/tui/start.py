@@ -15,6 +15,7 @@ from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.opening import choose, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
+from termchat.chat.reopening import Configured
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.database import StoreError
@@ -58,6 +59,7 @@ def build(
     notices: list[Notice] = []
     store = _open_store(notices)
     sessions = SessionList(store, config)
+    configured = Configured(config.tuning, config.knob_origin(), config.system, raw)
     conversation, newest = Conversation(config.system, raw=raw), None
     recorder: StoreRecorder | None = None
     if resume is not None:
@@ -74,6 +76,7 @@ def build(
         breakpoints=recorder.info.breakpoints,
         view=recorder.info.view,
         on_full=config.on_full,
+        configured=configured,
     )
     return TermchatApp(
         chat,

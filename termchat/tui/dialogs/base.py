@@ -194,7 +194,6 @@ class DetailedListing(ListDialog[Result]):
     DetailedListing.-beside #details { height: 1fr; margin: 1 0 0 1; }
     DetailedListing.-low #details { display: none; }
     DetailedListing.-low #heading, DetailedListing.-low Input, DetailedListing.-low Input:focus { margin-top: 0; }
-    DetailedListing.-low .hint { max-height: 2; }
     """
     BESIDE = 110
     """Columns from which the details stand beside the list."""

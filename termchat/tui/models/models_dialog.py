@@ -65,6 +65,7 @@ class ModelsDialog(DetailedListing[Choice]):
     ModelsDialog > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
     ModelsDialog #details { height: 8; }
     ModelsDialog.-beside #details { width: 36%; height: 1fr; }
+    ModelsDialog.-low .hint { max-height: 2; }
     ModelsDialog.-first #welcome { height: 8; margin-top: 1; }
     ModelsDialog.-first #details { display: none; }
     ModelsDialog.-first.-beside #details { display: block; }

@@ -240,7 +240,10 @@ class ChatScreen(LiveScreen):
             self.refresh(layout=True)
         self._versions.shown()
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
-        if empty:
+        self._greet()
+
+    def _greet(self) -> None:
+        if self._welcome.display:
             self._welcome.show_lines(welcome_lines(self._chat, self._room))
 
     def _show_state(self) -> None:
@@ -256,6 +259,7 @@ class ChatScreen(LiveScreen):
         self._queue.show_lines(queue_lines(chat.turns.queue, self._room))
         self._writing.follow()
         self._ask_line.heard()
+        self._greet()
 
     def _show_slips(self) -> None:
         self._told.draw()
@@ -274,8 +278,7 @@ class ChatScreen(LiveScreen):
         self._show_soon()
         self._show_slips()
         self.tokens.show()
-        if self._welcome.display:
-            self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
+        self._greet()
 
     def _do(self, what: Callable[[], object]) -> None:
         what()

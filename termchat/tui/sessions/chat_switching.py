@@ -64,22 +64,22 @@ class ChatSwitching:
         self._do, self._tell = parts.do, parts.tell
         self._dialog: SessionsDialog | None = None
 
-    def new(self) -> None:
-        self._go(self._chat.new)
+    def new(self, *, keep: bool = False) -> None:
+        self._go(lambda: self._chat.new(keep=keep))
 
-    def begin(self, system: str, *, raw: bool) -> None:
-        self._go(lambda: self._chat.new(system, raw=raw))
+    def begin(self, system: str, *, raw: bool, keep: bool = False) -> None:
+        self._go(lambda: self._chat.new(system, raw=raw, keep=keep))
 
     def set_up(self) -> None:
-        from termchat.tui.sessions.setup import SetupDialog  # not needed before the first frame
+        from termchat.tui.sessions.setup import SetupDialog, turned  # not needed before the first frame
 
-        old = self._chat.conversation
+        chat = self._chat
 
         def begin(setup: Setup | None) -> None:
             if setup is not None:
-                self.begin(setup.system, raw=setup.raw)
+                self.begin(setup.system, raw=setup.raw, keep=setup.keep)
 
-        self._parts.open(SetupDialog(old.system, raw=old.raw), begin)
+        self._parts.open(SetupDialog(chat.conversation.system, raw=chat.configured.raw, turned=turned(chat)), begin)
 
     def browse(self) -> None:
         """Opens the saved chats; the chosen one replaces the current chat."""

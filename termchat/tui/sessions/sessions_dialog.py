@@ -54,6 +54,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
     SessionsDialog #details { height: 40%; }
     SessionsDialog #name, SessionsDialog #name:focus { layer: above; position: absolute; margin: 0; padding: 0; }
     SessionsDialog.-beside #details { width: 40%; height: 1fr; }
+    SessionsDialog.-low .hint { max-height: 2; }
     """
     TITLE = "Chats"
     KEYS = "SAVED CHATS"
