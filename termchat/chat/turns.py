@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from termchat.chat.changes import PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
-from termchat.chat.replies import Replies
+from termchat.chat.replies import Replies, Then
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
@@ -18,12 +18,14 @@ from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tok
 
 class _Asked(NamedTuple):
     """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
-    that was shown until then."""
+    that was shown until then. The reply is to begin with `text`, and `then` follows."""
 
     conversation: Conversation
     node: Node
     anew: bool
     before: int | None
+    text: str
+    then: Then
 
 
 class Turns:
@@ -56,8 +58,18 @@ class Turns:
         """Moves a message of the queue to another place."""
         self.queue.insert(to, self.take_back(number))
 
-    def begin(self, text: str, parent: Node | None, at: int, omitted: Omission | None = None) -> Node:
-        """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt."""
+    def begin(
+        self,
+        text: str,
+        parent: Node | None,
+        at: int,
+        omitted: Omission | None = None,
+        *,
+        reply: str = "",
+        then: Then = "go on",
+    ) -> Node:
+        """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt. `reply` is what
+        the reply begins with, whatever the next one was to begin with; `then` is what follows."""
         state, chat = self._state, self._state.conversation
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
@@ -69,9 +81,14 @@ class Turns:
         state.changed(PathChanged())
         state.line.ask(
             question(state, messages(chat), text, parent, anew=anew),
-            partial(self._hear, _Asked(chat, turn, anew, before)),
+            partial(self._hear, _Asked(chat, turn, anew, before, reply, then)),
         )
         return turn
+
+    def begin_again(self, turn: Node, *, reply: str = "", then: Then = "go on") -> Node:
+        """The same turn beside itself, its prompt ids asked for anew."""
+        parent = self._state.conversation.nodes.get(turn.parent or 0)
+        return self.begin(turn.written, parent, turn.at, turn.omitted, reply=reply, then=then)
 
     def cancel(self) -> None:
         """Takes the turn back as soon as its ids arrive."""
@@ -87,7 +104,7 @@ class Turns:
 
     def _prompted(self, asked: _Asked, ids: list[int], *, whole: bool) -> None:
         """The prompt ids of the turn are there; of what the reply begins with they may still be asked for."""
-        prefill = "" if self.room.is_request(asked.node) else self._state.prefill
+        prefill = asked.text or ("" if self.room.is_request(asked.node) else self._state.prefill)
         if prefill and not self._cancelled and self._state.model is not None:
             begin = partial(self._hear_prefill, asked, ids, whole)
             self._state.line.ask(Tokenize(prefill), begin)
@@ -111,12 +128,14 @@ class Turns:
         elif length > model.context:
             self._make_room(asked, length, model.context)
         else:
-            if forced:
+            if forced and not asked.text:
                 self._state.prefill = ""
             self._state.recorder.turn(asked.conversation, turn)
             limit = self.room.limit(turn)
             seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
-            self._replies.start(turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced)
+            self._replies.start(
+                turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced, then=asked.then
+            )
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -125,7 +144,7 @@ class Turns:
             "shorten it, start a new chat, or load the model with a larger --context",
         )
         state, chat = self._state, asked.conversation
-        if chat is not state.conversation or chat.leaf != asked.node.number:
+        if asked.text or chat is not state.conversation or chat.leaf != asked.node.number:
             self._refuse(asked, failure)
             return
         self._drop(asked)
@@ -145,7 +164,10 @@ class Turns:
         """A turn that could not be sent leaves its chat; its text goes back to whoever typed it, whatever is shown by then."""
         state = self._state
         self._drop(asked)
-        state.give_back(self.room.let_go(asked.node))
+        if not asked.text:
+            state.give_back(self.room.let_go(asked.node))
+        elif asked.then == "end":  # somebody wrote it
+            state.give_back(asked.text)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 
