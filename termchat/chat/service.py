@@ -13,6 +13,7 @@ from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
 from termchat.chat.loading import Loading
+from termchat.chat.looking_on import LookingOn
 from termchat.chat.questions import Preview, Questions
 from termchat.chat.recording import Recorder
 from termchat.chat.reopening import Configured, Past, Reopening
@@ -60,17 +61,18 @@ class Chat(State):
             on_full=on_full,
             keep_logits=keep_logits,
         )
-        self.replies = Replies(self)
-        self.turns = Turns(self, self.replies)
+        self.looking_on = LookingOn(self)
+        self.replies = Replies(self, self.looking_on)
+        self.turns = Turns(self, self.replies, self.looking_on)
         self.forks = Forks(self, self.turns, self.replies)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
-        self.branches = Branches(self, self._leave)
+        self.branches = Branches(self, self.looking_on, self._leave)
         self._preview = Preview(self)
         self.questions = Questions(self)
         self.loading = Loading(self, self._forget)
         chat = self.conversation
         configured = configured or Configured(self.tuning, dict(self.origin), chat.system, chat.raw)
-        self._reopening = Reopening(self, self.loading, self.turns, self._leave, configured)
+        self._reopening = Reopening(self, self.loading, self.turns, self.looking_on, self._leave, configured)
 
     def send(self, text: str) -> None:
         """Queues a message; it goes out as soon as nothing else is going on."""
@@ -150,6 +152,7 @@ class Chat(State):
         self.questions.forget()
 
     def retitle(self, title: str) -> None:
+        self.looking_on.own()
         self.conversation.title = title
         self.recorder.titled(self.conversation)
         self.changed(StatusChanged())

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from termchat.chat.changes import PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
+from termchat.chat.looking_on import LookingOn
 from termchat.chat.replies import Replies, Then
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
@@ -31,8 +32,8 @@ class _Asked(NamedTuple):
 class Turns:
     """Messages go out in order, one after each reply."""
 
-    def __init__(self, state: State, replies: Replies) -> None:
-        self._state, self._replies = state, replies
+    def __init__(self, state: State, replies: Replies, looking_on: LookingOn) -> None:
+        self._state, self._replies, self._looking_on = state, replies, looking_on
         self.queue: deque[str] = deque()
         """Texts sent while a reply was running or the model was loading, the next to go out first."""
         self._cancelled = False
@@ -71,6 +72,7 @@ class Turns:
         """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt. `reply` is what
         the reply begins with, whatever the next one was to begin with; `then` is what follows."""
         state, chat = self._state, self._state.conversation
+        self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)

@@ -221,6 +221,7 @@ MODEL: tuple[Key, ...] = (
         "Previous version",
     ),
     Key("version-next", "", "version(1)", "Next version of the last turn that has several", {}, "Next version"),
+    Key("copy-chat", "", "copy_chat", "Continue in a copy of this chat", {}, "Copy the chat"),
     Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),
     Key(
         "copy-code",
