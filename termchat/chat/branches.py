@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, StatusChanged
 from termchat.chat.live import Live
+from termchat.chat.looking_on import LookingOn
 from termchat.chat.recording import Recorder
 from termchat.chat.state import State
 from termchat.conversation.tree import Conversation
@@ -15,8 +16,8 @@ from termchat.decoding.records import Token
 class Branches:
     """Moves in the tree. `leave` stops the reply on the branch that was shown."""
 
-    def __init__(self, state: State, leave: Callable[[], None]) -> None:
-        self._state, self._leave = state, leave
+    def __init__(self, state: State, looking_on: LookingOn, leave: Callable[[], None]) -> None:
+        self._state, self._looking_on, self._leave = state, looking_on, leave
         self._deleted: list[tuple[Conversation, int]] = []
 
     def select(self, leaf: int) -> None:
@@ -33,6 +34,7 @@ class Branches:
         """Names the branch that starts with a node; "" removes the name."""
         chat = self._state.conversation
         node = chat.nodes[number]
+        self._looking_on.own()
         node.name = " ".join(name.split())
         self._state.recorder.branch(chat, node)
         self._state.changed(PathChanged())
@@ -43,6 +45,7 @@ class Branches:
         node = chat.nodes[number]
         if chat.is_hidden(number):
             return
+        self._looking_on.own()
         before = chat.leaf
         chat.delete(number)
         after = chat.leaf

@@ -59,7 +59,7 @@ class Forks:
         prefill = state.beginning
         if state.is_foreign():  # its ids are another model's: the message is sent again
             state.prefill = prefill
-            self._turns.begin(turn.written, chat.nodes[turn.parent] if turn.parent is not None else None, turn.at)
+            self._turns.begin_again(turn)
             return
         before = _seed(spans) if same else None
         seed = state.seed() if before is None else before
@@ -79,12 +79,12 @@ class Forks:
             return
         last = spans[-1].node
         reason = last.finished.reason if last.finished is not None else None
-        if reason == "end":
+        done, text = sum(span.count for span in spans), "".join(span.node.text(span.count) for span in spans)
+        if reason == "end" and done:
             state.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
-        elif state.is_foreign():
-            state.changed(Notice("a different model wrote this reply", "regenerate it or send the next message"))
+        elif state.is_foreign() or (text and not done):
+            self.from_text(spans, text)
         else:
-            done = sum(span.count for span in spans)
             # Whoever continues a reply that was long enough wants as much again.
             self._grow(last, len(last.ids), longer=done if reason == "length" else 0)
 
@@ -102,6 +102,24 @@ class Forks:
         if state.busy:
             self._turns.cancel() if state.phase == "rendering" else self._replies.stop()
         self._ask(_Fork(state.conversation, node, at, ids, then), text)
+
+    def from_text(self, spans: Sequence[Span], text: str, then: Then = "go on") -> None:
+        """A reply whose ids are another model's, or are not known, goes on from a text: its turn is begun anew beside it, and
+        the ids that this text has for the model that is loaded are forced.
+        """
+        state = self._state
+        turn = state.conversation.nodes.get(spans[0].node.parent or 0)
+        if turn is None:
+            state.changed(Notice("cannot continue: there is no message before this reply"))
+            return
+        self._turns.begin_again(turn, reply=text, then=then)
+        if text:
+            state.changed(
+                Notice(
+                    "the reply continues from its text, on a new branch",
+                    "its token ids for this model were made from the text",
+                )
+            )
 
     def make(self) -> None:
         """Makes the fork that waits, if all is ready for it."""
@@ -228,6 +246,8 @@ class Editing:
             state.changed(Notice(f"cannot send the edited message: {why}"))
             state.give_back(text)
             return
+        if not state.takes(text):
+            return
         self._stop()
         self._waiting = _Edit(state.conversation, node, text)
         self.make()
@@ -239,9 +259,7 @@ class Editing:
             return
         self._waiting = None
         node, nodes = edit.node, edit.conversation.nodes
-        self._turns.begin(
-            edit.text, nodes[node.parent] if node.parent is not None else None, node.at, omitted=node.omitted
-        )
+        self._turns.begin(edit.text, nodes.get(node.parent or 0), node.at, node.omitted)
 
     def drop(self) -> None:
         """Gives back the edit that waits, as another chat or branch is to be shown."""
@@ -255,10 +273,17 @@ class Editing:
         What is the same from its begin stays as it was drawn; the tokens after that are forced. It can be continued.
         """
         parting = parting_of(spans, text)
+        state = self._state
         if parting is None:
-            self._state.changed(Notice("the reply already reads like this"))
-        else:
+            state.changed(Notice("the reply already reads like this"))
+        elif not state.takes(text):
+            return
+        elif not state.is_foreign(spans[-1].node.number):
             self._forks.fork(parting.node, parting.at, text=parting.rest, then="end")
+        elif state.ready("save the edited reply"):
+            self._forks.from_text(spans, text, "end")
+        else:
+            state.give_back(text)
 
 
 def parting_of(spans: Sequence[Span], text: str) -> Parting | None:

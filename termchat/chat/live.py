@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Failed, Finished, Prefill, Token
+from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Token
 
 
 class Live:
@@ -77,6 +77,17 @@ class Live:
         self.prefill_done = self.prefill_total = 0
         self.decode_us.clear()
         self.sample_us.clear()
+
+    def take(self, record: Record) -> None:
+        """The next record of the reply that is shown."""
+        if isinstance(record, Token):
+            self.add(record)
+        elif isinstance(record, Prefill):
+            self.prefill = record
+        elif isinstance(record, SettingsRecord):
+            self.threads = record.threads
+        elif isinstance(record, (Finished, Failed)):
+            self.end(record)
 
     def add(self, token: Token) -> None:
         self.token, self.preview, self.pending = token, None, None

@@ -47,6 +47,11 @@ class Loading:
         choice = self._before()
         return choice.spec if choice is not None else None
 
+    @property
+    def recommended(self) -> Mapping[str, Value]:
+        """Knobs that are recommended for the model that is loaded or to be loaded, by name."""
+        return self._wanted.recommended if self._wanted is not None else {}
+
     def load(self, spec: ModelSpec) -> None:
         """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there."""
         origin, tuning = self._state.origin, self._state.tuning

@@ -9,14 +9,15 @@ import msgspec
 
 from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
+from termchat.chat.looking_on import INTERRUPTED
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA
 from termchat.config.per_model import Picked, run_of
-from termchat.conversation.session import ModelRef
+from termchat.conversation.session import Followed, ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Failed, Token
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
@@ -33,12 +34,13 @@ _TURNED = (FLAG, "panel", "session")
 
 class Reopened(NamedTuple):
     """A chat from the store. `config` has its knobs and model, where no flag says otherwise; what else the chat was left with
-    (breakpoints, the view) is in the recorder's `info`."""
+    (breakpoints, the view) is in the recorder's `info`. `followed` where another process writes it."""
 
     config: Settings
     recorder: StoreRecorder
     conversation: Conversation
     newest: Token | None
+    followed: Followed | None = None
 
 
 def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
@@ -105,10 +107,7 @@ def reopen(store: Store, session: str, config: Settings) -> Reopened:
     stored = store.load(session)
     conversation = stored.conversation
     for number in stored.interrupted:
-        cut_off = Failed(
-            "interrupted", "termchat stopped during this reply", "use Continue to resume from its last token"
-        )
-        conversation.nodes[number].add(cut_off)
+        conversation.nodes[number].add(INTERRUPTED)
     turned, origin, followed = _knobs(config, conversation, stored.info.tuning)
     if followed:
         config = config.with_recommended(followed)
@@ -116,7 +115,7 @@ def reopen(store: Store, session: str, config: Settings) -> Reopened:
     config = config.with_left({**turned, "model": model}, {**origin, "model": config.origin["model"]})
     info = msgspec.structs.replace(stored.info, tuning=config.tuning)
     recorder = StoreRecorder(store, info, conversation)
-    return Reopened(config, recorder, conversation, newest_token(recorder, conversation))
+    return Reopened(config, recorder, conversation, newest_token(recorder, conversation), stored.followed)
 
 
 def _knobs(
@@ -165,7 +164,7 @@ def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
     """
     found = reopen(store, session, config)
     info = found.recorder.info
-    past = Past(found.conversation, info, found.config.knob_origin(), found.newest)
+    past = Past(found.conversation, info, found.config.knob_origin(), found.newest, followed=found.followed)
     if not info.model.name or (info.model.identity is not None and info.model.identity.sha256 == loaded):
         return past
     choice, missing = _model(config, info.model)

@@ -30,6 +30,12 @@ class Recorder:
         """A saved chat is to be saved from now on; returns it as it is in memory, if it is still there."""
         return conversation
 
+    def looks_on(self, conversation: Conversation, info: SessionInfo) -> None:
+        """A saved chat that another process writes is shown; nothing of it is saved until `goes_on`."""
+
+    def goes_on(self, conversation: Conversation, *, copy: bool) -> None:
+        """What follows is to be saved: in a copy of the chat as it is in memory, or in the chat itself."""
+
     def session(self, conversation: Conversation) -> str:
         """The id of the saved chat, "" if it is not saved (yet)."""
         return ""
@@ -86,7 +92,7 @@ class StoreRecorder(Recorder):
     """A `Recorder` that writes to the store. A chat is begun with its first turn, so empty ones leave no trace.
 
     `info` is what is known of the chat on the screen; its id is "" until it is begun. `conversation` is the one that the
-    store knows by that id.
+    store knows by that id. Of a chat that is only looked on records are read, and nothing is written.
     """
 
     def __init__(self, store: Store, info: SessionInfo, conversation: Conversation | None = None) -> None:
@@ -95,27 +101,61 @@ class StoreRecorder(Recorder):
         self._ids: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
         self._problem: str | None = None
         self._model: ModelRef | None = None
+        self._looked: Conversation | None = None
         if conversation is not None and info.id:
             self._ids[conversation] = info.id
 
     def opened(self, conversation: Conversation) -> None:
+        self._look_away()
         model = self._model or self.info.model
         self.info = msgspec.structs.replace(self.info, id="", created=0.0, updated=0.0, model=model, view=View())
 
     def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
         """The chat in memory goes first: it has a reply that is just ending, and what can be undone."""
+        self._look_away()
         known = next((chat for chat in self._ids if self.session(chat) == info.id), conversation)
         known.title = conversation.title
         self._ids[known] = info.id
         self.info = info
         return known
 
+    def looks_on(self, conversation: Conversation, info: SessionInfo) -> None:
+        self._look_away()
+        self._ids[conversation], self.info, self._looked = info.id, info, conversation
+
+    def goes_on(self, conversation: Conversation, *, copy: bool) -> None:
+        self._looked = None
+        session = self._ids.get(conversation)
+        if session is not None and copy:
+            session = self._ids[conversation] = self.store.duplicate(session, conversation)
+            self.info = msgspec.structs.replace(self.info, id=session)
+        if session is not None:  # what was turned and looked at meanwhile
+            info = self.info
+            self.store.update(
+                session,
+                model=info.model,
+                tuning=info.tuning,
+                breakpoints=info.breakpoints,
+                view=info.view,
+                leaf=conversation.leaf,
+            )
+
+    def _look_away(self) -> None:
+        """What is only looked on may be another one by the time when it is opened again."""
+        if self._looked is not None:
+            del self._ids[self._looked]
+        self._looked = None
+
+    def _saved(self, conversation: Conversation) -> str | None:
+        """The id of a chat that may be written to."""
+        return self._ids.get(conversation) if conversation is not self._looked else None
+
     def session(self, conversation: Conversation) -> str:
         return self.store.current(self._ids.get(conversation, ""))
 
     def titled(self, conversation: Conversation) -> None:
-        if conversation in self._ids:
-            self.store.rename(self._ids[conversation], conversation.title)
+        if (session := self._saved(conversation)) is not None:
+            self.store.rename(session, conversation.title)
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
@@ -140,17 +180,16 @@ class StoreRecorder(Recorder):
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         """The reply may belong to a chat that is no longer shown."""
-        session = self._ids.get(conversation)
-        if session is not None:
+        if (session := self._saved(conversation)) is not None:
             self.store.add_record(session, node.number, record)
 
     def selected(self, conversation: Conversation) -> None:
-        if conversation in self._ids:
-            self.store.update(self._ids[conversation], leaf=conversation.leaf)
+        if (session := self._saved(conversation)) is not None:
+            self.store.update(session, leaf=conversation.leaf)
 
     def branch(self, conversation: Conversation, node: Node) -> None:
-        if conversation in self._ids:
-            self.store.update_node(self._ids[conversation], node.number, name=node.name, deleted=node.deleted)
+        if (session := self._saved(conversation)) is not None:
+            self.store.update_node(session, node.number, name=node.name, deleted=node.deleted)
 
     def watched(self, conversation: Conversation, breakpoints: tuple[Breakpoint, ...]) -> None:
         self._update(breakpoints=breakpoints)
@@ -210,7 +249,7 @@ class StoreRecorder(Recorder):
         if all(getattr(self.info, name) == value for name, value in changes.items()):
             return
         self.info = msgspec.structs.replace(self.info, **changes)
-        if self.info.id:
+        if self.info.id and self._looked is None:
             self.store.update(self.info.id, **changes)
 
 

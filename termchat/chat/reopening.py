@@ -15,10 +15,11 @@ from termchat.chat.changes import (
 )
 from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading
+from termchat.chat.looking_on import LookingOn
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.config.origins import DEFAULT, PERSONA
-from termchat.conversation.session import SessionInfo, View
+from termchat.config.origins import DEFAULT, MODEL, PERSONA, followed
+from termchat.conversation.session import Followed, SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -28,6 +29,7 @@ class Past(NamedTuple):
     """A chat from the store, ready to go on; `newest` is the record of its last token, `origin` where its knobs came from.
 
     `choice` is the model that it was with, `missing` why that cannot be had; with neither, it is the one that is loaded.
+    `followed` where another process writes it.
     """
 
     conversation: Conversation
@@ -36,6 +38,16 @@ class Past(NamedTuple):
     newest: Token | None = None
     choice: Choice | None = None
     missing: str = ""
+    followed: Followed | None = None
+
+
+class Configured(NamedTuple):
+    """What a new chat begins with; where nobody has set a knob, the model's recommendation goes before its default."""
+
+    tuning: Tuning
+    origin: Mapping[str, str]
+    system: str
+    raw: bool
 
 
 class Reopening:
@@ -45,8 +57,18 @@ class Reopening:
     `leave` ends what is being made.
     """
 
-    def __init__(self, state: State, loading: Loading, turns: Turns, leave: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        state: State,
+        loading: Loading,
+        turns: Turns,
+        looking_on: LookingOn,
+        leave: Callable[[], None],
+        configured: Configured,
+    ) -> None:
         self._state, self._loading, self._turns, self._leave = state, loading, turns, leave
+        self._looking_on = looking_on
+        self.configured = configured
         self._wish: Choice | None = None
 
     def new(self, conversation: Conversation, newest: Token | None) -> None:
@@ -55,17 +77,37 @@ class Reopening:
         self._state.recorder.opened(conversation)
         self._show(conversation, newest, View())
 
+    def knobs(self) -> tuple[Tuning, dict[str, str]]:
+        """The knobs of a new chat with the model that is there, and where each came from."""
+        tuning, origin, recommended = self.configured.tuning, dict(self.configured.origin), self._loading.recommended
+        if recommended or MODEL in origin.values():
+            tuning, origin, _ = followed(tuning, origin, recommended)
+        return tuning, origin
+
+    def reset(self) -> None:
+        """Sets the knobs of a new chat, and no breakpoints."""
+        state = self._state
+        state.tuning, state.origin = self.knobs()
+        state.breakpoints = ()
+        state.recorder.tuned(state.conversation, state.tuning)
+        state.recorder.watched(state.conversation, ())
+        state.changed(TuningChanged(), BreakpointsChanged())
+
     def past(self, past: Past) -> None:
         """One from the store, with its knobs, its breakpoints and how it was looked at; its model is loaded as soon as nothing
         runs, if it is another one. Nothing is asked of the model before the chat goes on."""
         state, info = self._state, past.info
-        conversation = state.recorder.reopened(past.conversation, info)
+        conversation = past.conversation
+        if past.followed is None:
+            conversation = state.recorder.reopened(conversation, info)
         if conversation is state.conversation:
             return
         self._let_go()
         state.tuning, state.origin, state.breakpoints = info.tuning, dict(past.origin), info.breakpoints
         self._show(conversation, past.newest, info.view)
         state.changed(TuningChanged(), BreakpointsChanged())
+        if past.followed is not None:
+            self._looking_on.begin(past.followed, info)
         if past.missing:
             goes_on = f"it continues with {state.spec.name}" if state.spec else "choose another model"
             state.changed(Notice(f"this chat used {past.missing}", goes_on, "warning"))
@@ -81,6 +123,7 @@ class Reopening:
 
     def _let_go(self) -> None:
         self._leave()
+        self._looking_on.end()
         self._wish = None
         self._loading.then_continue = False
         self._state.give_back(*self._turns.queue)

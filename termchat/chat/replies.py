@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
+from termchat.chat.looking_on import LookingOn
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
@@ -48,8 +49,8 @@ class Replies:
     """One reply at a time. `held` says that a person ended the last one, and wants to look before anything follows; `cut` is
     the last one if the context ended before it did."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, looking_on: LookingOn) -> None:
+        self._state, self._looking_on = state, looking_on
         self.cut: Node | None = None
         self._running: _Running | None = None
         self._longer = 0
@@ -83,6 +84,7 @@ class Replies:
         is their text, where a person said that the reply begins with it.
         """
         state, chat = self._state, self._state.conversation
+        self._looking_on.own()
         reply = chat.grow("assistant", parent=parent.number, at=at)
         shapes = shapes_of(chat, reply.number)
         self._longer, self.held = longer, False
@@ -202,8 +204,8 @@ class Replies:
         running.conversation.add(running.node, event)
         state.recorder.record(running.conversation, running.node, event)
         if shown:
-            state.changed(ReplyGrew(running.node.number))
-            self._show(event)
+            state.live.take(event)
+            state.changed(ReplyGrew(running.node.number), LiveChanged())
         if isinstance(event, Token):
             state.paused = None
             if state.phase != "decoding" and not self._stepping:
@@ -218,19 +220,6 @@ class Replies:
             state.changed(LiveChanged())
         if isinstance(event, Failed):
             state.fail(event)
-
-    def _show(self, event: Record) -> None:
-        """Passes the newest of the shown reply to `live`."""
-        live = self._state.live
-        if isinstance(event, Token):
-            live.add(event)
-        elif isinstance(event, Prefill):
-            live.prefill = event
-        elif isinstance(event, SettingsRecord):
-            live.threads = event.threads
-        elif isinstance(event, (Finished, Failed)):
-            live.end(event)
-        self._state.changed(LiveChanged())
 
     def _is_shown(self, running: _Running) -> bool:
         chat = self._state.conversation

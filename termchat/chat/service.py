@@ -13,21 +13,24 @@ from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
 from termchat.chat.loading import Loading
+from termchat.chat.looking_on import LookingOn
 from termchat.chat.questions import Preview, Questions
 from termchat.chat.recording import Recorder
-from termchat.chat.reopening import Past, Reopening
+from termchat.chat.reopening import Configured, Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import Tuning
+from termchat.decoding.samplers import Tuning, Value
 from termchat.engine.port import Engine, Event
 
 
 class Chat(State):
-    """One conversation on one engine: its state, and what a person does."""
+    """One conversation on one engine: its state, and what a person does. `configured` is what a new chat begins with; None
+    stands for what this one begins with.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Chat(State):
         view: View | None = None,
         on_full: str = "stop",
         keep_logits: bool = True,
+        configured: Configured | None = None,
     ) -> None:
         super().__init__(
             engine,
@@ -57,15 +61,18 @@ class Chat(State):
             on_full=on_full,
             keep_logits=keep_logits,
         )
-        self.replies = Replies(self)
-        self.turns = Turns(self, self.replies)
+        self.looking_on = LookingOn(self)
+        self.replies = Replies(self, self.looking_on)
+        self.turns = Turns(self, self.replies, self.looking_on)
         self.forks = Forks(self, self.turns, self.replies)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
-        self.branches = Branches(self, self._leave)
+        self.branches = Branches(self, self.looking_on, self._leave)
         self._preview = Preview(self)
         self.questions = Questions(self)
         self.loading = Loading(self, self._forget)
-        self._reopening = Reopening(self, self.loading, self.turns, self._leave)
+        chat = self.conversation
+        configured = configured or Configured(self.tuning, dict(self.origin), chat.system, chat.raw)
+        self._reopening = Reopening(self, self.loading, self.turns, self.looking_on, self._leave, configured)
 
     def send(self, text: str) -> None:
         """Queues a message; it goes out as soon as nothing else is going on."""
@@ -88,6 +95,8 @@ class Chat(State):
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
+        if not self.takes(text):
+            return
         self.prefill = None
         if text or self.beginning:  # else there is nothing that "" would take back
             self.prefill = text
@@ -113,10 +122,23 @@ class Chat(State):
 
     # --- conversations and knobs -------------------------------------------------------------------------------------
 
-    def new(self, system: str | None = None, *, raw: bool | None = None) -> None:
-        """Starts an empty conversation; the model and the knobs stay."""
-        old = self.conversation
-        self.open(Conversation(old.system if system is None else system, raw=old.raw if raw is None else raw))
+    @property
+    def configured(self) -> Configured:
+        """What a new chat begins with."""
+        return self._reopening.configured
+
+    def lost(self) -> dict[str, Value]:
+        """The knobs that a new chat does not keep, by name, with their values in this one."""
+        return self.tuning.differing(self._reopening.knobs()[0])
+
+    def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
+        """Starts an empty conversation with the same model, as configured where nothing else is said. `keep` keeps what this
+        one has instead: system prompt, raw mode, knobs and breakpoints.
+        """
+        before = self.conversation if keep else self.configured
+        self.open(Conversation(before.system if system is None else system, raw=before.raw if raw is None else raw))
+        if not keep:
+            self._reopening.reset()
 
     def open(self, conversation: Conversation, newest: Token | None = None) -> None:
         """Shows another conversation; `newest` is its last token's record, for the panels.
@@ -133,6 +155,7 @@ class Chat(State):
         self.questions.forget()
 
     def retitle(self, title: str) -> None:
+        self.looking_on.own()
         self.conversation.title = title
         self.recorder.titled(self.conversation)
         self.changed(StatusChanged())

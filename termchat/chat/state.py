@@ -9,6 +9,7 @@ from termchat.chat.live import Live
 from termchat.chat.position import is_foreign
 from termchat.chat.recording import Recorder
 from termchat.chat.requests import Requests
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Condition, Length
@@ -143,6 +144,15 @@ class State:
         """Returns unsent texts to whoever wrote them."""
         self.returned = "\n".join(filter(None, (self.returned, *texts)))
 
+    def takes(self, text: str) -> bool:
+        """Whether a text is short enough for a chat; one that is not goes back to whoever wrote it, and a notice says why."""
+        if not is_too_large(text):
+            return True
+        self.give_back(text)
+        most = f"a text can have at most {LARGEST_MESSAGE:,} characters"
+        self.changed(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
+        return False
+
     def ready(self, what: str) -> bool:
         """Whether a reply could be made now; a notice says why not."""
         if self.phase == "idle":
@@ -158,7 +168,7 @@ class State:
     def conditions(self, longer: int = 0) -> tuple[Condition, ...]:
         """What ends or pauses a reply that may have `longer` more tokens than the knob allows."""
         ends = (
-            Length(tokens=condition.tokens + longer) if isinstance(condition, Length) else condition
+            Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
             for condition in self.tuning.conditions()
         )
         return (*ends, *(point.condition for point in self.breakpoints if point.enabled))

@@ -6,33 +6,34 @@ from collections import deque
 from functools import partial
 from typing import NamedTuple
 
-from termchat.chat.changes import Notice, PathChanged, StatusChanged
+from termchat.chat.changes import PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
-from termchat.chat.replies import Replies
+from termchat.chat.looking_on import LookingOn
+from termchat.chat.replies import Replies, Then
 from termchat.chat.state import State
-from termchat.conversation.node import LARGEST_MESSAGE, Omission, is_too_large
+from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
 
-_TOO_LARGE = f"a message can have at most {LARGEST_MESSAGE:,} characters", "shorten it, or split it into several"
-
 
 class _Asked(NamedTuple):
     """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
-    that was shown until then."""
+    that was shown until then. The reply is to begin with `text`, and `then` follows."""
 
     conversation: Conversation
     node: Node
     anew: bool
     before: int | None
+    text: str
+    then: Then
 
 
 class Turns:
     """Messages go out in order, one after each reply."""
 
-    def __init__(self, state: State, replies: Replies) -> None:
-        self._state, self._replies = state, replies
+    def __init__(self, state: State, replies: Replies, looking_on: LookingOn) -> None:
+        self._state, self._replies, self._looking_on = state, replies, looking_on
         self.queue: deque[str] = deque()
         """Texts sent while a reply was running or the model was loading, the next to go out first."""
         self._cancelled = False
@@ -40,9 +41,8 @@ class Turns:
 
     def next(self) -> None:
         """Sends the first text of the queue, without those that are too large; nothing else is going on."""
-        while self.queue and is_too_large(self.queue[0]):
-            self._state.give_back(self.queue.popleft())
-            self._state.changed(StatusChanged(), Notice(*_TOO_LARGE, "error"))
+        while self.queue and not self._state.takes(self.queue[0]):
+            self.queue.popleft()
         if self.queue:
             chat = self._state.conversation
             parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
@@ -59,9 +59,20 @@ class Turns:
         """Moves a message of the queue to another place."""
         self.queue.insert(to, self.take_back(number))
 
-    def begin(self, text: str, parent: Node | None, at: int, omitted: Omission | None = None) -> Node:
-        """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt."""
+    def begin(
+        self,
+        text: str,
+        parent: Node | None,
+        at: int,
+        omitted: Omission | None = None,
+        *,
+        reply: str = "",
+        then: Then = "go on",
+    ) -> Node:
+        """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt. `reply` is what
+        the reply begins with, whatever the next one was to begin with; `then` is what follows."""
         state, chat = self._state, self._state.conversation
+        self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
@@ -72,9 +83,14 @@ class Turns:
         state.changed(PathChanged())
         state.line.ask(
             question(state, messages(chat), text, parent, anew=anew),
-            partial(self._hear, _Asked(chat, turn, anew, before)),
+            partial(self._hear, _Asked(chat, turn, anew, before, reply, then)),
         )
         return turn
+
+    def begin_again(self, turn: Node, *, reply: str = "", then: Then = "go on") -> Node:
+        """The same turn beside itself, its prompt ids asked for anew."""
+        parent = self._state.conversation.nodes.get(turn.parent or 0)
+        return self.begin(turn.written, parent, turn.at, turn.omitted, reply=reply, then=then)
 
     def cancel(self) -> None:
         """Takes the turn back as soon as its ids arrive."""
@@ -90,9 +106,9 @@ class Turns:
 
     def _prompted(self, asked: _Asked, ids: list[int], *, whole: bool) -> None:
         """The prompt ids of the turn are there; of what the reply begins with they may still be asked for."""
-        prefill = "" if self.room.is_request(asked.node) else self._state.prefill
+        prefill = asked.text or ("" if self.room.is_request(asked.node) else self._state.prefill)
         if prefill and not self._cancelled and self._state.model is not None:
-            begin = partial(self._hear_prefill, asked, ids, whole, prefill)
+            begin = partial(self._hear_prefill, asked, ids, whole, "" if asked.text else prefill)
             self._state.line.ask(Tokenize(prefill), begin)
         else:
             self._begin(asked, ids, [], "", whole=whole)
@@ -114,13 +130,21 @@ class Turns:
         elif length > model.context:
             self._make_room(asked, length, model.context)
         else:
-            if not self.room.is_request(turn):
+            if not asked.text and not self.room.is_request(turn):
                 self._state.prefill = None
             self._state.recorder.turn(asked.conversation, turn)
             limit = self.room.limit(turn)
             seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
             self._replies.start(
-                turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced, prefill=prefill
+                turn,
+                len(turn.ids),
+                seed=seed,
+                done=0,
+                longer=longer,
+                limit=limit,
+                ids=forced,
+                prefill=prefill,
+                then=asked.then,
             )
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
@@ -130,7 +154,7 @@ class Turns:
             "shorten it, start a new chat, or load the model with a larger --context",
         )
         state, chat = self._state, asked.conversation
-        if chat is not state.conversation or chat.leaf != asked.node.number:
+        if asked.text or chat is not state.conversation or chat.leaf != asked.node.number:
             self._refuse(asked, failure)
             return
         self._drop(asked)
@@ -150,7 +174,10 @@ class Turns:
         """A turn that could not be sent leaves its chat; its text goes back to whoever typed it, whatever is shown by then."""
         state = self._state
         self._drop(asked)
-        state.give_back(self.room.let_go(asked.node))
+        if not asked.text:
+            state.give_back(self.room.let_go(asked.node))
+        elif asked.then == "end":  # somebody wrote it
+            state.give_back(asked.text)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 

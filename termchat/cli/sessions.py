@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from termchat.conversation.session import SessionSummary
     from termchat.conversation.store.store import Store
     from termchat.decoding.records import Record
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _MOST = 1_000_000
 """Chats in a list, at most."""
@@ -54,18 +56,22 @@ def sessions() -> None:
     """
 
 
+def _limit(default: int) -> Callable[[Command], Command]:
+    return click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(1, _MOST),
+        default=default,
+        show_default=True,
+        help="maximum number of chats to list",
+    )
+
+
 # --- finding and reading ---------------------------------------------------------------------------------------------
 
 
 @sessions.command("list")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, _MOST),
-    default=100,
-    show_default=True,
-    help="maximum number of chats to list",
-)
+@_limit(100)
 @click.option("--deleted", is_flag=True, help="list deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, limit: int, deleted: bool, as_json: bool) -> None:
@@ -84,14 +90,7 @@ def list_(*, limit: int, deleted: bool, as_json: bool) -> None:
 
 @sessions.command("search", short_help="Find saved chats that contain all WORDS.")
 @click.argument("words", nargs=-1, required=True)
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, _MOST),
-    default=20,
-    show_default=True,
-    help="maximum number of chats to list",
-)
+@_limit(20)
 @click.option("--deleted", is_flag=True, help="search deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:

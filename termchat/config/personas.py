@@ -102,10 +102,8 @@ def save(persona: Persona, own: Path | None = None) -> Path:
 
 
 def differing(tuning: Tuning) -> dict[str, Value]:
-    """The knobs that are not as they come, by name: what a persona made of these settings would set. The seed is no part
-    of one."""
-    knobs = {name: getattr(tuning, name) for name in KNOBS if name != "seed"}
-    return {name: value for name, value in knobs.items() if value != KNOBS[name].default}
+    """The knobs that a persona made of these settings would set, by name. The seed is no part of one."""
+    return {name: value for name, value in tuning.differing().items() if name != "seed"}
 
 
 def _read(path: Path, problems: list[str], *, own: bool) -> dict[str, Persona]:

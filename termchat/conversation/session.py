@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 
-from termchat.conversation.tree import Conversation, Place
+from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.conditions import Condition
-from termchat.decoding.records import ModelIdentity
+from termchat.decoding.records import ModelIdentity, Record
 from termchat.decoding.samplers import Tuning
 
 
@@ -70,9 +73,32 @@ class SessionSummary(msgspec.Struct, frozen=True):
         return self.title or "untitled"
 
 
+class Followed(NamedTuple):
+    """A chat that another process writes, read up to node `node` and the record at place `seq`."""
+
+    session: str
+    node: int
+    seq: int
+
+
+class SessionNews(NamedTuple):
+    """What was added to a saved chat: nodes without their records, and records with the numbers of their nodes, all in order.
+    `leaf` is where the chat ends, `writing` whether another process still writes its newest reply.
+    """
+
+    followed: Followed
+    nodes: Sequence[Node]
+    records: Sequence[tuple[int, Record]]
+    leaf: int | None
+    writing: bool
+
+
 class StoredSession(msgspec.Struct, frozen=True):
-    """A chat as it was. `interrupted` are the replies whose end was never written: the process went away in the middle."""
+    """A chat as it was. `interrupted` are the replies whose end was never written: the process went away in the middle. The
+    newest reply is none of them where another process is writing it; `followed` then says what was read, to go on from.
+    """
 
     info: SessionInfo
     conversation: Conversation
     interrupted: tuple[int, ...] = ()
+    followed: Followed | None = None

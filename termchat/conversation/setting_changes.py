@@ -19,7 +19,7 @@ _LONGEST = 60
 def values(settings: SettingsRecord) -> dict[str, Value]:
     """The knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
-    limits = (condition.tokens for condition in settings.conditions if isinstance(condition, Length))
+    limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
     samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
     return samplers | {"stop": stops, "max_tokens": next(limits, 0)}
 

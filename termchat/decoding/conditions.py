@@ -23,10 +23,12 @@ class Stop(msgspec.Struct, frozen=True, tag_field="condition", tag="stop"):
 
 
 class Length(msgspec.Struct, frozen=True, tag_field="condition", tag="length"):
-    """The reply has `tokens` tokens."""
+    """The reply has `tokens` tokens: as many as the knob says, and `extra` for one that goes on beyond it or begins with a text
+    that was prescribed."""
 
     tokens: int
     action: Action = "stop"
+    extra: int = 0
 
 
 Measure = Literal["entropy", "p_end", "survivors", "model", "probability", "rank"]

@@ -285,6 +285,11 @@ class Tuning(SamplerSettings, frozen=True):
             checked[name] = KNOBS[name].check(value)
         return msgspec.structs.replace(self, **checked)
 
+    def differing(self, other: Tuning | None = None) -> dict[str, Value]:
+        """The knobs whose values are not those of `other`, by name; None stands for the defaults."""
+        before = other or Tuning()
+        return {name: value for name in KNOBS if (value := getattr(self, name)) != getattr(before, name)}
+
 
 def _declared() -> dict[str, Knob]:
     defaults = Tuning()

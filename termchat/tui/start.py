@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from termchat import paths
 from termchat.chat.changes import Notice
-from termchat.chat.opening import choose, reopen, reopen_latest
+from termchat.chat.opening import Reopened, choose, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
+from termchat.chat.reopening import Configured
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.records import Token
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine
 from termchat.text import sanitize
@@ -59,12 +59,13 @@ def build(
     notices: list[Notice] = []
     store = _open_store(notices)
     sessions = SessionList(store, config)
+    configured = Configured(config.tuning, config.knob_origin(), config.system, raw)
     conversation, newest = Conversation(config.system, raw=raw), None
-    recorder: StoreRecorder | None = None
-    if resume is not None:
-        config, recorder, conversation, newest = _reopen(store, resume, config, conversation, notices)
+    found = _reopen(store, resume, config, notices) if resume is not None else None
+    if found is not None:
+        config, conversation, newest = found.config, found.conversation, found.newest
     keymap, mistaken = _keymap(config)
-    recorder = recorder or StoreRecorder(store, SessionInfo(tuning=config.tuning))
+    recorder = found.recorder if found is not None else StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
         engine or make_engine(paths.log_file()),
         config.tuning,
@@ -75,7 +76,10 @@ def build(
         breakpoints=recorder.info.breakpoints,
         view=recorder.info.view,
         on_full=config.on_full,
+        configured=configured,
     )
+    if found is not None and found.followed is not None:
+        chat.looking_on.begin(found.followed, recorder.info)
     return TermchatApp(
         chat,
         choose=lambda: choose(config, config.model),
@@ -114,18 +118,15 @@ def _open_store(notices: list[Notice]) -> Store:
         return Store.open(folder / "sessions.db")
 
 
-def _reopen(
-    store: Store, wanted: str, config: Settings, fresh: Conversation, notices: list[Notice]
-) -> tuple[Settings, StoreRecorder | None, Conversation, Token | None]:
+def _reopen(store: Store, wanted: str, config: Settings, notices: list[Notice]) -> Reopened | None:
     try:
         found = reopen_latest(store, config) if wanted == "last" else reopen(store, store.find(wanted), config)
     except (StoreError, OSError) as error:
         others = f"started a new one; {name_of('sessions')} lists the others"
         notices.append(Notice(f"the chat cannot be opened: {error}", others, "error"))
-        return config, None, fresh, None
+        return None
     if found is None:
         notices.append(Notice("no earlier chat to resume", "started a new one"))
-        return config, None, fresh, None
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from termchat.conversation.node import LARGEST_MESSAGE
 from termchat.conversation.tree import Span
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed
@@ -66,6 +67,24 @@ def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was(
     assert it.chat.returned == "far too long"
     assert it.chat.conversation.leaf == last.number
     assert said(it) == before
+
+
+@pytest.mark.parametrize("whose", ["message", "reply", "beginning"])
+def test_nothing_that_is_written_may_be_longer_than_a_message(whose: str) -> None:
+    it = Faked()
+    reply = it.replied("hi", " one")
+    there, long = set(it.chat.conversation.nodes), "x" * (LARGEST_MESSAGE + 1)
+    if whose == "message":
+        it.chat.editing.edit(it.chat.conversation.nodes[reply.parent or 0], long)
+    elif whose == "reply":
+        it.chat.editing.replace([Span(reply, len(reply.ids))], long)
+    else:
+        it.chat.begin_with(long)
+    it.pump()
+    assert set(it.chat.conversation.nodes) == there
+    assert it.chat.prefill == ""
+    assert it.chat.returned == long
+    assert it.notices == ["a text can have at most 1,000,000 characters"]
 
 
 def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
@@ -210,16 +229,16 @@ def test_what_is_forced_does_not_count_as_drawn() -> None:
     it = Faked(Tuning(max_tokens=2, seed=7))
     it.chat.begin_with("Sure, here")
     first = it.replied("hi")
-    assert it.engine.generated[-1].conditions == (Length(5),)
+    assert it.engine.generated[-1].conditions == (Length(5, extra=3),)
     it.chat.begin_with("Well")
     it.chat.forks.regenerate()
     it.pump()
-    assert it.engine.generated[-1].conditions == (Length(3),)
+    assert it.engine.generated[-1].conditions == (Length(3, extra=1),)
     it.engine.end()
     it.pump()
     it.chat.editing.replace([Span(first, 3)], "Sure, there is more")
     it.pump()
-    assert it.engine.generated[-1].conditions == (Length(2 + 2 + 3),)  # two stay, three are forced
+    assert it.engine.generated[-1].conditions == (Length(2 + 2 + 3, extra=2 + 3),)  # two stay, three are forced
 
 
 def test_a_reply_made_again_begins_with_it_too() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from termchat.conversation import setting_changes
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel, Generate, ModelSpec, Scripted, Tokenize
+from termchat.tui.transcript.source import Source, parts_of
 from tests.chat.driven_chat import Faked
 
 
@@ -142,12 +144,42 @@ def test_what_was_continued_past_the_limit_may_be_as_long_again() -> None:
     it.replied("hi", " one", " two", reason="length")
     it.chat.forks.continue_reply()
     it.pump()
-    assert it.engine.generated[-1].conditions == (Length(4),)
+    assert it.engine.generated[-1].conditions == (Length(4, extra=2),)
     it.engine.say(" three", " four")
     it.engine.end("length")
     it.pump()
     it.chat.forks.fork(it.reply, 1)
-    assert asked(it).conditions == (Length(4),)
+    assert asked(it).conditions == (Length(4, extra=2),)
+
+
+def test_what_lets_a_reply_go_on_is_no_change_of_a_knob_but_a_turned_knob_is() -> None:
+    """A note for every token would stand in the text of whoever goes on token by token."""
+    it = Faked(Tuning(seed=7, max_tokens=1))
+    it.replied("hi", " one", reason="length")
+    for piece in (" two", " three"):
+        it.chat.forks.continue_reply()
+        it.pump()
+        it.engine.say(piece)
+        it.engine.end("length")
+        it.pump()
+    assert stamped(it) == []
+    it.chat.adjust("max_tokens", 5)
+    it.chat.forks.continue_reply()
+    it.pump()
+    it.engine.say(" four")
+    it.pump()
+    assert stamped(it) == ["max_tokens 1 → 5 at token 3"]
+
+
+def stamped(it: Faked) -> list[str]:
+    """What the transcript says of settings within the last reply, on the screen and in files."""
+    spans = it.chat.conversation.reply()
+    pieces = setting_changes.marked(((span, span.node.text(span.count)) for span in spans), {})
+    told = [text for piece in pieces for _, text in piece.marks]
+    source = Source(parts_of(spans))
+    assert "".join(text.text for text in source.read())
+    assert [mark.text for mark in source.marks] == told
+    return told
 
 
 @pytest.mark.parametrize(

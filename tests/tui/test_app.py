@@ -18,6 +18,7 @@ from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.conversation.store.database import StoreError
+from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Load
 from termchat.tui.app import TermchatApp
 from termchat.tui.screen.panels import Panels
@@ -463,10 +464,29 @@ async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() 
         assert "Raw mode: the model continues" in desk.text
 
 
+async def test_a_new_chat_keeps_the_knobs_only_where_that_is_chosen() -> None:
+    async with desktop() as desk:
+        for keys, kept in (
+            (("ctrl+n",), False),
+            (("f2", "enter"), False),
+            (("f2", "shift+tab", "enter"), True),
+            (("/new keep", "enter"), True),
+        ):
+            await desk.type("/temperature 1.5", "enter")
+            assert "temperature 1.5" in desk.text
+            await desk.type(*keys if keys[0].startswith("/") else ("", *keys))
+            assert ("Not at default: temperature 1.5 (panel), seed 1" in desk.text) is kept
+            assert desk.chat.tuning == Tuning(seed=1, temperature=1.5 if kept else 0.8)
+        await desk.type("/raw", "enter")
+        await desk.type("", "f2")
+        assert "[ ] raw mode" in desk.text
+        assert "keep" not in desk.text
+
+
 async def test_raw_mode_can_be_clicked_and_enter_still_starts_the_chat() -> None:
     async with desktop() as desk:
         await desk.type("", "f2")
-        await desk.pilot.click("RawMark")
+        await desk.pilot.click("#setup-raw")
         assert "[x] raw mode" in desk.text
         desk.app.screen.set_focus(None)
         await desk.type("", "enter")

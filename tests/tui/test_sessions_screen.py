@@ -19,8 +19,10 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
+from termchat.tui.sessions import following
 from termchat.tui.sessions.session_lines import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
+from tests.chat.driven_chat import Faked
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import desktop
@@ -462,3 +464,30 @@ async def test_the_model_it_was_with_is_loaded(store: Store, tmp_path: Path) -> 
         await desk.type("", "ctrl+n")
         await go(desk, "fox")
         await desk.shows("Once")
+
+
+async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_is_sent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PERIOD", 0.01)
+    elsewhere = Store.open(store.path)
+    writer = Faked(recorder=StoreRecorder(elsewhere, SessionInfo()))
+    monkeypatch.setattr(store._claims, "is_elsewhere", lambda _: writer.chat.busy)
+    writer.writing("about a fox", "Once", " upon")
+    assert elsewhere.flush()
+    try:
+        async with library(store, opened=False, chat=kept(store)) as desk:
+            await go(desk, "fox")
+            await desk.shows("Once upon", "another termchat is writing this chat")
+            assert "looking on" in desk.header
+            assert "interrupted" not in desk.text
+            writer.engine.say(" a", " time")
+            writer.pump()
+            assert elsewhere.flush()
+            await desk.shows("Once upon a time")
+            await replied(desk, "and a bear", "There")
+            assert "this is a copy of the chat now" in desk.text
+            assert "looking on" not in desk.header
+            assert [row.turns for row in store.sessions()] == [2, 1]
+    finally:
+        elsewhere.close()

@@ -6,7 +6,15 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, StoredSession, View
+from termchat.conversation.session import (
+    Breakpoint,
+    Followed,
+    ModelRef,
+    SessionInfo,
+    SessionNews,
+    StoredSession,
+    View,
+)
 from termchat.conversation.store import codec, derived
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Conversation, Node, Role
@@ -17,6 +25,10 @@ LEAF = "SELECT leaf FROM sessions WHERE id = ?"
 SKELETON = "SELECT number, parent, at, role, deleted FROM nodes WHERE session = ?"
 TEXT = """SELECT texts.text, tokens, whole FROM texts WHERE id =
     ((SELECT number FROM tallies WHERE session = ?1) << 32) + ?2"""
+
+
+_ADDED_NODES = "SELECT * FROM nodes WHERE session = ? AND number > ? ORDER BY number"
+_ADDED_RECORDS = "SELECT seq, node, record FROM records WHERE session = ? AND node >= ? AND seq > ? ORDER BY seq"
 
 
 class _Bone(NamedTuple):
@@ -117,6 +129,27 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
 
 
+def followed(db: sqlite3.Connection, session: str) -> Followed:
+    """How much of a chat there is."""
+    (node,) = db.execute("SELECT coalesce(max(number), 0) FROM nodes WHERE session = ?", (session,)).fetchone()
+    (seq,) = db.execute(
+        "SELECT coalesce(max(seq), 0) FROM records WHERE session = ? AND node = ?", (session, node)
+    ).fetchone()
+    return Followed(session, node, seq)
+
+
+def news(db: sqlite3.Connection, since: Followed) -> SessionNews:
+    """What was added to a chat; whether another process writes it is for others to say."""
+    session = since.session
+    nodes = [_node(row) for row in _named(db, _ADDED_NODES, session, since.node)]
+    found = db.execute(_ADDED_RECORDS, (session, since.node, since.seq)).fetchall()
+    records = [(node, codec.to_record(blob)) for _, node, blob in found]
+    row = db.execute(LEAF, (session,)).fetchone()
+    newest = nodes[-1].number if nodes else since.node
+    seq = max((seq for seq, _, _ in found), default=since.seq)
+    return SessionNews(Followed(session, newest, seq), nodes, records, row[0] if row is not None else None, False)
+
+
 def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
     """The records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
     statement = "SELECT on_path, record FROM records WHERE session = ? AND node = ? ORDER BY seq"
@@ -172,10 +205,7 @@ def _grow(
     nodes = conversation.nodes
     if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
         return  # what it grew from was lost with a damaged file
-    node = Node(number, parent, at, row["role"], text=row["text"])
-    node.prompt_ids, node.whole = codec.to_ids(row["prompt_ids"]), bool(row["whole"])
-    node.name, node.deleted = row["name"], bool(row["deleted"])
-    node.omitted = codec.to_omission(row["omitted"])
+    node = _node(row)
     conversation.attach(node)
     if number in packed and codec.to_reply(node, packed[number]):
         return
@@ -192,7 +222,16 @@ def _grow(
         node.add(record)
 
 
-def _named(db: sqlite3.Connection, statement: str, session: str) -> Iterator[dict[str, Any]]:
-    cursor = db.execute(statement, (session,))
+def _node(row: dict[str, Any]) -> Node:
+    """A node without its records."""
+    node = Node(row["number"], row["parent"], row["at"], row["role"], text=row["text"])
+    node.prompt_ids, node.whole = codec.to_ids(row["prompt_ids"]), bool(row["whole"])
+    node.name, node.deleted = row["name"], bool(row["deleted"])
+    node.omitted = codec.to_omission(row["omitted"])
+    return node
+
+
+def _named(db: sqlite3.Connection, statement: str, *values: object) -> Iterator[dict[str, Any]]:
+    cursor = db.execute(statement, values)
     names = [column[0] for column in cursor.description]
     return (dict(zip(names, row, strict=True)) for row in cursor)

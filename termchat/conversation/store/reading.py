@@ -17,9 +17,10 @@ from typing import TypeVar
 
 import msgspec
 
-from termchat.conversation.session import SessionSummary, StoredSession
+from termchat.conversation.session import Followed, SessionNews, SessionSummary, StoredSession
 from termchat.conversation.store import codec, database, derived, load, repair, store_files
 from termchat.conversation.store import search as finding
+from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD
 from termchat.conversation.store.writer import Writer
@@ -42,10 +43,15 @@ class StoreReader:
     """Answers questions to the store, each on a connection of its own. `live` has the chats that are in memory, by id."""
 
     def __init__(
-        self, path: Path, writer: Writer, patience: float, live: weakref.WeakValueDictionary[str, Conversation]
+        self,
+        path: Path,
+        writer: Writer,
+        claims: Claims,
+        patience: float,
+        live: weakref.WeakValueDictionary[str, Conversation],
     ) -> None:
         self.path, self._patience = path, patience
-        self._writer, self._live = writer, live
+        self._writer, self._claims, self._live = writer, claims, live
 
     def sessions(
         self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
@@ -99,11 +105,31 @@ class StoreReader:
             StoreError: there is no such chat, or it cannot be read.
         """
         session = self._writer.moved.get(session, session)
-        stored = self._settled(lambda db: load.load(db, session))
+        writing = self._claims.is_elsewhere(session)
+        found = self._settled(lambda db: (load.load(db, session), load.followed(db, session)))
+        stored, followed = found or (None, None)
         if stored is None:
             raise StoreError(f"no saved chat {session} in {self.path}", "List the saved chats and choose one.")
         self._live.setdefault(session, stored.conversation)
+        # A reply may end, or begin, while it is read.
+        if (
+            followed is not None
+            and followed.node in stored.interrupted
+            and (writing or self._claims.is_elsewhere(session))
+        ):
+            others = tuple(number for number in stored.interrupted if number != followed.node)
+            return msgspec.structs.replace(stored, interrupted=others, followed=followed)
         return stored
+
+    def news(self, since: Followed) -> SessionNews:
+        """What was added to a chat that another process writes.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        writing = self._claims.is_elsewhere(since.session)
+        found = self._ask(lambda db: load.news(db, since)) or SessionNews(since, (), (), None, False)
+        return found._replace(writing=writing or self._claims.is_elsewhere(since.session))
 
     def records(self, session: str, number: int) -> Iterator[Record]:
         """The records of a reply, in order, those that could not be written yet among them; up to a damaged one."""

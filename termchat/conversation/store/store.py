@@ -21,6 +21,7 @@ import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
 from termchat.conversation.store import codec, database, deleting, derived
+from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.connection import StoreNotice
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.reading import PATIENCE_S, StoreReader
@@ -59,8 +60,9 @@ class Store:
     def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
         self.path = path
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
-        self._writer = Writer(path, branching=ADD_NODE, branch=_branch, tidy=_tidy)
-        reader = StoreReader(path, self._writer, patience, self._live)
+        self._claims = Claims(path)
+        self._writer = Writer(path, self._claims, branching=ADD_NODE, branch=_branch, tidy=_tidy)
+        reader = StoreReader(path, self._writer, self._claims, patience, self._live)
         self.sessions, self.preview, self.find, self.latest = (
             reader.sessions,
             reader.preview,
@@ -69,6 +71,7 @@ class Store:
         )
         self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
+        self.news = reader.news
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
@@ -122,7 +125,11 @@ class Store:
         place = (node.number, node.parent, node.at, node.role)
         named = well_formed(node.name), int(node.deleted), codec.from_omission(node.omitted)
         values = (*place, text, ids, int(node.whole), *named)
-        operations = [Operation(ADD_NODE, session, values, urgent=True), _touch(session, leaf=node.number)]
+        claims = True if node.role == "assistant" else None
+        operations = [
+            Operation(ADD_NODE, session, values, urgent=True, claims=claims),
+            _touch(session, leaf=node.number),
+        ]
         if node.parent is not None:
             operations.append(Operation(derived.add_if_missing, session, (node.parent,)))
         if node.role == "user":
@@ -150,7 +157,8 @@ class Store:
             if on_path:
                 record = msgspec.structs.replace(record, prompt_ids=[])
         ends = isinstance(record, (Finished, Failed))
-        operation = Operation(ADD_RECORD, session, (number, int(on_path), codec.from_record(record)), urgent=ends)
+        values = number, int(on_path), codec.from_record(record)
+        operation = Operation(ADD_RECORD, session, values, urgent=ends, claims=False if ends else None)
         if not ends:
             self._writer.put(operation)
         else:
@@ -170,10 +178,16 @@ class Store:
         title = well_formed(" ".join(title.split()))
         self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(derived.retitle, session, ()))
 
-    def duplicate(self, session: str) -> str:
-        """A copy of a chat as it is now; returns its id."""
+    def duplicate(self, session: str, conversation: Conversation | None = None) -> str:
+        """A copy of a chat as it is now; returns its id. With a conversation, which goes on in the copy, it has the nodes of
+        that and no other.
+        """
         copy, source = _new_id(time.time()), self._writer.moved.get(session, session)
-        self._writer.put(Operation(deleting.copy, copy, (source,), urgent=True), _touch(copy))
+        before = deleting.ALL_NODES
+        if conversation is not None:
+            self._live[copy] = conversation
+            before = max(conversation.nodes, default=0) + 1
+        self._writer.put(Operation(deleting.copy, copy, (source, before), urgent=True), _touch(copy))
         return copy
 
     def date(self, session: str, created: float, updated: float) -> None:
@@ -216,7 +230,9 @@ class Store:
 
     def close(self, timeout: float = 5.0) -> bool:
         """Writes what is queued and ends the thread; whether all is written."""
-        return self._writer.close(timeout)
+        written = self._writer.close(timeout)
+        self._claims.close()
+        return written
 
 
 def _new_id(now: float) -> str:

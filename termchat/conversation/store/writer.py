@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from termchat.conversation.store import database
+from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.connection import OpenFile, StoreNotice
 
 PERIOD_S = 0.25
@@ -31,12 +32,14 @@ Work = Callable[..., None]
 
 
 class Operation(NamedTuple):
-    """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once."""
+    """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once.
+    `claims`: this process writes to the session from now on (True), or until this is written (False)."""
 
     does: str | Work
     session: str
     values: tuple[Any, ...]
     urgent: bool = False
+    claims: bool | None = None
 
 
 Tidy = Callable[[sqlite3.Connection, float], bool]
@@ -56,8 +59,8 @@ class Writer:
     meets a row that is there already. `tidy` is called after the file was opened, and again while something is left.
     """
 
-    def __init__(self, path: Path, *, branching: str, branch: Branch, tidy: Tidy) -> None:
-        self._path = path
+    def __init__(self, path: Path, claims: Claims, *, branching: str, branch: Branch, tidy: Tidy) -> None:
+        self._path, self._claims = path, claims
         self._branching, self._branch, self._tidy = branching, branch, tidy
         self.moved: dict[str, str] = {}
         """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
@@ -231,6 +234,9 @@ class Writer:
             self._apply(db, operation, moved, notices)
         db.execute("COMMIT")
         self._file.committed(moved.get(operation.session, operation.session) for operation in batch)
+        for operation in batch:  # whoever finds no claim finds all that was written under it
+            if operation.claims is False:
+                self._claims.let_go(moved.get(operation.session, operation.session))
         self.moved = moved
         self._notices.extend(notices)
 
@@ -243,6 +249,8 @@ class Writer:
                 operation.does(db, session, *operation.values)
             elif db.execute(operation.does, (session, *operation.values)).rowcount == 0:
                 self._refuse(operation, notices)
+            if operation.claims:
+                self._claims.hold(session)
 
         try:
             try:

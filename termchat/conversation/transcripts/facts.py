@@ -53,7 +53,7 @@ def fact_line(node: Node) -> str:
     if node.failed is not None:
         told.append(f"failed: {plain_line(node.failed.message)}")
     elif node.finished is None:
-        told.append("interrupted")
+        told.append("unfinished")
     else:
         told.append(_ENDINGS[node.finished.reason].format(detail=escape(node.finished.detail)))
     return " · ".join(fact for fact in told if fact)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
-from termchat.conversation.node import LARGEST_MESSAGE
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.external_editor import EditorError, editor_command
 
 Suspend = Callable[[], AbstractContextManager[None]]
@@ -58,7 +58,7 @@ def _read(file: Path) -> str:
         edited = data.decode("utf-8", "surrogatepass").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise EditorError("the edited text is not UTF-8", _kept(file)) from error
-    if len(edited) > LARGEST_MESSAGE:
+    if is_too_large(edited):
         raise EditorError(f"the edited text has more than {LARGEST_MESSAGE:,} characters", _kept(file))
     return edited
 

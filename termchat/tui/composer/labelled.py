@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Location
 
 from termchat.chat.changes import Notice
-from termchat.conversation.node import LARGEST_MESSAGE
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.text import sanitize, size
 from termchat.tui.keys.tables import name_of
 
@@ -174,7 +174,7 @@ class LabelledArea(TextArea):
         if not is_long(event.text):
             return
         event.prevent_default()
-        if len(event.text) > LARGEST_MESSAGE:
+        if is_too_large(event.text):
             self._refuse(
                 f"paste too long: {len(event.text):,} characters",
                 f"at most {LARGEST_MESSAGE:,}; save it to a file and paste the part that matters",

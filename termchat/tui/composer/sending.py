@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from termchat.chat.changes import Notice
-from termchat.conversation.node import LARGEST_MESSAGE
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.text import size
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
@@ -92,7 +92,7 @@ class Sending:
                 self._read(text, written, sends=True)
 
     def _send(self, text: str) -> None:
-        if len(text) > LARGEST_MESSAGE:
+        if is_too_large(text):
             problem = f"message too long: {len(text):,} characters"
             self._refuse(self._sending[0].text, problem, f"at most {LARGEST_MESSAGE:,}; shorten it or send it in parts")
             return

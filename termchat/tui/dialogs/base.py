@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.timer import Timer
@@ -15,6 +15,7 @@ from textual.widgets import Label
 
 from termchat.text import sanitize
 from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.picker import Picker
 from termchat.tui.keys import dialogs
 from termchat.tui.keys.dialogs import DIALOG
@@ -179,13 +180,66 @@ class ReadListing(ListDialog[None]):
 
 
 class DetailedListing(ListDialog[Result]):
-    """A list with details, laid out by its classes: `-beside` shows them beside the list, `-low` hides them."""
+    """A list with details, laid out by its classes: `-beside` shows them beside the list, `-low` hides them.
 
+    What stands around the rows is made by `title_line`, `headed`, `detailed` and `hint`; of the sheets that are not yielded by
+    `listed` nothing is made. `problem` is what is wrong when it is opened.
+    """
+
+    DEFAULT_CSS = """
+    DetailedListing Picker { margin-top: 0; }
+    DetailedListing #body, DetailedListing #list { height: 1fr; }
+    DetailedListing #body { layout: vertical; }
+    DetailedListing #heading, DetailedListing #details { margin-top: 1; }
+    DetailedListing.-beside #body { layout: horizontal; }
+    DetailedListing.-beside #list { width: 1fr; }
+    DetailedListing.-beside #details { height: 1fr; margin: 1 0 0 1; }
+    DetailedListing.-low #details { display: none; }
+    DetailedListing.-low #heading, DetailedListing.-low Input, DetailedListing.-low Input:focus { margin-top: 0; }
+    """
     BESIDE = 110
     """Columns from which the details stand beside the list."""
     LOW = 20
     """Rows below which there is no room for them."""
+    problem = ""
     _at_rest: Timer | None = None
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__(palette)
+        self.heading, self.details = Sheet(self.headed, id="heading"), Sheet(self.detailed, id="details")
+
+    def compose(self) -> ComposeResult:
+        """What is known when it is opened is there in the first frame."""
+        self._arrange()
+        with Vertical():
+            yield Label(self.title_line(), classes="title", markup=False)
+            yield from self.inputs()
+            with Container(id="body"):
+                with Container(id="list"):
+                    yield from self.listed()
+                yield self.details
+            yield Label(sanitize(self.problem, keep="\n"), classes="problem", markup=False)
+            yield Label(self.hint(), classes="hint", markup=False)
+
+    def listed(self) -> Iterable[Widget]:
+        return self.heading, self.picker
+
+    def title_line(self) -> str:
+        return self.TITLE
+
+    def headed(self) -> list[Line]:
+        return []
+
+    def detailed(self) -> list[Line]:
+        raise NotImplementedError
+
+    def hint(self) -> Content:
+        return dialogs.hint(*self.HINTS, before=self.HINT)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        for sheet in self.query(Sheet):
+            sheet.paint_with(self._palette)
 
     def on_resize(self) -> None:
         self._arrange()

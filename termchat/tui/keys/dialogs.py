@@ -105,7 +105,8 @@ SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to ov
 
 SETUP: tuple[Key, ...] = (
     Key("setup-start", "enter", "start", "Start the chat", {}, priority=False),
-    Key("setup-raw", "tab,shift+tab", "raw", "Switch raw mode on or off", {}),
+    Key("setup-raw", "tab", "raw", "Switch raw mode on or off", {}),
+    Key("setup-keep", "shift+tab", "keep", "Keep the knobs and breakpoints of this chat, or not", {}),
 )
 
 FULL: tuple[Key, ...] = (

@@ -95,7 +95,7 @@ CHAT: tuple[Key, ...] = (
     Key("edit", "f7", "edit", "Edit an earlier message or reply on a new branch; press again for the one before it", {},
         "Edit an earlier message"),
     Key("find", "ctrl+f", "find", "Find text in the chat", {}, "Find in the chat"),
-    Key("new", "ctrl+n", "new", "New chat; keeps the model, knobs and system prompt", _resting("new"), "New chat"),
+    Key("new", "ctrl+n", "new", "New chat, as configured; /new keep keeps the knobs of this one", _resting("new"), "New chat"),
     Key("save", "ctrl+s", "dialog('save')", "Save a transcript (Markdown, HTML, JSON Lines and more)", _resting("save"),
         "Save transcript"),
     Key("sessions", "f4", "dialog('sessions')", "Saved chats: search, open, rename, delete", _resting("chats"), "Saved chats"),
@@ -221,6 +221,7 @@ MODEL: tuple[Key, ...] = (
         "Previous version",
     ),
     Key("version-next", "", "version(1)", "Next version of the last turn that has several", {}, "Next version"),
+    Key("copy-chat", "", "copy_chat", "Continue in a copy of this chat", {}, "Copy the chat"),
     Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),
     Key(
         "copy-code",

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
@@ -18,7 +17,7 @@ from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
-from termchat.text import one_line, sanitize
+from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, DetailedListing
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
@@ -64,16 +63,8 @@ class ModelsDialog(DetailedListing[Choice]):
 
     DEFAULT_CSS = """
     ModelsDialog > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
-    ModelsDialog Picker { margin-top: 0; }
-    ModelsDialog #list { height: 1fr; }
-    ModelsDialog #body { height: 1fr; layout: vertical; }
-    ModelsDialog #heading { margin-top: 1; }
-    ModelsDialog #details { height: 8; margin-top: 1; }
-    ModelsDialog.-beside #body { layout: horizontal; }
-    ModelsDialog.-beside #list { width: 1fr; }
-    ModelsDialog.-beside #details { width: 36%; height: 1fr; margin: 1 0 0 1; }
-    ModelsDialog.-low #details { display: none; }
-    ModelsDialog.-low #heading, ModelsDialog.-low Input, ModelsDialog.-low Input:focus { margin-top: 0; }
+    ModelsDialog #details { height: 8; }
+    ModelsDialog.-beside #details { width: 36%; height: 1fr; }
     ModelsDialog.-low .hint { max-height: 2; }
     ModelsDialog.-first #welcome { height: 8; margin-top: 1; }
     ModelsDialog.-first #details { display: none; }
@@ -99,12 +90,11 @@ class ModelsDialog(DetailedListing[Choice]):
         first: bool = False,
     ) -> None:
         super().__init__(palette)
-        self.chat, self.models, self._do, self._problem = chat, models, do, problem
+        self.chat, self.models, self._do, self.problem = chat, models, do, problem
         self.set_class(first, "-first")
         self.list = ModelList(chat, models)
         if problem:
             self.list.highlight(models.config.model)
-        self._heading, self._details = Sheet(self._headed, id="heading"), Sheet(self._detailed, id="details")
         self._welcome = Sheet(self._welcomed, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
@@ -113,18 +103,8 @@ class ModelsDialog(DetailedListing[Choice]):
 
     def compose(self) -> ComposeResult:
         self.list.gather()
-        self._arrange()
         self.picker.count = len(self.list.shown)
-        with Vertical():
-            yield Label(self._title(), classes="title", markup=False)
-            yield from self.inputs()
-            with Container(id="body"):
-                with Container(id="list"):
-                    yield self._heading
-                    yield self.picker
-                yield self._details
-            yield Label(sanitize(self._problem, keep=""), classes="problem", markup=False)
-            yield Label(self._hint(), classes="hint", markup=False)
+        yield from super().compose()
 
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
@@ -135,16 +115,12 @@ class ModelsDialog(DetailedListing[Choice]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._heading.paint_with(self._palette)
-        self._details.paint_with(self._palette)
-        if self._welcome is not None:
-            self._welcome.paint_with(self._palette)
         self._looks = self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self.models.look)
 
     def on_resize(self) -> None:
-        self.put(".hint", self._hint())
-        self.put(".title", self._title())
+        self.put(".hint", self.hint())
+        self.put(".title", self.title_line())
 
     def on_lines_view_laid(self) -> None:
         self.changed()
@@ -185,21 +161,21 @@ class ModelsDialog(DetailedListing[Choice]):
 
     def _show(self) -> None:
         self.picker.show(len(self.list.shown), self.list.at)
-        self._heading.show()
-        self._details.show()
-        self.put(".hint", self._hint())
-        self.put(".title", self._title())
+        self.heading.show()
+        self.details.show()
+        self.put(".hint", self.hint())
+        self.put(".title", self.title_line())
 
     def changed(self) -> None:
         """Draws the rows, and has their files read once they stay in view."""
         self._show()
         self.at_rest(self._read)
 
-    def _headed(self) -> list[Line]:
-        return [heading(self._heading.room, self.list.longest)]
+    def headed(self) -> list[Line]:
+        return [heading(self.heading.room, self.list.longest)]
 
-    def _detailed(self) -> list[Line]:
-        listed, row, view = self.list, self.list.row, self._details
+    def detailed(self) -> list[Line]:
+        listed, row, view = self.list, self.list.row, self.details
         return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
 
     def _welcomed(self) -> Sequence[Line]:
@@ -207,7 +183,7 @@ class ModelsDialog(DetailedListing[Choice]):
         rows, models = list(self.models.rows.values()), self.models
         return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)
 
-    def _hint(self) -> Content:
+    def hint(self) -> Content:
         """As many keys as there is room for; the one that closes always."""
         state = self.list.state(self.list.row) if self.list.row is not None else None
         does = [*_HINTS.get(state, ())] if state is not None else []
@@ -218,7 +194,7 @@ class ModelsDialog(DetailedListing[Choice]):
             does.pop()
         return hint(*does, end, before=said)
 
-    def _title(self) -> str:
+    def title_line(self) -> str:
         if self._welcome is not None:
             return "Welcome to termchat"
         return one_line(f"{self.TITLE}   {self.list.title(self._inside - len(self.TITLE) - 3)}", self._inside)

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
+from termchat.config.origins import DEFAULT
+from termchat.decoding.conditions import describe
+from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line, size
 from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, prose
@@ -37,14 +40,23 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     if conversation.raw:
         what = "Raw mode: the model continues your exact text, without a chat template."
     lines = [BLANK, Line((("A new chat", STRONG),)), BLANK, *prose(what, width)]
-    if conversation.system:
-        said = prose(f"System prompt: {conversation.system}", width, MUTED)
+    for title, text in (("System prompt", conversation.system), ("Not at default", _turned(chat))):
+        said = prose(f"{title}: {text}", width, MUTED) if text else []
         lines += said if len(said) <= _MOST_PROMPT else [*said[: _MOST_PROMPT - 1], Line((("…", MUTED),))]
     lines.append(BLANK)
     for id, action, does in _TEACHES:
         key = name_of(id)
         lines.append(Line(((f"{key:<8}", Ink("accent", does=action)), (one_line(does, width - 8), MUTED))))
     return lines
+
+
+def _turned(chat: Chat) -> str:
+    """The knobs that are not at their defaults, with who set them, and the breakpoints."""
+    knobs = (
+        (f"{name} {KNOBS[name].show(value)}", chat.origin[name]) for name, value in chat.tuning.differing().items()
+    )
+    turned = [f"{knob} ({place})" if place != DEFAULT else knob for knob, place in knobs]
+    return ", ".join([*turned, *(f"breakpoint {describe(point.condition)}" for point in chat.breakpoints)])
 
 
 def first_run_lines(rows: Sequence[ModelRow], width: int, *, looking: bool) -> list[Line]:

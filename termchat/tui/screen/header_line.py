@@ -74,7 +74,10 @@ def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
 def state_runs(chat: Chat) -> list[Run]:
     """What the chat is doing, in a word or two."""
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
-    return [*doing(_STATE_CLICKED.get(chat.phase, ""), _STATES[chat.phase](chat)), *queued]
+    state = _STATES[chat.phase](chat)
+    if chat.looking_on.followed is not None and chat.phase == "idle":
+        state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("looking on", TEXT)]
+    return [*doing(_STATE_CLICKED.get(chat.phase, ""), state), *queued]
 
 
 def _loading(chat: Chat) -> list[Run]:

@@ -40,6 +40,7 @@ from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
 from termchat.tui.sessions.begin_as import PersonaStarting
 from termchat.tui.sessions.chat_switching import ChatSwitching, Save
+from termchat.tui.sessions.following import ChatFollowing
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.compositor import LineCompositor
@@ -128,6 +129,7 @@ class ChatScreen(LiveScreen):
         self._writing = Sending(parts, history or History())
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
+        self._following = ChatFollowing(parts, sessions)
         personating = PersonaStarting(parts, self._conversations)
         self._features = Features(
             parts, self._writing, models, self._choosing, self._conversations, personating, wardrobe, keep_theme
@@ -239,8 +241,11 @@ class ChatScreen(LiveScreen):
             # At once: if another asks before that where widgets are, it never hears of its size.
             self.refresh(layout=True)
         self._versions.shown()
-        self._transcript.show(self._chat.conversation, running=self._chat.busy)
-        if empty:
+        self._transcript.show(self._chat.conversation, running=self._chat.busy or self._chat.looking_on.writing)
+        self._greet()
+
+    def _greet(self) -> None:
+        if self._welcome.display:
             self._welcome.show_lines(welcome_lines(self._chat, self._room))
 
     def _show_state(self) -> None:
@@ -255,7 +260,9 @@ class ChatScreen(LiveScreen):
         self._legend.draw()
         self._queue.show_lines(queue_lines(chat.turns.queue, self._room))
         self._writing.follow()
+        self._following.follow()
         self._ask_line.heard()
+        self._greet()
 
     def _show_slips(self) -> None:
         self._told.draw()
@@ -274,8 +281,7 @@ class ChatScreen(LiveScreen):
         self._show_soon()
         self._show_slips()
         self.tokens.show()
-        if self._welcome.display:
-            self._welcome.show_lines(welcome_lines(self._chat, self._welcome.room))
+        self._greet()
 
     def _do(self, what: Callable[[], object]) -> None:
         what()
@@ -454,6 +460,9 @@ class ChatScreen(LiveScreen):
 
     def on_heard(self, message: Heard) -> None:
         self._choosing.heard(message.said)
+
+    def action_copy_chat(self) -> None:
+        self._do(self._chat.looking_on.copy)
 
     def action_switch_back(self) -> None:
         self._do(self._chat.loading.switch_back)

@@ -79,7 +79,7 @@ class PersonaStarting:
         chat = self._chat
         before = chat.conversation.system
         if new:
-            self._conversations.begin(persona.system, raw=chat.conversation.raw and not persona.system)
+            self._conversations.begin(persona.system, raw=chat.configured.raw and not persona.system)
         self._do(lambda: chat.preset(persona.knobs, persona.origin))
         stays = not new and persona.system and persona.system != before
         hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""

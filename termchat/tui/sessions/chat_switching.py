@@ -66,14 +66,14 @@ class ChatSwitching:
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
 
-    def new(self) -> None:
-        self._go(self._chat.new)
+    def new(self, *, keep: bool = False) -> None:
+        self._go(lambda: self._chat.new(keep=keep))
 
-    def begin(self, system: str, *, raw: bool) -> None:
+    def begin(self, system: str, *, raw: bool, keep: bool = False) -> None:
         old = self._chat.conversation
         if raw and not old.raw:
             self._before_raw = old.system
-        self._go(lambda: self._chat.new(system, raw=raw))
+        self._go(lambda: self._chat.new(system, raw=raw, keep=keep))
 
     def toggle_raw(self) -> None:
         """Begins a chat in raw mode, or in a raw chat one with the system prompt of before."""
@@ -85,15 +85,15 @@ class ChatSwitching:
         return self._before_raw if chat.raw else chat.system
 
     def set_up(self) -> None:
-        from termchat.tui.sessions.setup import SetupDialog  # not needed before the first frame
+        from termchat.tui.sessions.setup import SetupDialog, turned  # not needed before the first frame
 
-        raw = self._chat.conversation.raw
+        chat = self._chat
 
         def begin(setup: Setup | None) -> None:
             if setup is not None:
-                self.begin(setup.system, raw=setup.raw)
+                self.begin(setup.system, raw=setup.raw, keep=setup.keep)
 
-        self._parts.open(SetupDialog(self._system, raw=raw), begin)
+        self._parts.open(SetupDialog(self._system, raw=chat.configured.raw, turned=turned(chat)), begin)
 
     def browse(self) -> None:
         """Opens the saved chats; the chosen one replaces the current chat."""

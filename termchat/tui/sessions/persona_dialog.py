@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from textual.app import ComposeResult
-from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.widgets import Label
+from textual.widget import Widget
 
 from termchat.config.personas import Persona, Personas
 from termchat.decoding.samplers import KNOBS, Value
-from termchat.text import cells, one_line, sanitize
+from termchat.text import cells, one_line
 from termchat.tui.dialogs.base import ARROWS, DetailedListing
 from termchat.tui.draw.ink import BLANK, Line
-from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
@@ -91,12 +88,9 @@ class PersonasDialog(DetailedListing[Begin]):
     """All personas. If a chat has begun (`begun`), starting another asks first; `asked` is the persona to ask about at once."""
 
     DEFAULT_CSS = """
-    PersonasDialog #body { height: 1fr; layout: vertical; margin-top: 1; }
-    PersonasDialog Picker { height: 1fr; margin-top: 0; }
-    PersonasDialog #details { height: 9; margin-top: 1; }
+    PersonasDialog #body { margin-top: 1; }
+    PersonasDialog #details { height: 9; }
     PersonasDialog.-beside #details { width: 60%; height: 1fr; margin: 0 0 0 2; }
-    PersonasDialog.-beside #body { layout: horizontal; }
-    PersonasDialog.-low #details { display: none; }
     PersonasDialog > Vertical { max-height: 30; }
     """
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.PERSONAS)]  # noqa: RUF012
@@ -106,32 +100,22 @@ class PersonasDialog(DetailedListing[Begin]):
 
     def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
         super().__init__(palette)
-        self._all, self._problems, self._begun = list(personas.entries.values()), personas.problems, begun
+        self._all, self._begun = list(personas.entries.values()), begun
         self._longest = max((cells(persona.name) for persona in self._all), default=0)
-        self._details = Sheet(self._detailed, id="details")
+        self.problem = "\n".join(personas.problems[:2])
         self.asking = bool(asked)
         self.picker.count = len(self._all)
         self.picker.chosen = next((at for at, persona in enumerate(self._all) if persona.name == asked), 0)
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label(self.TITLE, classes="title", markup=False)
-            with Container(id="body"):
-                yield self.picker
-                yield self._details
-            yield Label(sanitize("\n".join(self._problems[:2]), keep="\n"), classes="problem", markup=False)
-            yield Label(self._hint, classes="hint", markup=False)
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        self._details.paint_with(self._palette)
+    def listed(self) -> Iterable[Widget]:
+        return (self.picker,)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         return [persona_line(self._all[at], width, self._longest, chosen=at == chosen) for at in rows]
 
     def action_move(self, how: str) -> None:
         super().action_move(how)
-        self._details.show()
+        self.details.show()
         self._ask(False)
 
     def action_begin(self) -> None:
@@ -156,13 +140,12 @@ class PersonasDialog(DetailedListing[Begin]):
 
     def _ask(self, asking: bool) -> None:
         self.asking = asking
-        self.query_one(".hint", Label).update(self._hint)
+        self.put(".hint", self.hint())
 
-    @property
-    def _hint(self) -> Content:
+    def hint(self) -> Content:
         return dialogs.hint(*_ASK) if self.asking else dialogs.hint(*_CHOOSE, before=_SAVES)
 
-    def _detailed(self) -> list[Line]:
+    def detailed(self) -> list[Line]:
         if not self._all:
             return []
-        return persona_lines(self._all[self.picker.chosen], self._details.room, self._details.size.height)
+        return persona_lines(self._all[self.picker.chosen], self.details.room, self.details.size.height)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from termchat.chat.reopening import Past
-from termchat.conversation.session import SessionSummary
+from termchat.conversation.session import Followed, SessionNews, SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Role
 from termchat.tui.draw.background import TaskQueue
@@ -115,6 +115,14 @@ class SessionList:
                 hear(past)
 
         self._work.ask("open", lambda: fetch(self._store, session, self._config, loaded), heard)
+
+    def news(self, since: Followed) -> SessionNews:
+        """What was added to a chat. It waits for the disk: not for the event loop.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return self._store.news(since)
 
     def close(self) -> None:
         """No more answers are wanted; pending changes are still made."""

@@ -7,10 +7,9 @@ from time import time
 from typing import Literal
 
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
@@ -19,7 +18,6 @@ from termchat.text import one_line, sanitize
 from termchat.tui.dialogs.base import ARROWS, DetailedListing
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
-from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED
 from termchat.tui.keys.dialogs import SESSIONS, hint, name_of
 from termchat.tui.sessions.session_lines import heading, preview_lines, session_line
@@ -52,17 +50,10 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
 
     DEFAULT_CSS = """
     SessionsDialog > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
-    SessionsDialog Picker { margin-top: 0; }
-    SessionsDialog #list { height: 1fr; layers: rows above; }
-    SessionsDialog #body { height: 1fr; layout: vertical; }
-    SessionsDialog #heading { margin-top: 1; }
-    SessionsDialog #preview { height: 40%; margin-top: 1; }
+    SessionsDialog #list { layers: rows above; }
+    SessionsDialog #details { height: 40%; }
     SessionsDialog #name, SessionsDialog #name:focus { layer: above; position: absolute; margin: 0; padding: 0; }
-    SessionsDialog.-beside #body { layout: horizontal; }
-    SessionsDialog.-beside #list { width: 1fr; }
-    SessionsDialog.-beside #preview { width: 40%; height: 1fr; margin: 1 0 0 1; }
-    SessionsDialog.-low #preview { display: none; }
-    SessionsDialog.-low #heading, SessionsDialog.-low #search, SessionsDialog.-low #search:focus { margin-top: 0; }
+    SessionsDialog.-beside #details { width: 40%; height: 1fr; }
     SessionsDialog.-low .hint { max-height: 2; }
     """
     TITLE = "Chats"
@@ -81,7 +72,6 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
     ) -> None:
         super().__init__(palette)
         self._chat, self._list, self._new, self._do = chat, sessions, new, do
-        self._heading, self._preview = Sheet(self._headed, id="heading"), Sheet(self._previewed, id="preview")
         self._search = Field(placeholder="search all chats", id="search", select_on_focus=False)
         self._titled = Field(id="name", classes="-off", select_on_focus=False)
         self._entered = False
@@ -90,20 +80,11 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
     # --- what is seen ------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        """Title, search, list and preview, problem, hint; with what was known when it was open last, for the first frame."""
-        self._arrange()
-        self.picker.count = len(self._list.rows)
-        with Vertical():
-            yield Label(self._title(), classes="title", markup=False)
-            yield from self.inputs()
-            with Container(id="body"):
-                with Container(id="list"):
-                    yield self._heading
-                    yield self.picker
-                    yield self._titled
-                yield self._preview
-            yield Label("", classes="problem", markup=False)
-            yield Label(self._hint(), classes="hint", markup=False)
+        self.picker.count = len(self._list.rows)  # of when it was open last
+        yield from super().compose()
+
+    def listed(self) -> Iterable[Widget]:
+        return *super().listed(), self._titled
 
     def inputs(self) -> Iterable[Widget]:
         self._search.cursor_blink = self._titled.cursor_blink = False
@@ -111,8 +92,6 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._heading.paint_with(self._palette)
-        self._preview.paint_with(self._palette)
         self.call_after_refresh(lambda: self._list.search(self._search.value))
 
     def on_unmount(self) -> None:
@@ -138,10 +117,10 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
         """Draws everything as it is now, and reads the highlighted chat unless something else follows soon."""
         listed = self._list
         self.picker.show(len(listed.rows), listed.at)
-        self._heading.show()
-        self._preview.show()
-        self.put(".title", self._title())
-        self.put(".hint", self._hint())
+        self.heading.show()
+        self.details.show()
+        self.put(".title", self.title_line())
+        self.put(".hint", self.hint())
         if listed.problem:
             self.say(listed.problem)
         self.at_rest(listed.read)
@@ -150,14 +129,14 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             if not listed.problem:
                 self._open()
 
-    def _headed(self) -> list[Line]:
-        return [heading(self._heading.room, searching=bool(self._list.searched))]
+    def headed(self) -> list[Line]:
+        return [heading(self.heading.room, searching=bool(self._list.searched))]
 
-    def _previewed(self) -> list[Line]:
-        row, view = self._list.row, self._preview
+    def detailed(self) -> list[Line]:
+        row, view = self._list.row, self.details
         return preview_lines(row, self._list.preview(row), view.room, view.size.height) if row is not None else []
 
-    def _hint(self) -> Content:
+    def hint(self) -> Content:
         if self._renaming:
             return hint(("session-enter", "renames"), ("close", "cancels"))
         if self._list.opening:
@@ -165,7 +144,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
         deleted = self._list.deleted
         return hint(*(does for does in _DOES.items() if does[0] != "session-undelete" or deleted))
 
-    def _title(self) -> str:
+    def title_line(self) -> str:
         listed = self._list
         number = f"{len(listed.rows):,}" + (" and more" if listed.more else "")
         found = f"{number} found" if listed.searched else f"{number} saved"
@@ -250,7 +229,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             return
         self.say("")
         self._list.open(row.id, self._chat.loaded, self._go)
-        self.put(".hint", self._hint())
+        self.put(".hint", self.hint())
 
     def _go(self, past: Past) -> None:
         if self.is_current:
@@ -278,7 +257,7 @@ class SessionsDialog(DetailedListing[Past | Literal["new"]]):
             self._titled.styles.width = max(self.picker.size.width - _INDENT, 1)
             self._titled.cursor_position = len(self._titled.value)
         self.set_focus(self._titled if typing else self._search)
-        self.put(".hint", self._hint())
+        self.put(".hint", self.hint())
 
 
 def _short(row: SessionSummary) -> str:

@@ -1,4 +1,4 @@
-"""A new chat with another system prompt, or without a template."""
+"""F2: a new chat with another system prompt, in raw mode, or with the knobs of the chat before."""
 
 from __future__ import annotations
 
@@ -8,56 +8,79 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
 
+from termchat.chat.service import Chat
+from termchat.decoding.conditions import describe
+from termchat.decoding.samplers import KNOBS
+from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import SETUP, hint
+from termchat.tui.keys.dialogs import SETUP, hint, name_of
+
+_MOST_KEPT = 200
+"""Cells of what can be kept."""
 
 
 class Setup(NamedTuple):
+    """A new chat; `keep` keeps the knobs and breakpoints of the one before."""
+
     system: str
     raw: bool
+    keep: bool
+
+
+def turned(chat: Chat) -> str:
+    """What the chat has and a new one does not: knobs and breakpoints; "" where that is nothing."""
+    knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.lost().items()]
+    return ", ".join([*knobs, *(f"breakpoint {describe(point.condition)}" for point in chat.breakpoints)])
 
 
 class SetupDialog(Dialog[Setup]):
+    """`turned` is what can be kept of the chat before."""
+
     DEFAULT_CSS = """
     SetupDialog Composer { background: $panel; margin-top: 1; padding: 0 1; min-height: 3; max-height: 8; }
-    SetupDialog RawMark { margin-top: 1; }
+    SetupDialog #setup-raw { margin-top: 1; }
     """
     KEYS = "NEW CHAT"
     BINDINGS = [key.binding for key in SETUP]  # noqa: RUF012
 
-    def __init__(self, system: str, *, raw: bool) -> None:
+    def __init__(self, system: str, *, raw: bool, turned: str) -> None:
         super().__init__()
-        self._system, self._raw = system, raw
+        self._prompt = SystemPrompt(system, placeholder="System prompt (optional)")
+        self._raw = CheckMark("setup-raw", "raw mode: no chat template, no system prompt", on=raw)
+        self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}")
+        self._keep.display = bool(turned)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Label("New chat", classes="title", markup=False)
-            yield SystemPrompt(self._system, placeholder="System prompt (optional)")
-            yield RawMark(self._raw)
-            does = (
-                ("setup-start", "starts"), ("newline", "inserts a line break"), ("setup-raw", "switches raw mode"),
-                ("close", "closes"),
-            )  # fmt: skip
+            yield self._prompt
+            yield self._raw
+            yield self._keep
+            does = ("setup-start", "starts"), ("newline", "inserts a line break"), ("close", "closes")
             yield Label(hint(*does), classes="hint", markup=False)
 
     def action_raw(self) -> None:
-        self.query_one(RawMark).toggle()
+        self._raw.toggle()
+
+    def action_keep(self) -> None:
+        if self._keep.display:
+            self._keep.toggle()
 
     def action_start(self) -> None:
-        self.query_one(SystemPrompt).action_send()
+        self._prompt.action_send()
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         event.stop()
-        self.dismiss(Setup(event.text, self.query_one(RawMark).on))
+        self.dismiss(Setup(event.text, self._raw.on, self._keep.on))
 
 
-class RawMark(Label):
-    """Whether the chat is raw; a click changes it too. It never has the keyboard, so that Enter has one meaning."""
+class CheckMark(Label):
+    """Something that a key or a click switches. It never has the keyboard, so that Enter has one meaning."""
 
-    def __init__(self, on: bool) -> None:
-        self.on = on
-        super().__init__(self._text, markup=False)
+    def __init__(self, id: str, what: str, *, on: bool = False) -> None:
+        self._key, self._what, self.on = name_of(id), what, on
+        super().__init__(self._text, id=id, markup=False)
 
     def toggle(self) -> None:
         self.on = not self.on
@@ -68,7 +91,7 @@ class RawMark(Label):
 
     @property
     def _text(self) -> str:
-        return f"[{'x' if self.on else ' '}] raw mode: no chat template, no system prompt"
+        return f"[{'x' if self.on else ' '}] {self._what}  ({self._key})"
 
 
 class SystemPrompt(Composer):

@@ -28,6 +28,7 @@ from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
+_KEEP = "keep"
 _SAVE = re.compile(r"save(?:\s+(.*))?")
 
 Run = Callable[[Features, str], None]
@@ -70,6 +71,12 @@ def _turn(features: Features, knob: Knob, text: str) -> None:
             raise CommandRefused(str(error), knob.help) from error
     now, origin = knob.show(_value(features, knob)), features.parts.chat.origin[knob.name]
     features.parts.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
+
+
+def _new(features: Features, keep: str) -> None:
+    if keep != _KEEP:
+        raise CommandRefused(f"/new takes {_KEEP} or nothing, not {one_line(keep, 40)!r}", "/new keep keeps the knobs")
+    features.conversations.new(keep=True)
 
 
 def _begin(features: Features, system: str) -> None:
@@ -228,6 +235,8 @@ class _Takes(NamedTuple):
 
 
 _TAKE: tuple[_Takes, ...] = (
+    _Takes("new", _KEEP, "New chat, as configured; keep keeps this one's system prompt, raw mode, knobs and breakpoints",
+        _new, lambda _: (Offer(_KEEP),)),
     _Takes("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
     _Takes("model", "NAME", "Switch to another model", _model, _models, "models"),
     _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),

@@ -1,0 +1,94 @@
+"""Which process is writing to which chat at this moment.
+
+Each chat has its byte in a file beside the store's, which the process that writes a reply keeps locked. The system takes the
+lock away when the process ends, however it ends. Where files cannot be locked nobody is known to write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from hashlib import blake2b
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+SUFFIX = ".writers"
+"""Added to the name of the store's file."""
+
+
+class Claims:
+    """The locks of this process. Any thread may call."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = store.with_name(store.name + SUFFIX)
+        self._file: int | None = None
+        self._held: set[str] = set()
+        self._mutex = threading.Lock()
+
+    def hold(self, session: str) -> None:
+        """This process writes to a chat from now on."""
+        with self._mutex:
+            if session not in self._held and self._lock(session):
+                self._held.add(session)
+
+    def let_go(self, session: str) -> None:
+        with self._mutex:
+            if session in self._held:
+                self._held.discard(session)
+                self._unlock(session)
+
+    def is_elsewhere(self, session: str) -> bool:
+        """Whether another process writes to a chat."""
+        with self._mutex:
+            if session in self._held or not self._path.exists():
+                return False
+            locked = self._lock(session)
+            if locked:
+                self._unlock(session)
+            return locked is False
+
+    def close(self) -> None:
+        with self._mutex:
+            self._held.clear()
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    if sys.platform != "win32":
+
+        def _lock(self, session: str) -> bool | None:
+            """Locks a chat's byte; False where another process has, None where that cannot be done."""
+            try:
+                if self._file is None:
+                    self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+            except OSError:
+                return None
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(session))
+            except (BlockingIOError, PermissionError):
+                return False
+            except OSError:
+                return None
+            return True
+
+        def _unlock(self, session: str) -> None:
+            assert self._file is not None
+            with contextlib.suppress(OSError):
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(session))
+
+    else:
+
+        def _lock(self, session: str) -> bool | None:
+            return None
+
+        def _unlock(self, session: str) -> None:
+            pass
+
+
+def _place(session: str) -> int:
+    """The byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
+    return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())

@@ -1,0 +1,187 @@
+"""A chat that another termchat is writing: one looks on, or goes on in a copy, and its writer is never disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from termchat.config.settings import Settings, load
+from termchat.conversation.store.store import Store
+from termchat.tui.screen.header_line import header_line
+from tests.chat.test_reopening import Kept
+
+COPIED = "this is a copy of the chat now"
+
+
+class Pair:
+    """Two chats on one file: `writer` has begun a reply in `session`, `it` has opened that."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config = load({}, {}, folder / "none.toml")
+        self.theirs, self.ours = (Store.open(folder / "sessions.db") for _ in range(2))
+        self.writer, self.it = (Kept(store, self.config) for store in (self.theirs, self.ours))
+        # Within one process no lock keeps the other store out.
+        monkeypatch.setattr(self.ours._claims, "is_elsewhere", lambda _: self.writer.chat.busy)
+        self.writer.replied("one", " a")
+        self.writer.writing("two", " b", " c")
+        self.session = self.writer.session
+        assert self.theirs.flush()
+        self.it.open(self.session)
+
+    def look(self) -> None:
+        """What was written is seen."""
+        assert self.theirs.flush()
+        followed = self.it.chat.looking_on.followed
+        assert followed is not None
+        self.it.chat.looking_on.take(self.it.chat.conversation, self.ours.news(followed))
+        self.it.pump()
+
+    def saved(self, session: str) -> list[str]:
+        assert self.ours.flush()
+        return [text for _, text in self.ours.load(session).conversation.turns()]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    for kind in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+    made = Pair(tmp_path, monkeypatch)
+    yield made
+    made.theirs.close()
+    made.ours.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Settings:
+    return load({}, {}, tmp_path / "none.toml")
+
+
+def test_it_says_who_writes_and_shows_what_comes(pair: Pair) -> None:
+    it, writer = pair.it, pair.writer
+    assert it.notices == ["another termchat is writing this chat"]
+    assert "looking on" in header_line(it.chat, 200).text
+    assert it.texts() == ["one", " a", "two", " b c"]
+    assert it.reply.failed is None
+    writer.engine.say(" d")
+    writer.pump()
+    pair.look()
+    assert it.texts()[-1] == " b c d"
+    assert it.chat.live.token is not None
+    assert it.chat.live.token.text == " d"
+    writer.engine.end()
+    writer.pump()
+    writer.writing("three", " e")
+    pair.look()
+    assert it.texts() == ["one", " a", "two", " b c d", "three", " e"]
+    assert it.chat.conversation.ids() == writer.chat.conversation.ids()
+    it.chat.adjust("temperature", 1.5)
+    assert pair.ours.load(pair.session).info.tuning.temperature == 0.8  # that is the writer's
+
+
+def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair: Pair) -> None:
+    it, writer = pair.it, pair.writer
+    it.chat.adjust("temperature", 1.5)
+    it.replied("what next", " f")
+    assert COPIED in it.notices
+    assert it.chat.looking_on.followed is None
+    copy = it.session
+    assert copy != pair.session
+    assert pair.saved(copy) == ["one", " a", "two", " b c", "what next", " f"]
+    assert pair.ours.load(copy).interrupted == ()  # it was copied, not interrupted
+    assert pair.ours.load(copy).info.tuning.temperature == 1.5
+    writer.engine.say(" d")
+    writer.engine.end()
+    writer.pump()
+    writer.replied("three", " e")
+    assert pair.theirs.flush()
+    assert writer.session == pair.session
+    assert writer.notices == []
+    assert pair.saved(pair.session) == ["one", " a", "two", " b c d", "three", " e"]
+
+
+def test_a_copy_is_made_on_demand(pair: Pair) -> None:
+    it = pair.it
+    it.chat.looking_on.copy()
+    it.pump()
+    assert it.session != pair.session
+    assert it.reply.failed is not None
+    assert pair.saved(it.session) == ["one", " a", "two", " b c"]
+    it.chat.new()
+    it.chat.looking_on.copy()
+    it.pump()
+    assert it.notices[-1] == "cannot copy the chat: nothing was said yet"
+
+
+def test_ones_own_chat_is_copied_as_well(pair: Pair) -> None:
+    writer = pair.writer
+    writer.chat.looking_on.copy()
+    writer.pump()
+    assert writer.notices == ["cannot copy the chat: a reply is running"]
+    writer.engine.end()
+    writer.pump()
+    writer.chat.looking_on.copy()
+    writer.replied("three", " e")
+    assert writer.session != pair.session
+    assert pair.theirs.flush()
+    assert pair.saved(pair.session) == ["one", " a", "two", " b c"]
+    assert pair.saved(writer.session)[-1] == " e"
+
+
+def test_when_nobody_writes_any_more_one_goes_on_in_the_chat_itself(pair: Pair) -> None:
+    pair.writer.engine.end()
+    pair.writer.pump()
+    pair.look()
+    pair.it.replied("what next", " f")
+    assert pair.it.session == pair.session
+    assert COPIED not in pair.it.notices
+    assert pair.saved(pair.session) == ["one", " a", "two", " b c", "what next", " f"]
+
+
+def test_a_writer_that_dies_leaves_an_interrupted_reply_that_can_be_continued(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair.ours._claims, "is_elsewhere", lambda _: False)
+    pair.look()
+    assert pair.it.reply.failed is not None
+    assert pair.it.reply.failed.message == "termchat stopped during this reply"
+    pair.it.chat.forks.continue_reply()
+    pair.it.pump()
+    pair.it.engine.say(" g")
+    pair.it.engine.end()
+    pair.it.pump()
+    assert pair.it.session == pair.session
+    assert pair.saved(pair.session)[-1] == " b c g"
+
+
+@pytest.mark.parametrize("what", ["rename", "delete", "title", "regenerate"])
+def test_whatever_changes_the_chat_changes_a_copy(pair: Pair, what: str) -> None:
+    it, chat = pair.it, pair.it.chat
+    if what == "rename":
+        chat.branches.rename(1, "mine")
+    elif what == "delete":
+        chat.branches.delete(3)
+    elif what == "title":
+        chat.retitle("mine")
+    else:
+        chat.forks.regenerate()
+    it.pump()
+    assert it.session != pair.session
+    stored = pair.ours.load(pair.session)
+    assert (stored.conversation.title, len(stored.conversation.nodes)) == ("one", 4)
+    assert not any(node.name or node.deleted for node in stored.conversation.nodes.values())
+
+
+def test_another_branch_can_be_looked_at_and_another_chat_opened(pair: Pair) -> None:
+    it, writer = pair.it, pair.writer
+    it.chat.branches.select(2)
+    writer.engine.say(" d")
+    writer.pump()
+    pair.look()
+    assert it.texts() == ["one", " a"]
+    it.chat.new()
+    it.pump()
+    assert it.chat.looking_on.followed is None
+    it.open(pair.session)
+    assert it.texts()[-1] == " b c d"  # what is saved, not what was seen

@@ -1,0 +1,146 @@
+"""Who writes a chat at this moment, between processes that share a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from termchat.conversation.store.claims import Claims
+from termchat.conversation.store.store import Store
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+
+WRITER = """
+import sys
+from pathlib import Path
+from termchat.conversation.store.store import Store
+from termchat.conversation.tree import Conversation
+from tests.made_records import finished, reply, stream, user
+
+store, chat = Store.open(Path(sys.argv[1])), Conversation()
+session = store.begin(chat)
+
+def begin(text):
+    store.add_node(session, user(chat, text, [1, 2]))
+    node = reply(chat)
+    store.add_node(session, node)
+    add(node, stream(chat.ids_before(node.number), [b"word "] * 3, reason=None))
+    return node
+
+def add(node, records):
+    for record in records:
+        node.add(record)
+        store.add_record(session, node.number, record)
+    assert store.flush()
+    print(session, flush=True)
+
+node = begin("one")
+input()
+add(node, [finished("length")])
+input()
+begin("two")
+input()
+"""
+
+
+class Writing:
+    """Another process that writes a reply of three tokens, ends it, then begins another, each when it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.session = self._said()
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        assert self._said() == self.session
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Writing]:
+    made = Writing(path)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    store = Store.open(path)
+    yield store
+    store.close()
+
+
+def test_a_reply_that_another_process_writes_is_not_interrupted_and_can_be_followed(store: Store, path: Path) -> None:
+    with writing(path) as other:
+        stored = store.load(other.session)
+        assert stored.interrupted == ()
+        followed = stored.followed
+        assert followed is not None
+        assert (followed.session, followed.node) == (other.session, 2)
+        assert [text for _, text in stored.conversation.turns()] == ["one", "word word word "]
+
+        news = store.news(followed)
+        assert (news.nodes, news.records, news.writing, news.followed) == ([], [], True, followed)
+        other.go_on()
+        news = store.news(followed)
+        assert [(number, type(record).__name__) for number, record in news.records] == [(2, "Finished")]
+        assert (news.nodes, news.writing) == ([], False)
+        assert store.load(other.session).followed is None
+        other.go_on()
+        news = store.news(news.followed)
+        assert [(node.number, node.parent, node.role) for node in news.nodes] == [(3, 2, "user"), (4, 3, "assistant")]
+        assert {number for number, _ in news.records} == {4}
+        assert (news.leaf, news.writing, news.followed.node) == (4, True, 4)
+
+
+def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path: Path) -> None:
+    with writing(path) as other:
+        followed = store.load(other.session).followed
+        assert followed is not None
+        other.kill()
+        assert not store.news(followed).writing
+        stored = store.load(other.session)
+        assert (stored.interrupted, stored.followed) == ((2,), None)
+
+
+def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:
+    one = Claims(path)
+    one.hold("a")
+    one.hold("a")
+    assert not one.is_elsewhere("a")
+    one.let_go("a")
+    one.let_go("a")
+    one.close()
+
+
+def test_where_nothing_can_be_locked_nobody_is_known_to_write(tmp_path: Path) -> None:
+    claims = Claims(tmp_path / "missing" / "sessions.db")
+    claims.hold("a")
+    assert not claims.is_elsewhere("a")
+    (tmp_path / "sessions.db.writers").mkdir()
+    claims = Claims(tmp_path / "sessions.db")
+    claims.hold("a")
+    assert not claims.is_elsewhere("a")
