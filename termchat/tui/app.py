@@ -41,7 +41,8 @@ from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
 from termchat.tui.themes.theme_file import AUTO, Palette
 
 if sys.platform != "win32":
-    from termchat.tui.terminal.driver import BackgroundIs, Terminal, TerminalGone
+    from termchat.tui.terminal.driver import Terminal, TerminalGone
+    from termchat.tui.terminal.input_stream import BackgroundIs
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
@@ -110,7 +111,9 @@ class TermchatApp(App[None]):
     ) -> None:
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
         self.chat = chat
+        keys = dict(keymap or {})
         self.asks_background = abilities.depth != "none"
+        self.alt_keys = {name for names in keys.values() for name in names.split(",") if name.startswith("alt+")}
         self._spec, self._at_end, self._ended = spec, close, False
         self._typed = TypeAhead(self, self._take)
         self._begun = False
@@ -123,7 +126,6 @@ class TermchatApp(App[None]):
         self._notices = [*in_short(wrong, len(others)), *others]
         self._worn = self.wardrobe.worn()
         self.wear(self.wardrobe.wanted)
-        keys = dict(keymap or {})
         self._chat_screen = ChatScreen(
             chat,
             self.palette,

@@ -50,7 +50,7 @@ class AskLine:
         """The keys of the line that is typed, or of the message that is edited; none where nothing is asked."""
         back = Label(name_of("back"), "back")
         if self._asking is None or not self._asking.is_open:
-            edits = self._rewriting is not None and self._parts.composer.has_focus
+            edits = self._rewriting is not None and self._parts.screen.focused is self._parts.composer
             return [Label("Enter", "send on a new branch"), back, Label(name_of("edit"), "before")] if edits else []
         if self._searching is None:
             return [Label("Enter", "accept"), back]

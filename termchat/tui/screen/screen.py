@@ -330,6 +330,8 @@ class ChatScreen(LiveScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
+        if event.widget is not self.focused:
+            return  # as in `Desk`
         self._ask_line.focused(event.widget)
         self._show_soon()
         if event.widget is self._transcript:
