@@ -212,13 +212,13 @@ class Editing:
     def edit(self, node: Node, text: str) -> None:
         """Sends a text in the place of a person's message, beside it; the branch that grew from that stays.
 
-        A reply that is running ends first. What cannot be edited is told, and the text is in `returned`.
+        A reply that is running ends first. What cannot be edited is told, and the text is given back.
         """
         state = self._state
         if state.model is None or state.conversation.is_hidden(node.number):
             why = "no model is loaded" if state.model is None else "this branch is deleted"
             state.changed(Notice(f"cannot send the edited message: {why}"))
-            state.give_back(text)
+            state.give_back(state.conversation, text)
             return
         self._stop()
         self._waiting = _Edit(state.conversation, node, text)
@@ -230,6 +230,7 @@ class Editing:
         if edit is None or state.phase != "idle":
             return
         self._waiting = None
+        edit.conversation.unsent.asked = edit.text
         node, nodes = edit.node, edit.conversation.nodes
         self._turns.begin(
             edit.text, nodes[node.parent] if node.parent is not None else None, node.at, omitted=node.omitted
@@ -239,7 +240,7 @@ class Editing:
         """Gives back the edit that waits, as another chat or branch is to be shown."""
         edit, self._waiting = self._waiting, None
         if edit is not None:
-            self._state.give_back(edit.text)
+            self._state.give_back(edit.conversation, edit.text)
 
     def replace(self, spans: Sequence[Span], text: str) -> None:
         """Puts other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.

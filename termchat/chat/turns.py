@@ -12,6 +12,7 @@ from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import LARGEST_MESSAGE, Omission, is_too_large
 from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
 
@@ -33,31 +34,49 @@ class Turns:
 
     def __init__(self, state: State, replies: Replies) -> None:
         self._state, self._replies = state, replies
-        self.queue: deque[str] = deque()
-        """Texts sent while a reply was running or the model was loading, the next to go out first."""
         self._cancelled = False
         self.room = MakingRoom(state, replies, self.begin)
 
+    @property
+    def queue(self) -> deque[str]:
+        """Texts of the shown chat, sent while a reply was running or the model was loading; the next to go out first."""
+        return self._state.conversation.unsent.queue
+
+    def add(self, text: str) -> None:
+        """Queues a message."""
+        self.queue.append(text)
+        self._kept()
+
     def next(self) -> None:
         """Sends the first text of the queue, without those that are too large; nothing else is going on."""
+        chat = self._state.conversation
         while self.queue and is_too_large(self.queue[0]):
-            self._state.give_back(self.queue.popleft())
+            self._state.give_back(chat, self.queue.popleft())
             self._state.changed(StatusChanged(), Notice(*_TOO_LARGE, "error"))
         if self.queue:
-            chat = self._state.conversation
             parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-            self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
+            chat.unsent.asked = self.queue.popleft()
+            self.begin(chat.unsent.asked, parent, parent.kept() if parent else 0)
+
+    def hold(self) -> None:
+        """Has the queue of a chat that was opened wait for the next message."""
+        self._replies.held = bool(self.queue)
 
     def take_back(self, number: int) -> str:
         """Removes a message from the queue and returns it; 0 is the next to go out."""
         text = self.queue[number]
         del self.queue[number]
-        self._state.changed(StatusChanged())
+        self._kept()
         return text
 
     def move(self, number: int, to: int) -> None:
         """Moves a message of the queue to another place."""
         self.queue.insert(to, self.take_back(number))
+        self._kept()
+
+    def _kept(self) -> None:
+        self._state.recorder.unsent(self._state.conversation)
+        self._state.changed(StatusChanged())
 
     def begin(self, text: str, parent: Node | None, at: int, omitted: Omission | None = None) -> Node:
         """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt."""
@@ -116,10 +135,20 @@ class Turns:
         else:
             if forced:
                 self._state.prefill = ""
-            self._state.recorder.turn(asked.conversation, turn)
+            self._record(asked)
             limit = self.room.limit(turn)
             seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
             self._replies.start(turn, len(turn.ids), seed=seed, done=0, longer=longer, limit=limit, ids=forced)
+
+    def _record(self, asked: _Asked) -> None:
+        """Keeps the turn; from now on it is no longer a text that was not sent."""
+        state, unsent = self._state, asked.conversation.unsent
+        if unsent is state.blank:
+            state.blank = Unsent()
+        if not self.room.is_request(asked.node):
+            unsent.asked = ""
+        state.recorder.turn(asked.conversation, asked.node)
+        state.recorder.unsent(asked.conversation)
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -137,7 +166,7 @@ class Turns:
         if self.room.is_request(asked.node):
             self.room.without_summary()
         elif not self.room.refused(asked.node, length, failure):
-            state.give_back(asked.node.written)
+            state.give_back(chat, asked.node.written)
             state.fail(failure)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
@@ -145,10 +174,10 @@ class Turns:
         self._state.fail(failure)
 
     def _take_back(self, asked: _Asked) -> None:
-        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it, whatever is shown by then."""
+        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it there."""
         state = self._state
         self._drop(asked)
-        state.give_back(self.room.let_go(asked.node))
+        state.give_back(asked.conversation, self.room.let_go(asked.node))
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 

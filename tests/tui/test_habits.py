@@ -131,9 +131,11 @@ async def test_there_is_nothing_to_edit_find_or_copy_in_an_empty_chat() -> None:
 async def test_another_chat_ends_an_edit() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", " one"))
+        old = desk.chat.conversation
         await desk.type("draft", "f7", "ctrl+n")
         assert "editing" not in desk.text
-        assert desk.composer.text == "draft"
+        assert desk.composer.text == ""
+        assert old.unsent.draft == "draft"
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class AskLine:
             self._asking.close()
 
     def heard(self) -> None:
-        """Follows a change of the chat."""
+        """Follows a change of the chat; another one ends the edit of a message."""
         if self._searching is not None:
             self._searching.grew()
         if self._rewriting is not None and self._rewriting.is_stale:

@@ -1,8 +1,9 @@
 """The terminal: what it can show, its driver, the frames that are sent to it, its keys and its clipboard.
 
-Text that is read becomes keys, pastes and answers in `input_stream`; `driver` reads it, in a thread, and posts them to the
-app, where `typeahead` passes keys on one at a time. `capabilities` says which colours and characters there are. `compositor` sends what widgets draw, `screens` says when, and `scrolling` is
-the base of views that scroll. `clipboard` copies. The widgets of all other rooms build on these.
+`driver` reads text, in a thread; `input_stream` makes keys, pastes and answers of it; the app gets them, and `typeahead` passes
+them on one at a time. `capabilities` says which colours and characters there are. `compositor` sends what widgets draw,
+`screens` says when, and `scrolling` is the base of views that scroll. `clipboard` copies. The widgets of all other rooms build
+on these.
 
 This is the only room that uses private names of Textual; a test holds the list of them. They were checked with Textual
 8.2.8, and are there because
