@@ -59,6 +59,7 @@ class Chat(State):
         )
         self.replies = Replies(self)
         self.turns = Turns(self, self.replies)
+        self.turns.hold()
         self.forks = Forks(self, self.turns, self.replies)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
         self.branches = Branches(self, self._leave)

@@ -59,7 +59,7 @@ class Turns:
             self.begin(chat.unsent.asked, parent, parent.kept() if parent else 0)
 
     def hold(self) -> None:
-        """Has the queue of a chat that was opened wait for the next message."""
+        """Has the queue of a chat that is opened wait for the next message."""
         self._replies.held = bool(self.queue)
 
     def take_back(self, number: int) -> str:

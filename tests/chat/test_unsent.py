@@ -158,6 +158,15 @@ def test_what_a_running_process_writes_is_left_to_it(file: Path) -> None:
         assert store.abandoned() == "queued\nof one that had this number before"
 
 
+def test_what_a_resumed_chat_had_in_its_queue_waits_for_the_next_message() -> None:
+    chat = Conversation()
+    chat.unsent.queue.append("queued")
+    it = Faked(conversation=chat)
+    assert (it.chat.phase, it.engine.generated) == ("idle", [])
+    it.replied("now", " a")
+    assert [node.written for node in chat.nodes.values() if node.role == "user"] == ["queued", "now"]
+
+
 def test_a_message_on_its_way_is_kept_until_its_turn_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, context=40))
     store = Store.open(file)

@@ -65,9 +65,9 @@ def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list
     return lines
 
 
-def full_lines(full: Full, width: int) -> list[Line]:
-    """What happened when the context was full, and the keys that decide what is done about it; a click asks."""
-    bar, asks = _INKS["warning"], "continue"
+def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
+    """What happened when the context was full, and, where it `asks`, the keys that decide what is done; a click asks, too."""
+    bar, does = _INKS["warning"], "continue"
     oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
     room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
     if full.failure is not None:
@@ -80,8 +80,8 @@ def full_lines(full: Full, width: int) -> list[Line]:
         said = ["The context is full: the reply was cut off."]
         keys = f"{room} regenerates it; {name_of('back')} leaves it"
     lines = [(line, bar) for line in wrapped(said[0], width - 2)] + [(line, TEXT) for line in said[1:]]
-    lines += [(line, ACCENT) for line in wrapped(keys, width - 2)]
-    return [_barred(line, ink._replace(does=asks), bar._replace(does=asks)) for line, ink in lines]
+    lines += [(line, ACCENT) for line in wrapped(keys, width - 2) if asks]
+    return [_barred(line, ink._replace(does=does), bar._replace(does=does)) for line, ink in lines]
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -267,7 +267,8 @@ class ChatScreen(LiveScreen):
         """The messages that wait, and what for."""
         chat = self._chat
         self._queue.show_lines(queue_lines(chat.turns.queue, self._room, held=chat.replies.held))
-        self._full.show_lines(full_lines(chat.full, self._room) if chat.full is not None else [])
+        asks = chat.phase == "idle"
+        self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
 
     def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
         return notice_lines(told, self._room, dead=self._chat.phase == "failed")
