@@ -27,7 +27,7 @@ class ReplyGrew(msgspec.Struct, frozen=True):
 
 
 class StatusChanged(msgspec.Struct, frozen=True):
-    """Phase, progress, model or queue changed: read them from the chat."""
+    """Phase, progress, model, queue or `chat.full` changed: read them from the chat."""
 
 
 class LiveChanged(msgspec.Struct, frozen=True):
@@ -44,10 +44,6 @@ class Answered(msgspec.Struct, frozen=True):
 
 class BreakpointsChanged(msgspec.Struct, frozen=True):
     """A breakpoint was set, toggled or taken away."""
-
-
-class RoomWanted(msgspec.Struct, frozen=True):
-    """The context is full, and a person should say what is to be done: read `chat.full`, answer with `chat.turns.room.make`."""
 
 
 class Full(NamedTuple):
@@ -79,14 +75,4 @@ class Notice(msgspec.Struct, frozen=True):
     severity: Literal["information", "warning", "error"] = "information"
 
 
-Change = (
-    PathChanged
-    | ReplyGrew
-    | StatusChanged
-    | LiveChanged
-    | TuningChanged
-    | Answered
-    | BreakpointsChanged
-    | RoomWanted
-    | Notice
-)
+Change = PathChanged | ReplyGrew | StatusChanged | LiveChanged | TuningChanged | Answered | BreakpointsChanged | Notice

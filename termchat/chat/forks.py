@@ -238,13 +238,13 @@ class Editing:
     def edit(self, node: Node, text: str) -> None:
         """Sends a text in the place of a person's message, beside it; the branch that grew from that stays.
 
-        A reply that is running ends first. What cannot be edited is told, and the text is in `returned`.
+        A reply that is running ends first. What cannot be edited is told, and the text is given back.
         """
         state = self._state
         if state.model is None or state.conversation.is_hidden(node.number):
             why = "no model is loaded" if state.model is None else "this branch is deleted"
             state.changed(Notice(f"cannot send the edited message: {why}"))
-            state.give_back(text)
+            state.give_back(state.conversation, text)
             return
         if not state.takes(text):
             return
@@ -258,6 +258,7 @@ class Editing:
         if edit is None or state.phase != "idle":
             return
         self._waiting = None
+        edit.conversation.unsent.asked = edit.text
         node, nodes = edit.node, edit.conversation.nodes
         self._turns.begin(edit.text, nodes.get(node.parent or 0), node.at, node.omitted)
 
@@ -265,7 +266,7 @@ class Editing:
         """Gives back the edit that waits, as another chat or branch is to be shown."""
         edit, self._waiting = self._waiting, None
         if edit is not None:
-            self._state.give_back(edit.text)
+            self._state.give_back(edit.conversation, edit.text)
 
     def replace(self, spans: Sequence[Span], text: str) -> None:
         """Puts other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.
@@ -283,7 +284,7 @@ class Editing:
         elif state.ready("save the edited reply"):
             self._forks.from_text(spans, text, "end")
         else:
-            state.give_back(text)
+            state.give_back(state.conversation, text)
 
 
 def parting_of(spans: Sequence[Span], text: str) -> Parting | None:

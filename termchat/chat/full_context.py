@@ -7,7 +7,7 @@ from itertools import groupby
 
 import msgspec
 
-from termchat.chat.changes import WAYS, Full, Notice, PathChanged, RoomWanted, Way
+from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Node, Omission
@@ -133,9 +133,20 @@ class MakingRoom:
         full, self._state.full = self._state.full, None
         if full is None:
             return
-        if full.conversation is not self._state.conversation or self._state.phase != "idle":
-            way = "stop"
-        self._do(full, way)
+        self._state.changed(StatusChanged())
+        if way != "stop" and self._state.phase == "idle":
+            self._do(full, way)
+        elif full.failure is not None:
+            self._state.give_back(full.conversation, full.text)
+
+    def withdraw(self) -> None:
+        """Asks no more about a full context once the person has done something else."""
+        state, full = self._state, self._state.full
+        elsewhere = full is not None and (
+            full.conversation is not state.conversation or full.leaf != state.conversation.leaf
+        )
+        if elsewhere or state.busy:
+            self.make("stop")
 
     def go_on(self) -> bool:
         """With nothing else going on: sends what waited for a summary, asks about a reply that was cut; whether it did."""
@@ -167,7 +178,7 @@ class MakingRoom:
         if way == "ask":
             self._replies.held = True  # what else was written waits, too
             self._state.full = full
-            self._state.changed(RoomWanted())
+            self._state.changed(StatusChanged())
         else:
             self._do(full, next(known for known in WAYS if known == way))
 
@@ -179,7 +190,7 @@ class MakingRoom:
         elif way != "stop":
             self._begin(full.text, full.parent, full.at, Omission(full.turns))
         elif full.failure is not None:
-            self._state.give_back(full.text)
+            self._state.give_back(full.conversation, full.text)
             self._state.fail(full.failure)
 
     def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
@@ -216,7 +227,7 @@ class MakingRoom:
             self._begin(full.text, full.parent, full.at, Omission(full.turns, reply.number))
             return True
         if full.failure is not None:
-            self._state.give_back(full.text)
+            self._state.give_back(chat, full.text)
         self._show(full)
         return False
 

@@ -23,6 +23,9 @@ from termchat.engine.port import ModelInfo
 class Recorder:
     """Hears of a conversation what has to be kept; whatever came before is on record already. This one keeps nothing."""
 
+    keeps = False
+    """Whether what is written and not sent is there again the next time."""
+
     def opened(self, conversation: Conversation) -> None:
         """Another conversation is to be saved from now on."""
 
@@ -57,6 +60,13 @@ class Recorder:
 
     def selected(self, conversation: Conversation) -> None:
         """Another leaf is shown."""
+
+    def unsent(self, conversation: Conversation) -> None:
+        """What was written in it and not sent is different."""
+
+    def abandoned(self) -> str:
+        """What another process left in a chat without a message; reads the disk."""
+        return ""
 
     def branch(self, conversation: Conversation, node: Node) -> None:
         """A node was renamed, deleted or restored."""
@@ -94,6 +104,8 @@ class StoreRecorder(Recorder):
     `info` is what is known of the chat on the screen; its id is "" until it is begun. `conversation` is the one that the
     store knows by that id. Of a chat that is only looked on records are read, and nothing is written.
     """
+
+    keeps = True
 
     def __init__(self, store: Store, info: SessionInfo, conversation: Conversation | None = None) -> None:
         self.store = store
@@ -173,6 +185,7 @@ class StoreRecorder(Recorder):
             session = self.store.begin(conversation, tuning=self.info.tuning, model=self.info.model)
             self.store.update(session, breakpoints=self.info.breakpoints, view=self.info.view)
             self._ids[conversation] = session
+            self.store.keep_unsent("", "", ())
             self.info = msgspec.structs.replace(self.info, id=session, created=time())
         if self._model is not None and self._ids[conversation] == self.info.id:
             self._update(model=self._model)  # a chat that was opened is with its own model until another one answers
@@ -186,6 +199,15 @@ class StoreRecorder(Recorder):
     def selected(self, conversation: Conversation) -> None:
         if (session := self._saved(conversation)) is not None:
             self.store.update(session, leaf=conversation.leaf)
+
+    def unsent(self, conversation: Conversation) -> None:
+        unsent = conversation.unsent
+        self.store.keep_unsent(self._ids.get(conversation, ""), unsent.written, unsent.waiting)
+
+    def abandoned(self) -> str:
+        with contextlib.suppress(StoreError):
+            return self.store.abandoned()
+        return ""
 
     def branch(self, conversation: Conversation, node: Node) -> None:
         if (session := self._saved(conversation)) is not None:

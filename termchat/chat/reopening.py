@@ -51,8 +51,8 @@ class Configured(NamedTuple):
 
 
 class Reopening:
-    """Shows another conversation. A reply that is running ends, and its end is kept with the conversation it belongs to; the
-    texts that wait behind it go back to whoever wrote them.
+    """Shows another conversation. A reply that is running ends, and its end is kept with the conversation it belongs to; so are
+    the draft and the queue.
 
     `leave` ends what is being made.
     """
@@ -74,6 +74,8 @@ class Reopening:
     def new(self, conversation: Conversation, newest: Token | None) -> None:
         """Shows a conversation that the store does not know."""
         self._let_go()
+        if not conversation.nodes:
+            conversation.unsent = self._state.blank
         self._state.recorder.opened(conversation)
         self._show(conversation, newest, View())
 
@@ -126,13 +128,12 @@ class Reopening:
         self._looking_on.end()
         self._wish = None
         self._loading.then_continue = False
-        self._state.give_back(*self._turns.queue)
-        self._turns.queue.clear()
 
     def _show(self, conversation: Conversation, newest: Token | None, view: View) -> None:
         state = self._state
         state.conversation, state.view = conversation, view
         state.live = Live.of(conversation, newest)
+        self._turns.hold()
         state.changed(PathChanged(), LiveChanged(), StatusChanged())
 
 

@@ -212,9 +212,8 @@ class Replies:
                 state.enter("decoding")
         elif isinstance(event, (Finished, Failed)):
             self._running = state.paused = None
-            # Whoever pressed stop wants to look first; whoever opened another chat goes on there.
-            here = running.conversation is state.conversation
-            self.held = here and isinstance(event, Finished) and event.reason == "user"
+            if running.conversation is state.conversation:  # whoever pressed stop wants to look first
+                self.held = isinstance(event, Finished) and event.reason == "user"
             self.cut = running.node if isinstance(event, Finished) and event.reason == "context" else None
             state.enter("idle")
             state.changed(LiveChanged())

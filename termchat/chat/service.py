@@ -64,6 +64,7 @@ class Chat(State):
         self.looking_on = LookingOn(self)
         self.replies = Replies(self, self.looking_on)
         self.turns = Turns(self, self.replies, self.looking_on)
+        self.turns.hold()
         self.forks = Forks(self, self.turns, self.replies)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
         self.branches = Branches(self, self.looking_on, self._leave)
@@ -76,9 +77,10 @@ class Chat(State):
 
     def send(self, text: str) -> None:
         """Queues a message; it goes out as soon as nothing else is going on."""
-        self.turns.queue.append(text)
-        self.replies.held = False
-        self.changed(StatusChanged())
+        self.turns.add(text)
+        if self.full is not None and self.full.failure is None:
+            self.turns.room.make("stop")  # whoever writes on has read the reply as it is
+        self.replies.held = self.full is not None
         if self.phase == "no model":
             self.loading.reload()
         self._go_on()
@@ -114,6 +116,12 @@ class Chat(State):
         """The record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
         return self.recorder.token(self.conversation, node, index)
 
+    def wrote(self, conversation: Conversation, draft: str) -> None:
+        """Keeps what the composer has with a chat."""
+        if draft != conversation.unsent.draft:
+            conversation.unsent.draft = draft
+            self.recorder.unsent(conversation)
+
     def look(self, view: View) -> None:
         """Saves how the chat is looked at, for when it is opened again."""
         if view != self.view:
@@ -144,7 +152,7 @@ class Chat(State):
         """Shows another conversation; `newest` is its last token's record, for the panels.
 
         A reply that is running ends, and its end is kept with the conversation it belongs to; a message sent meanwhile
-        waits for that. What waited in the queue is in `returned`.
+        waits for that. The queue stays with its conversation.
         """
         self._reopening.new(conversation, newest)
         self.questions.forget()
@@ -208,6 +216,7 @@ class Chat(State):
             for number, event in self.engine.receive(timeout):
                 self._hear(number, event)
                 self._go_on()
+        self.turns.room.withdraw()
         self.changed(*(Notice(*told, "warning") for told in self.recorder.notices()))
         return self.take_changes()
 

@@ -12,6 +12,7 @@ from termchat.chat.requests import Requests
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, Length
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -23,7 +24,7 @@ BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 class State:
     """One conversation on one engine, as it is now. Each field says who writes it; everybody reads.
 
-    The phase, the failure and the returned texts are written by `enter`, `fail` and `give_back`.
+    The phase and the failure are written by `enter` and `fail`.
     """
 
     def __init__(
@@ -57,8 +58,11 @@ class State:
         self.origin = dict.fromkeys(KNOBS, "default") | origin
         """Where each knob's value came from."""
 
-        # Written by `Reopening`.
+        # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.
         self.conversation = conversation
+        # Written by `Turns`.
+        self.blank = Unsent() if conversation.nodes else conversation.unsent
+        """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
         # Written by `Branches` and `Reopening`; its fields by `Replies`, `Preview` and `Loading` (threads).
         self.live = Live.of(conversation, newest)
         # Written by `Chat.set_breakpoints` and `Reopening`.
@@ -81,12 +85,9 @@ class State:
         """What the running reply waits with, None while it does not wait."""
         # Written by `fail`; unset by `Loading`.
         self.failure: Failed | None = None
-        # Written by `give_back`; emptied by the screen, which puts it into the composer.
-        self.returned = ""
-        """What was written and not sent."""
         # Written by `MakingRoom`.
         self.full: Full | None = None
-        """The full context that a person is asked about."""
+        """The full context that a person is asked about; `chat.turns.room.make` answers."""
         # Written by `Chat.begin_with`; unset by `Turns` and `Forks`, which use it.
         self.prefill: str | None = None
         """What the next reply begins with, whatever the seed; "" leaves it to the model. None: nothing was said of it, so a new
@@ -140,15 +141,16 @@ class State:
             hint = "restart the engine to continue from the last token"
         self.changed(Notice(failure.message, hint, "error"))
 
-    def give_back(self, *texts: str) -> None:
-        """Returns unsent texts to whoever wrote them."""
-        self.returned = "\n".join(filter(None, (self.returned, *texts)))
+    def give_back(self, conversation: Conversation, *texts: str) -> None:
+        """Returns unsent texts to whoever wrote them in that conversation."""
+        conversation.unsent.give_back(*texts)
+        self.recorder.unsent(conversation)
 
     def takes(self, text: str) -> bool:
         """Whether a text is short enough for a chat; one that is not goes back to whoever wrote it, and a notice says why."""
         if not is_too_large(text):
             return True
-        self.give_back(text)
+        self.give_back(self.conversation, text)
         most = f"a text can have at most {LARGEST_MESSAGE:,} characters"
         self.changed(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
         return False

@@ -13,6 +13,7 @@ from termchat.chat.replies import Replies, Then
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tokenized
 
@@ -34,30 +35,48 @@ class Turns:
 
     def __init__(self, state: State, replies: Replies, looking_on: LookingOn) -> None:
         self._state, self._replies, self._looking_on = state, replies, looking_on
-        self.queue: deque[str] = deque()
-        """Texts sent while a reply was running or the model was loading, the next to go out first."""
         self._cancelled = False
         self.room = MakingRoom(state, replies, self.begin)
 
+    @property
+    def queue(self) -> deque[str]:
+        """Texts of the shown chat, sent while a reply was running or the model was loading; the next to go out first."""
+        return self._state.conversation.unsent.queue
+
+    def add(self, text: str) -> None:
+        """Queues a message."""
+        self.queue.append(text)
+        self._kept()
+
     def next(self) -> None:
         """Sends the first text of the queue, without those that are too large; nothing else is going on."""
+        chat = self._state.conversation
         while self.queue and not self._state.takes(self.queue[0]):
             self.queue.popleft()
         if self.queue:
-            chat = self._state.conversation
             parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-            self.begin(self.queue.popleft(), parent, parent.kept() if parent else 0)
+            chat.unsent.asked = self.queue.popleft()
+            self.begin(chat.unsent.asked, parent, parent.kept() if parent else 0)
+
+    def hold(self) -> None:
+        """Has the queue of a chat that is opened wait for the next message."""
+        self._replies.held = bool(self.queue)
 
     def take_back(self, number: int) -> str:
         """Removes a message from the queue and returns it; 0 is the next to go out."""
         text = self.queue[number]
         del self.queue[number]
-        self._state.changed(StatusChanged())
+        self._kept()
         return text
 
     def move(self, number: int, to: int) -> None:
         """Moves a message of the queue to another place."""
         self.queue.insert(to, self.take_back(number))
+        self._kept()
+
+    def _kept(self) -> None:
+        self._state.recorder.unsent(self._state.conversation)
+        self._state.changed(StatusChanged())
 
     def begin(
         self,
@@ -132,7 +151,7 @@ class Turns:
         else:
             if not asked.text and not self.room.is_request(turn):
                 self._state.prefill = None
-            self._state.recorder.turn(asked.conversation, turn)
+            self._record(asked)
             limit = self.room.limit(turn)
             seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
             self._replies.start(
@@ -146,6 +165,16 @@ class Turns:
                 prefill=prefill,
                 then=asked.then,
             )
+
+    def _record(self, asked: _Asked) -> None:
+        """Keeps the turn; from now on it is no longer a text that was not sent."""
+        state, unsent = self._state, asked.conversation.unsent
+        if unsent is state.blank:
+            state.blank = Unsent()
+        if not self.room.is_request(asked.node):
+            unsent.asked = ""
+        state.recorder.turn(asked.conversation, asked.node)
+        state.recorder.unsent(asked.conversation)
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -163,7 +192,7 @@ class Turns:
         if self.room.is_request(asked.node):
             self.room.without_summary()
         elif not self.room.refused(asked.node, length, failure):
-            state.give_back(asked.node.written)
+            state.give_back(chat, asked.node.written)
             state.fail(failure)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
@@ -171,13 +200,13 @@ class Turns:
         self._state.fail(failure)
 
     def _take_back(self, asked: _Asked) -> None:
-        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it, whatever is shown by then."""
+        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it there."""
         state = self._state
         self._drop(asked)
         if not asked.text:
-            state.give_back(self.room.let_go(asked.node))
+            state.give_back(asked.conversation, self.room.let_go(asked.node))
         elif asked.then == "end":  # somebody wrote it
-            state.give_back(asked.text)
+            state.give_back(asked.conversation, asked.text)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 

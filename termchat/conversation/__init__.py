@@ -3,6 +3,7 @@
     token_texts     the texts of a reply's tokens, packed
     node            one turn or a piece of one; the tokens of a reply as columns
     tree            all nodes of a conversation; the path from the root to the leaf is the chat
+    unsent          its draft and its queue
     session         what is known of a saved chat beside its tree: dates, model, knobs, view
     versions        the alternatives of a turn, to step through
     setting_changes what changed between two settings of a reply, in words

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.conversation.node import Node, Role, TokenColumns
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.records import Record, Start
 
 __all__ = ["Conversation", "Node", "Place", "Role", "Span", "TokenColumns"]
@@ -46,6 +47,7 @@ class Conversation:
         self.title = ""
         self.nodes: dict[int, Node] = {}
         self.leaf: int | None = None
+        self.unsent = Unsent()
         self._below: defaultdict[int | None, list[Node]] = defaultdict(list)
 
     def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:

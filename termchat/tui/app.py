@@ -29,7 +29,7 @@ from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import refusal, refusal_of
-from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS
+from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -41,7 +41,8 @@ from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
 from termchat.tui.themes.theme_file import AUTO, Palette
 
 if sys.platform != "win32":
-    from termchat.tui.terminal.driver import BackgroundIs, Terminal, TerminalGone
+    from termchat.tui.terminal.driver import Terminal, TerminalGone
+    from termchat.tui.terminal.input_stream import BackgroundIs
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
@@ -110,10 +111,12 @@ class TermchatApp(App[None]):
     ) -> None:
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
         self.chat = chat
+        keys = dict(keymap or {})
         self.asks_background = abilities.depth != "none"
+        self.alt_keys = {name for names in keys.values() for name in names.split(",") if name.startswith("alt+")}
         self._spec, self._at_end, self._ended = spec, close, False
         self._typed = TypeAhead(self, self._take)
-        self._begun = False
+        self._begun = self._written = False
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
@@ -123,7 +126,6 @@ class TermchatApp(App[None]):
         self._notices = [*in_short(wrong, len(others)), *others]
         self._worn = self.wardrobe.worn()
         self.wear(self.wardrobe.wanted)
-        keys = dict(keymap or {})
         self._chat_screen = ChatScreen(
             chat,
             self.palette,
@@ -223,6 +225,7 @@ class TermchatApp(App[None]):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
         written = isinstance(event, events.Key) and event.is_printable and isinstance(taker, (Input, TextArea))
+        self._written |= written or isinstance(event, events.Paste)
         return None if written else taker
 
     def copy_to_clipboard(self, text: str) -> None:
@@ -247,6 +250,7 @@ class TermchatApp(App[None]):
             try:
                 if mode.open:
                     mode.keep()
+                self._chat_screen.keep_draft()
                 self._models.close()
                 self.chat.close()
             finally:
@@ -335,6 +339,13 @@ class TermchatApp(App[None]):
             self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
         if self._missing:
+            self.call_later(self._offer_models)  # after the keys that have come by now
+
+    def _offer_models(self) -> None:
+        """Opens the list of models; says where it is instead if a message is being written, whose keys it would take."""
+        if self._written:
+            self._chat_screen.tell(Notice(self._missing, f"{name_of('models')} lists all models", "warning"))
+        else:
             self._chat_screen.choose_model(self._missing)
 
     if sys.platform != "win32":

@@ -77,7 +77,7 @@ def test_going_to_another_branch_while_a_message_is_on_its_way() -> None:
     it.chat.send("not yet")
     it.chat.branches.select(first.number)
     it.pump()
-    assert it.chat.returned == "not yet"
+    assert it.chat.conversation.unsent.returned == "not yet"
     assert it.chat.conversation.leaf == first.number
 
 

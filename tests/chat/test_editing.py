@@ -64,7 +64,7 @@ def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was(
     it.engine.prompt = list(range(5000))  # more than the context holds
     it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "far too long")
     it.pump()
-    assert it.chat.returned == "far too long"
+    assert it.chat.conversation.unsent.returned == "far too long"
     assert it.chat.conversation.leaf == last.number
     assert said(it) == before
 
@@ -93,7 +93,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
     it.engine.die()
     it.pump()
     it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
-    assert it.chat.returned == "hello"
+    assert it.chat.conversation.unsent.returned == "hello"
     assert said(it) == [("user", "hi"), ("assistant", " one")]
 
 
@@ -316,7 +316,7 @@ def test_a_text_that_began_nothing_waits_for_the_next_reply() -> None:
     it.engine.prompt = list(range(5000))
     it.chat.send("too long")
     it.pump()
-    assert it.chat.returned == "too long"
+    assert it.chat.conversation.unsent.returned == "too long"
     it.engine.prompt = [1, 2, 3]
     it.chat.send("hi")
     it.pump()
@@ -333,7 +333,7 @@ def test_a_message_that_is_stopped_before_its_reply_begins_is_given_back() -> No
     it.chat.stop()
     it.engine.answer_questions()
     it.pump()
-    assert it.chat.returned == "hi"
+    assert it.chat.conversation.unsent.returned == "hi"
     assert it.chat.prefill == "Well"
     assert it.engine.generated == []
     assert it.chat.conversation.nodes == {}
@@ -347,7 +347,7 @@ def test_a_beginning_that_cannot_be_tokenised_gives_the_message_back() -> None:
     it.pump()
     it.engine.give_up()
     it.pump()
-    assert it.chat.returned == "hi"
+    assert it.chat.conversation.unsent.returned == "hi"
     assert it.chat.phase == "idle"
     assert isinstance(it.chat.failure, Failed)
 

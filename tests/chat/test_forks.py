@@ -135,7 +135,7 @@ def test_a_fork_of_a_message_that_is_on_its_way_gives_it_back() -> None:
     assert it.chat.phase == "rendering"
     it.chat.forks.fork(first, 1)
     it.pump()
-    assert it.chat.returned == "not yet"
+    assert it.chat.conversation.unsent.returned == "not yet"
     assert it.reply.parent == first.number
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.chat.changes import RoomWanted
 from termchat.chat.full_context import REQUEST, messages, most_kept, sizes_of, turns_of
 from termchat.conversation.node import Omission
 from termchat.conversation.session import SessionInfo
@@ -88,7 +87,7 @@ def asked_last(it: Faked) -> list[Message]:
 @pytest.mark.usefixtures("small")
 def test_stopping_gives_the_message_back() -> None:
     it = full("stop")
-    assert it.chat.returned == "too much"
+    assert it.chat.conversation.unsent.returned == "too much"
     assert it.chat.phase == "idle"
     assert len(it.chat.conversation.path()) == 8
     assert it.notices[-1] == "the prompt has 52 tokens, the context 40"
@@ -120,7 +119,6 @@ def test_the_oldest_turns_are_dropped_and_nothing_is_deleted() -> None:
 @pytest.mark.usefixtures("small")
 def test_a_summary_stands_where_the_turns_stood() -> None:
     it = full("ask")
-    assert RoomWanted() in it.told
     assert it.chat.full is not None
     left_out = it.chat.full.turns
     it.engine.prompt = [1] * 4
@@ -150,7 +148,7 @@ def test_whoever_stops_the_summary_has_the_message_back() -> None:
     it.engine.say(" all")
     it.chat.stop()
     it.pump()
-    assert it.chat.returned == "too much"
+    assert it.chat.conversation.unsent.returned == "too much"
     assert len(it.chat.conversation.path()) == 8
 
 
@@ -211,14 +209,14 @@ def test_a_message_that_is_too_long_alone_is_refused() -> None:
     it.engine.prompt = [1] * 50
     it.chat.send("too much")
     it.pump()
-    assert it.chat.returned == "too much"
+    assert it.chat.conversation.unsent.returned == "too much"
     it.engine.prompt = [1] * 3
     it.replied("hello", " you")
     it.engine.prompt = [1] * 50
-    it.chat.returned = ""
+    it.chat.conversation.unsent.returned = ""
     it.chat.send("too much")
     it.pump()
-    assert it.chat.returned == "too much"
+    assert it.chat.conversation.unsent.returned == "too much"
     assert it.chat.conversation.path()[-1].node.text() == " you"
 
 

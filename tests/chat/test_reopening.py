@@ -131,10 +131,11 @@ def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store,
     it.engine.say(" on its way")  # what the engine says before it hears of the end
     it.chat.reopen(fetch(store, one, config, it.chat.loaded))
     assert it.chat.conversation.title == "one"
-    assert it.chat.returned == "later\nand later"
+    assert not it.chat.turns.queue
 
     it.chat.reopen(fetch(store, two, config, it.chat.loaded))  # back at once
     it.pump()
+    assert list(it.chat.turns.queue) == ["later", "and later"]
     assert it.reply is reply  # and not what the store had by then
     assert reply.text() == " b on its way"
     assert reply.finished is not None
@@ -156,9 +157,14 @@ def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Settin
     it.chat.send("two")
     it.chat.send("three")
     it.open(one)
-    assert sorted(it.chat.returned.split("\n")) == ["three", "two"]
+    assert not it.chat.conversation.unsent.written
     assert it.texts() == ["one", " a"]
     assert it.chat.phase == "idle"
+    it.chat.new()
+    it.pump()
+    assert it.chat.conversation.unsent.returned == "two"
+    assert list(it.chat.turns.queue) == ["three"]
+    assert it.chat.phase == "idle"  # what waits is not sent by itself
 
 
 def test_a_chat_that_another_process_took_further_goes_by_its_copys_id(

@@ -195,7 +195,7 @@ def test_a_prompt_larger_than_the_context_is_refused_and_given_back(make: Make) 
     text = "word " * 3000
     driven.chat.send(text)
     driven.idle()
-    assert driven.chat.returned == text
+    assert driven.chat.conversation.unsent.returned == text
     assert len(driven.chat.conversation.nodes) == nodes
     told = driven.notices[-1]
     assert "2048" in told
@@ -209,7 +209,7 @@ def test_a_message_that_is_too_long_is_refused_and_given_back(make: Make) -> Non
     driven.chat.send(text)
     driven.chat.send("short")
     driven.idle()
-    assert driven.chat.returned == text
+    assert driven.chat.conversation.unsent.returned == text
     assert "at most 1,000,000 characters" in driven.notices[-1]
     assert [text for role, text in driven.chat.conversation.turns() if role == "user"] == ["short"]
 

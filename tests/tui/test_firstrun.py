@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from termchat import paths
+from termchat.chat.loading import Choice
 from termchat.chat.opening import choose
 from termchat.chat.service import Chat
 from termchat.config import personas
@@ -16,6 +18,7 @@ from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
+from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.models.gather import Models
@@ -66,6 +69,29 @@ async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be
         assert "no model yet" in desk.text
         await desk.type("", "f3")
         assert "Welcome" not in desk.text
+
+
+async def test_the_list_does_not_take_the_keys_of_who_writes_already(models: Models) -> None:
+    engine = FakeEngine()
+
+    def choose() -> Choice:
+        for key in "hi":  # while the disk is searched
+            event = events.Key(key, key)
+            event.set_sender(app)
+            app.post_message(event)
+        raise ModelError("there is none", "get one")
+
+    app = TermchatApp(Chat(engine), choose=choose, models=models, theme="dark")
+    with without_naps():
+        async with app.run_test(size=(100, 30)) as pilot:
+            desk = Desktop(app, engine, pilot)
+            await desk.settle()
+            assert desk.composer.text == "hi"
+            assert len(app.screen_stack) == 1
+            assert "there is none. get one" in words(desk)
+            assert "F3 lists all models" in words(desk)
+            await desk.type("!")
+            assert desk.composer.text == "hi!"
 
 
 async def test_a_message_without_a_model_says_so_and_what_loads_one_shows_all(models: Models) -> None:

@@ -132,9 +132,11 @@ async def test_there_is_nothing_to_edit_find_or_copy_in_an_empty_chat() -> None:
 async def test_another_chat_ends_an_edit() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", " one"))
+        old = desk.chat.conversation
         await desk.type("draft", "f7", "ctrl+n")
         assert "editing" not in desk.text
-        assert desk.composer.text == "draft"
+        assert desk.composer.text == ""
+        assert old.unsent.draft == "draft"
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ async def test_hits_are_marked_while_one_types_and_walked_through(look: str) -> 
         assert [text for text, _ in marked(desk)] == ["fox", "fox"]
         assert "1 of 2" in below(desk)
         assert marked(desk) == [("fox", True), ("fox", False)]
-        await desk.type("", "enter")
+        await desk.type("", "down")
         assert "2 of 2" in below(desk)
         assert marked(desk) == [("fox", False), ("fox", True)]
         await desk.type("", "up", "up")
@@ -254,7 +256,7 @@ async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
         await desk.type("needle")
         assert "2 of 2" in below(desk)
         for expected in ("1 of 2", "2 of 2"):
-            await desk.type("", "enter")
+            await desk.type("", "down")
             assert expected in below(desk)
             assert marked(desk) == [("needle", True)]
         assert view.scroll_offset.y < top
@@ -262,7 +264,10 @@ async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
         assert view.scroll_offset.y == top
         await desk.type("", "ctrl+f")  # what was looked for is there again
         assert "2 of 2" in below(desk)
-        await desk.type("", "ctrl+f")  # once more stays
+        await desk.type("", "ctrl+f")  # the next
+        assert "1 of 2" in below(desk)
+        await desk.type("", "enter")
+        assert desk.composer.has_focus
         assert view.scroll_offset.y < top
         assert marked(desk) == []
 
@@ -276,7 +281,7 @@ async def test_a_chat_too_long_to_be_searched_at_once_is_searched_to_its_end(mon
         await desk.until(lambda: re.search("of 2(?!…)", below(desk)))
         assert re.search("2 of 2(?!…)", below(desk))
         assert marked(desk) == [("needle", True)]
-        await desk.type("", "enter")
+        await desk.type("", "down")
         assert "1 of 2" in below(desk)
 
 
@@ -300,8 +305,15 @@ async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
         view = desk.app.query_one(TranscriptView)
         reply = desk.chat.conversation.path()[1].node
         assert view.cursor == (reply.number, 0)
-        await desk.type("", "ctrl+f", "l")
+        await desk.type("", "enter")
+        assert view.cursor == (reply.number, 0)
+        await desk.type("", "l")
         assert view.cursor != (reply.number, 0)  # the keys are token mode's again
+        before = view.cursor
+        await desk.type("", "slash")  # what was looked for is there again
+        assert view.cursor == (reply.number, 0)
+        await desk.type("", "escape")
+        assert view.cursor == before
 
 
 # --- turns -----------------------------------------------------------------------------------------------------------
@@ -360,7 +372,7 @@ async def test_the_key_line_has_the_keys_of_the_line_that_is_typed_and_then_thos
         await desk.type("", *before)
         keys = desk.text.splitlines()[-1]
         await desk.type("", "ctrl+f")
-        assert desk.text.splitlines()[-1].strip() == "Enter ↓ next  ↑ previous  Esc back  Ctrl+F stay here"
+        assert desk.text.splitlines()[-1].strip() == "↑ ↓ move  Enter stay there  Esc back"
         await desk.type("", "escape")
         assert desk.text.splitlines()[-1] == keys
 

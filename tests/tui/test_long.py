@@ -11,12 +11,11 @@ from termchat.conversation.node import Omission
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.composer.composer import Composer
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.transcript import Look
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.running_app import Desktop
+from tests.tui.running_app import Desktop, desktop, path, talked
 from tests.tui.transcripts import LOOKS, Host, chat_of, numbered_chat, screen, settled, texts
 
 
@@ -151,25 +150,75 @@ async def filled(desk: Desktop, engine: FakeEngine, chat: Chat) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("key", ["d", "s", "escape"])
-async def test_a_full_context_asks_what_to_do(key: str) -> None:
+@pytest.mark.parametrize("keys", [("ctrl+o", "d"), ("ctrl+o", "s"), ("ctrl+o", "escape"), ("escape",)])
+async def test_a_full_context_asks_what_to_do_and_leaves_the_keys_to_what_is_being_written(
+    keys: tuple[str, ...],
+) -> None:
     engine = FakeEngine()
     chat = Chat(engine, Tuning(seed=7), on_full="ask")
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
     async with app.run_test(size=(100, 30)) as pilot:
         desk = Desktop(app, engine, pilot)
         await filled(desk, engine, chat)
-        assert [type(shown) for shown in app.screen_stack[1:]] == [FullDialog]
-        assert chat.full is not None
-        engine.prompt = [1] * 4
-        await desk.type("", key)
+        assert "Not sent: more" in desk.text
+        assert "Ctrl+O drops or summarises the oldest" in desk.text
+        await desk.type("said")
         assert not app.screen_stack[1:]
+        assert desk.composer.text == "said"
+        engine.prompt = [1] * 4
+        await desk.type("", keys[0])
+        assert [type(shown) for shown in app.screen_stack[1:]] == [FullDialog] * (keys[0] == "ctrl+o")
+        await desk.type("", *keys[1:])
+        assert not app.screen_stack[1:]
+        assert "The context is full" not in desk.text
         written = [span.node.written for span in chat.conversation.path() if span.node.role == "user"]
-        if key == "escape":
+        if keys[-1] == "escape":
             assert written == ["question 0", "question 1", "question 2"]
-            assert app.screen.query_one(Composer).text == "more"
-        elif key == "d":
+            assert desk.composer.text == "more\nsaid"
+        elif keys[-1] == "d":
             assert written[-1] == "more"
             assert chat.conversation.path()[-2].node.omitted is not None
+            assert desk.composer.text == "said"
         else:
             assert written[-1].startswith("Summarise")
+
+
+@pytest.mark.usefixtures("small")
+async def test_what_is_sent_meanwhile_waits_behind_the_message_that_did_not_fit() -> None:
+    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=7), on_full="ask")) as desk:
+        await filled(desk, desk.engine, desk.chat)
+        await desk.type("second", "enter")
+        assert "Not sent: more" in desk.text
+        assert "queued  second" in desk.text
+        desk.engine.prompt = [1] * 4
+        await desk.type("", "ctrl+o", "d")
+        desk.engine.say(" fine")
+        desk.engine.end()
+        await desk.settle()
+        assert path(desk)[-4:-1] == ["more", " fine", "second"]
+
+
+@pytest.mark.usefixtures("small")
+async def test_whoever_goes_on_after_a_reply_that_was_cut_off_is_asked_no_more() -> None:
+    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=7), on_full="ask")) as desk:
+        desk.engine.prompt = [1] * 4
+        await talked(desk, ("one", " a"))
+        await desk.sent("two", " cut")
+        desk.engine.end("context")
+        await desk.settle()
+        assert "the reply was cut off" in desk.text
+        await desk.type("go on", "enter")
+        assert "the reply was cut off" not in desk.text
+        assert "go on" in path(desk)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("elsewhere", ["ctrl+r", "ctrl+n"])
+async def test_the_message_that_did_not_fit_comes_back_when_something_else_is_done(elsewhere: str) -> None:
+    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=7), on_full="ask")) as desk:
+        await filled(desk, desk.engine, desk.chat)
+        old = desk.chat.conversation
+        await desk.type("", elsewhere)
+        assert "The context is full" not in desk.text
+        assert desk.composer.text == ("more" if elsewhere == "ctrl+r" else "")
+        assert old.unsent.written == "more"

@@ -15,6 +15,7 @@ from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
 from termchat.tui.keys.dialogs import TUNE
 from termchat.tui.keys.key import displayed, keys_of, remap
+from termchat.tui.panels import tune_mode
 from termchat.tui.panels.candidates import candidate_lines
 from termchat.tui.panels.chain_panel import chain_lines
 from termchat.tui.panels.timing import timing_lines
@@ -222,7 +223,8 @@ def test_every_key_has_its_own_id_key_and_help() -> None:
 
 def pressed(tune: Tune, *names: str) -> None:
     for name in names:
-        tune.press({".": "full_stop", "-": "minus"}.get(name, name), name if len(name) == 1 else None)
+        character = name if len(name) == 1 else {"space": " "}.get(name)
+        tune.press({".": "full_stop", "-": "minus"}.get(name, name), character)
 
 
 def test_letters_pick_arrows_move_and_undo_goes_all_the_way_back() -> None:
@@ -249,6 +251,72 @@ def test_a_typed_value_counts_when_it_is_accepted_and_a_bad_one_says_the_range()
     assert "from 0 to 1" in tune_line(tune, 120).text
     assert tune.back()
     assert not tune.back()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What time it is in TUNE."""
+    now = [100.0]
+    monkeypatch.setattr(tune_mode, "monotonic", lambda: now[0])
+    return now
+
+
+def typed(tune: Tune, clock: list[float], text: str, gap: float = 0.2) -> None:
+    for character in text:
+        clock[0] += gap
+        pressed(tune, {" ": "space"}.get(character, character))
+
+
+def test_what_was_typed_by_mistake_is_taken_back_at_once(clock: list[float]) -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "k", "right")
+    clock[0] += 5
+    typed(tune, clock, "exact words, made up: 0.3")
+    pressed(tune, "enter")
+    changed = {name for name in KNOBS if getattr(chat.tuning, name) != getattr(Tuning(seed=1), name)}
+    assert changed == {"top_k", "top_p"}
+    clock[0] += 2
+    pressed(tune, "z")
+    assert (chat.tuning, tune.selected) == (Tuning(seed=1, top_k=41), "top_k")
+    pressed(tune, "z")
+    assert chat.tuning == Tuning(seed=1)
+
+
+def test_letters_that_only_picked_knobs_are_taken_back_to_the_one_that_was_selected(clock: list[float]) -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "k", "right")
+    clock[0] += 5
+    typed(tune, clock, "me")
+    clock[0] += 2
+    pressed(tune, "z")
+    assert (chat.tuning.top_k, tune.selected) == (41, "top_k")
+
+
+def test_what_is_turned_with_a_look_at_each_is_taken_back_one_by_one(clock: list[float]) -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    typed(tune, clock, "mxkx", gap=1.0)
+    clock[0] += 1
+    typed(tune, clock, "p0.5")
+    pressed(tune, "enter")
+    typed(tune, clock, "t1.2")
+    pressed(tune, "enter")
+    before = Tuning(seed=1)
+    for turned in ({"min_p": 0.0, "top_k": 0, "top_p": 0.5}, {"min_p": 0.0, "top_k": 0}, {"min_p": 0.0}, {}):
+        clock[0] += 1
+        pressed(tune, "z")
+        assert chat.tuning == before.turned(turned)
+
+
+def test_a_letter_that_means_nothing_says_so_and_how_to_leave() -> None:
+    tune = Tune(idle_chat(FakeEngine()))
+    for key, said in (("q", "q does nothing here; Esc leaves TUNE"), ("space", "Space does nothing here")):
+        tune.press(key, {"space": " "}.get(key, key))
+        assert said in tune_line(tune, 120).text
+    assert not tune.press("f12", None)
+    assert not tune.back()  # Esc leaves at once
 
 
 def test_off_and_default() -> None:

@@ -30,11 +30,13 @@ USED = {
         _compositor.Compositor._dirty_regions screen.Screen._dirty_widgets widget.Widget._set_dirty widget.Widget._size_updated
     """,
     "driver": """
-        _xterm_parser.BRACKETED_PASTE_END _xterm_parser.BRACKETED_PASTE_START _xterm_parser.XTermParser
         driver.Driver._app driver.Driver._auto_restart driver.Driver._debug
         drivers.linux_driver.LinuxDriver._file drivers.linux_driver.LinuxDriver._key_thread
         drivers.linux_driver.LinuxDriver._must_signal_resume drivers.linux_driver.LinuxDriver._sigcont_application
         drivers.linux_driver.LinuxDriver._sigtstp_application
+    """,
+    "input_stream": """
+        _xterm_parser.BRACKETED_PASTE_END _xterm_parser.BRACKETED_PASTE_START _xterm_parser.XTermParser
     """,
     "screens": """
         screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._layout_required screen.Screen._on_timer_update

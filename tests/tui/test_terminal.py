@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-from termchat.tui.terminal.driver import Answers, Pastes, Terminal
+from termchat.tui.terminal.driver import Terminal
+from termchat.tui.terminal.input_stream import ESC, Answers, InputStream, Pastes
 
 START, END = "\x1b[200~", "\x1b[201~"
 LOG = "".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\ttext\x1b]0;title\x07 \x1b[2J\r" for n in range(3000))
@@ -51,7 +54,7 @@ def test_pastes_are_taken_out_of_what_is_typed_however_it_is_cut(
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     pastes = Pastes()
     taken = [part for a, b in pairwise(edges) for part in pastes.take(text[a:b])]
-    taken += pastes.rest(0)
+    taken += pastes.rest(0.5)
     unix = [(pasted, _unix(part) if pasted else part) for pasted, part in parts]
     assert joined(taken) == joined([events.Paste(part) if pasted else part for pasted, part in unix if part])
 
@@ -72,10 +75,11 @@ def test_a_paste_whose_end_never_comes_is_delivered_after_a_second_and_keys_are_
 
 def test_a_lone_escape_is_held_only_until_it_is_clear_that_nothing_follows() -> None:
     pastes = Pastes()
-    assert pastes.take("\x1b") == []
-    assert pastes.holding
-    assert pastes.rest(0.02) == ["\x1b"]
-    assert not pastes.holding
+    assert pastes.take(ESC) == []
+    assert pastes.is_lone_escape
+    assert pastes.rest(0.01) == []
+    assert pastes.rest(0.02) == [ESC]
+    assert not pastes.is_lone_escape
 
 
 def test_the_driver_posts_a_coloured_log_as_one_paste_between_the_keys_around_it() -> None:
@@ -91,12 +95,12 @@ def test_the_driver_gives_up_on_the_end_of_a_paste() -> None:
     assert paste.text == "half"
 
 
-def from_driver(data: bytes, count: int) -> list[Any]:
-    """The events, so many at least, that the terminal's thread makes of what it reads from a pipe."""
+def from_driver(data: bytes, count: int, then: bytes = b"") -> list[Any]:
+    """The events, so many at least, that the terminal's thread makes of what it reads from a pipe; `then` comes after them."""
     reading, writing = os.pipe()
     came: list[Message] = []
     terminal = object.__new__(Terminal)
-    terminal.fileno, terminal._debug, terminal.exit_event = reading, False, threading.Event()
+    terminal.fileno, terminal._debug, terminal._app, terminal.exit_event = reading, False, None, threading.Event()
     terminal._told = True
     terminal.process_message = came.append  # type: ignore[method-assign]
     thread = threading.Thread(target=terminal.run_input_thread)
@@ -106,6 +110,9 @@ def from_driver(data: bytes, count: int) -> list[Any]:
             os.write(writing, data[at : at + 1021])
         deadline = time.monotonic() + 60
         while len(came) < count and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.write(writing, then)
+        while then and len(came) == count and time.monotonic() < deadline:
             time.sleep(0.02)
     finally:
         terminal.exit_event.set()
@@ -135,6 +142,84 @@ def test_the_terminals_answer_is_taken_out_of_what_is_typed_however_it_is_cut(an
 def test_what_only_begins_like_an_answer_is_typed_after_all() -> None:
     answers = Answers()
     assert answers.take("x\x1b]") == "x"
-    assert answers.rest() == "\x1b]"
+    assert answers.rest(0.05) == ""
+    assert answers.rest(0.1) == "\x1b]"
     assert answers.take("y") == "y"
     assert answers.dark is None
+
+
+# --- the key Esc, and what is pressed after it -------------------------------------------------------------------------
+
+BYTES = {
+    "escape": ESC, "ctrl+t": "\x14", "ctrl+g": "\x07", "ctrl+c": "\x03", "enter": "\r", "space": " ", "up": "\x1b[A",
+    "f6": "\x1b[17~", "ctrl+home": "\x1b[1;5H", "a": "a", "T": "T", "1": "1", "question_mark": "?", "é": "é",
+    "right_square_bracket": "]", "P": "P",
+}  # fmt: skip
+GAPS = (0, 5, 15, 20, 25, 60, 90, 100, 110, 120, 150, 200, 220, 300)
+"""Milliseconds between two keys."""
+
+
+def typed(*keys: tuple[int, str], alt: tuple[str, ...] = (), starved: bool = False) -> list[str]:
+    """The keys that come of these bytes, each read so many ms after the one before it; those of no silence, in one read.
+
+    With `starved` nobody has time to look while nothing comes.
+    """
+    stream, came = InputStream(alt), list[Message]()
+    reads: list[tuple[int, str]] = []
+    for gap, data in keys:
+        if gap or not reads:
+            reads.append((gap, data))
+        else:
+            reads[-1] = (reads[-1][0], reads[-1][1] + data)
+    for gap, data in reads:
+        for tick in range(20, gap, 20) if not starved else ():
+            came += stream.rest(tick / 1000)
+        came += stream.read(data, gap / 1000)
+    for tick in range(20, 400, 20):
+        came += stream.rest(tick / 1000)
+    assert all(isinstance(event, events.Key) for event in came), came
+    return [event.key for event in came]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("starved", [False, True])
+@pytest.mark.parametrize("leaving", ["escape", "ctrl+g", "ctrl+t", "f6"])
+def test_what_follows_a_key_that_leaves_is_neither_lost_nor_another_key_however_soon_it_comes(
+    leaving: str, starved: bool
+) -> None:
+    for after, gap in product(BYTES, GAPS):
+        came = typed((0, BYTES[leaving]), (gap, BYTES[after]), (gap, "x"), starved=starved)
+        assert came == [leaving, after, "x"], (after, gap)
+
+
+def test_a_word_that_is_typed_just_after_esc_is_that_word() -> None:
+    assert typed((0, ESC + "hello" + ESC + "\x14")) == ["escape", *"hello", "escape", "ctrl+t"]
+
+
+def test_an_alt_key_is_one_where_it_does_something() -> None:
+    assert typed((0, f"{ESC}x{ESC}X{ESC}."), alt=("alt+x", "alt+shift+x", "alt+full_stop")) == [
+        "alt+x", "alt+shift+x", "alt+full_stop",
+    ]  # fmt: skip
+    assert typed((0, f"{ESC}x"), alt=("alt+y",)) == ["escape", "x"]
+    assert typed((0, ESC), (60, "x"), alt=("alt+x",)) == ["escape", "x"]
+
+
+def test_every_key_that_textual_knows_by_a_sequence_is_still_that_key_however_it_is_cut() -> None:
+    for sequence, keys in ANSI_SEQUENCES_KEYS.items():
+        alone = [event.key for event in XTermParser().feed(sequence) if isinstance(event, events.Key)]
+        if len(sequence) < 3 or not alone or not isinstance(keys, tuple):
+            continue
+        for cut in range(2, len(sequence) + 1):
+            assert typed((0, sequence[:cut]), (10, sequence[cut:] + "x")) == [*alone, "x"], (sequence, cut)
+
+
+def test_a_paste_and_an_answer_of_the_terminal_go_between_the_keys() -> None:
+    stream = InputStream()
+    came = list(stream.read(f"{ESC}{START}one{ESC}[A{END}{ESC}]11;rgb:0/0/0{ESC}\\{ESC}\x14", 1.0))
+    assert [getattr(event, "key", type(event).__name__) for event in came] == [
+        "escape", "Paste", "escape", "ctrl+t", "BackgroundIs",
+    ]  # fmt: skip
+
+
+def test_the_driver_tells_esc_from_the_key_after_it() -> None:
+    came = from_driver(b"\x1b", 1, then=b"\x14")
+    assert [event.key for event in came] == ["escape", "ctrl+t"]

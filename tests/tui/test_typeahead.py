@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +21,16 @@ EDITED = "abcdef\x7f\x7f\x7fxyz\x7f!\x01Q\x05W"
 async def at_once(desk: Desktop, text: str) -> None:
     """All these keys, as one read of the terminal brings them."""
     for character in text:
-        key = NAMES.get(character) or _character_to_key(character)
-        event = events.Key(key, character if character.isprintable() else None)
-        event.set_sender(desk.app)
-        desk.app.post_message(event)
+        pressed(desk, NAMES.get(character) or _character_to_key(character), character)
     await desk.settle()
+
+
+def pressed(desk: Desktop, key: str, character: str | None = None) -> None:
+    """A key as the terminal's thread posts it; nobody waits for what it does."""
+    character = character or (key if len(key) == 1 else None)
+    event = events.Key(key, character if character and character.isprintable() else None)
+    event.set_sender(desk.app)
+    desk.app.post_message(event)
 
 
 async def test_what_is_edited_while_it_is_written() -> None:
@@ -62,6 +68,25 @@ async def test_a_paste_comes_where_it_was_pasted() -> None:
             desk.app.post_message(event)
         await desk.settle()
         assert desk.composer.text == "pasted!"
+
+
+async def test_a_key_just_after_one_that_leaves_goes_where_it_would_go_later() -> None:
+    """However far the news of who has the keyboard has come by then."""
+    async with desktop() as desk:
+        await desk.sent("Hello", "So")
+        screen = desk.app.screen
+        for turns in range(0, 30, 2):  # of the event loop
+            await desk.type("", "ctrl+g")
+            pressed(desk, "escape")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            pressed(desk, "ctrl+t")
+            pressed(desk, "k")
+            await desk.settle()
+            assert screen.place == "TUNE", turns  # type: ignore[attr-defined]
+            assert desk.composer.text == ""
+            await desk.type("", "ctrl+t")
+        assert len(desk.engine.generated) == 1
 
 
 class Stuck:

@@ -7,6 +7,7 @@
     search      lists and searches          load        a whole chat, or the texts at its end
     derived     texts and counts that lists and searches read
     deleting    copies of chats, removed ones
+    unsent_rows drafts and queued messages
     codec       what columns contain: records, settings, ids, packed replies
     schema      tables and statements       database    opening a file, and what SQLite's errors mean
     repair      what can be copied from a damaged file

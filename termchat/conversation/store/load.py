@@ -15,7 +15,7 @@ from termchat.conversation.session import (
     StoredSession,
     View,
 )
-from termchat.conversation.store import codec, derived
+from termchat.conversation.store import codec, derived, unsent_rows
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.decoding.records import Token
@@ -116,6 +116,9 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     if leaf not in nodes or conversation.is_hidden(leaf):
         leaf = max((node.number for node in conversation.leaves()), default=None)
     conversation.leaf = leaf
+    unsent = unsent_rows.of(db, session)
+    conversation.unsent.draft = unsent.text
+    conversation.unsent.queue.extend(unsent.queue)
     info = SessionInfo(
         id=session,
         created=codec.to_seconds(row["created"]),

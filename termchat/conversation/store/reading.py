@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from termchat.conversation.session import Followed, SessionNews, SessionSummary, StoredSession
-from termchat.conversation.store import codec, database, derived, load, repair, store_files
+from termchat.conversation.store import codec, database, derived, load, repair, store_files, unsent_rows
 from termchat.conversation.store import search as finding
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.database import StoreError
@@ -184,6 +184,10 @@ class StoreReader:
     def messages(self) -> list[str]:
         """The messages that were written, the oldest first."""
         return self._settled(lambda db: [text for (text,) in db.execute("SELECT text FROM history ORDER BY seq")]) or []
+
+    def abandoned(self) -> list[unsent_rows.UnsentRow]:
+        """What was written in chats without a message by processes that have ended, the newest first."""
+        return self._settled(unsent_rows.abandoned) or []
 
     def opening(self) -> bool:
         """Whether the file is still being opened, which takes long where it has to be repaired."""

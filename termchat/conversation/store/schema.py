@@ -1,9 +1,9 @@
 """What is in the store's file: its tables, and the statements that change them.
 
 Chats are in `sessions`, `nodes` and `records`; nothing else is ever needed to read one. `history` has the messages that were
-written, for the composer. The other tables are derived from the chats (see `derived`) and are made again where they are
-missing: `tallies` counts, `texts` has what is listed and previewed, `found` is the full-text index of these texts, folded;
-`replies` has what a chat needs in memory, so that opening a long one reads no record.
+written, for the composer, `unsent` the drafts and queues. The other tables are derived from the chats (see `derived`) and are
+made again where they are missing: `tallies` counts, `texts` has what is listed and previewed, `found` is the full-text index
+of these texts, folded; `replies` has what a chat needs in memory, so that opening a long one reads no record.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ COLUMNS = {
         "record BLOB NOT NULL",
     ),
     "history": ("seq INTEGER PRIMARY KEY", "text TEXT NOT NULL UNIQUE"),
+    # `session` may be one that is not in `sessions`: a chat without a message, see `unsent_rows.OWN`. `queue` is a JSON list.
+    "unsent": ("session TEXT PRIMARY KEY", "draft TEXT NOT NULL", "queue TEXT NOT NULL"),
 }  # fmt: skip
 """The tables that a damaged file is searched for."""
 
@@ -44,7 +46,7 @@ CHATS = ("sessions", "nodes", "records")
 
 KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
 
-OWNER = {"sessions": "id", "nodes": "session", "records": "session", "replies": "session"}
+OWNER = {"sessions": "id", "nodes": "session", "records": "session", "replies": "session", "unsent": "session"}
 """The column that says to which session a row belongs."""
 
 DERIVED = (
@@ -139,5 +141,8 @@ ADD_RECORD = """INSERT INTO records (session, node, on_path, record)
 PACK_REPLY = """INSERT OR REPLACE INTO replies (session, node, records, packed)
     SELECT ?1, ?2, (SELECT count(*) FROM records WHERE session = ?1 AND node = ?2), ?3
     WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""
+KEEP_UNSENT = "INSERT OR REPLACE INTO unsent (session, draft, queue) VALUES (?1, ?2, ?3)"
+ADOPT_UNSENT = "UPDATE OR REPLACE unsent SET session = ?2 WHERE session = ?1"
+DROP_UNSENT = "DELETE FROM unsent WHERE session = ?1"
 ADD_MESSAGE = "INSERT OR REPLACE INTO history (text) VALUES (?2)"
 TRIM_HISTORY = """DELETE FROM history WHERE seq <= (SELECT seq FROM history ORDER BY seq DESC LIMIT 1 OFFSET ?2)"""

@@ -14,13 +14,13 @@ import secrets
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
-from termchat.conversation.store import codec, database, deleting, derived
+from termchat.conversation.store import codec, database, deleting, derived, unsent_rows
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.connection import StoreNotice
 from termchat.conversation.store.database import StoreError
@@ -30,8 +30,11 @@ from termchat.conversation.store.schema import (
     ADD_NODE,
     ADD_RECORD,
     ADD_SESSION,
+    ADOPT_UNSENT,
     DATE,
+    DROP_UNSENT,
     HIDE,
+    KEEP_UNSENT,
     PACK_REPLY,
     RENAME,
     TRIM_HISTORY,
@@ -71,7 +74,7 @@ class Store:
         )
         self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
-        self.news = reader.news
+        self.news, self._abandoned = reader.news, reader.abandoned
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
@@ -211,6 +214,23 @@ class Store:
         if len(text) <= LONGEST_KEPT:
             added = Operation(ADD_MESSAGE, "", (well_formed(text),))
             self._writer.put(added, Operation(TRIM_HISTORY, "", (HISTORY,)))
+
+    def keep_unsent(self, session: str, draft: str, queue: Sequence[str]) -> None:
+        """What was written in a chat and not sent; of "", in this process's chat without a message."""
+        key = session or unsent_rows.OWN
+        if draft or queue:
+            values = well_formed(draft), codec.from_settings([well_formed(text) for text in queue])
+            self._writer.put(Operation(KEEP_UNSENT, key, values, urgent=bool(queue)))
+        else:
+            self._writer.put(Operation(DROP_UNSENT, key, ()))
+
+    def abandoned(self) -> str:
+        """What was last written in a chat without a message by a process that has ended; it becomes this process's own."""
+        left = self._abandoned()
+        if not left:
+            return ""
+        self._writer.put(Operation(ADOPT_UNSENT, left[0].session, (unsent_rows.OWN,)))
+        return "\n".join([*left[0].queue, *filter(None, [left[0].text])])
 
     def problem(self) -> str | None:
         """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""

@@ -70,6 +70,8 @@ class Composer(LabelledArea):
         self.take_back: Callable[[], bool] = lambda: False
         self.beyond: Callable[[int], bool] = lambda _: False
         self.hand_over: Callable[[str, Callable[[str], object]], object] = lambda text, to: to(text)
+        self.aside: str | None = None
+        """The draft, while something else is being written: an earlier message anew."""
         self._walk: Walk | None = None
         self._walked = ""
         self._let_be: tuple[int, int] | None = None
@@ -84,8 +86,21 @@ class Composer(LabelledArea):
         self.replace(self.attachments.fold(text), (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
 
+    @property
+    def draft(self) -> str:
+        """The message that is being written, in full."""
+        return self.message if self.aside is None else self.aside
+
+    def open(self, draft: str) -> None:
+        """Shows the draft of another chat, which undo does not lead out of."""
+        self.load_text(self.attachments.fold(draft))
+        self.move_cursor(self.document.end)
+
     def give_back(self, text: str) -> None:
-        """Puts a text that could not be sent before what has been written since."""
+        """Puts a text that could not be sent before the draft."""
+        if self.aside is not None:
+            self.aside = "\n".join(filter(None, (text, self.aside)))
+            return
         text, written = self.attachments.fold(text), self.text
         self.load_text(f"{text}\n{written}" if written else text)
         self.move_cursor(self.document.end)

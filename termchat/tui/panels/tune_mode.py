@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 
 from textual.actions import parse
 
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS, KnobError, Value
+from termchat.tui.keys.key import shown
+from termchat.tui.keys.tables import name_of
 
 _NAMES = tuple(KNOBS)
 _TYPED = frozenset("0123456789.-")
+_PAUSE = 0.6
+"""Seconds: letters that follow each other sooner are taken back together, since they may have been meant for the composer."""
+
+
+_TYPING = 2
+"""Knobs that are picked in one run by whoever means to write: to go from knob to knob takes a look at each."""
+
+
+class _Run:
+    """What is taken back at once: the knob selected before, and the values, by knob. `picks` counts letters of knobs."""
+
+    def __init__(self, selected: str) -> None:
+        self.selected, self.picks = selected, 0
+        self.values: dict[str, Value] = {}
 
 
 class Tune:
@@ -22,13 +39,15 @@ class Tune:
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._undo: list[tuple[str, Value]] = []
         self.selected = "temperature"
+        self._undo: list[_Run] = []
+        self._run = _Run(self.selected)
+        self._typed_at = 0.0
+        """When the last letter of the run was typed; 0.0 where the next one begins another."""
         self.typed: str | None = None
         self.error = ""
         self.editing = False
         self._actions: dict[str, str] = {}
-        self._before_slide = 0
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
@@ -36,40 +55,50 @@ class Tune:
 
         self.error = ""
         self._actions = self._actions or actions(TUNE)
+        letter = character is not None and character.isprintable()
+        self._follow(letter=letter or key == "enter")
         if key in self._actions:
             _, does, parameters = parse(self._actions[key])
             self._DOES[does](self, *parameters)
         elif character is not None and character in _TYPED:
             self._type(character)
+        elif letter:
+            self.error = f"{shown(key)} does nothing here; {name_of('back')} leaves TUNE"
         else:
             return False
+        if key == "enter":
+            self._typed_at = 0.0
         return True
+
+    def refuse_paste(self) -> None:
+        self.error = f"text cannot be pasted here; {name_of('back')} leaves TUNE"
 
     def select(self, name: str) -> None:
         """Goes to a knob; a value being typed for another is dropped."""
         self.selected, self.typed, self.error = name, None, ""
 
     def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
+        self._follow()
         self.select(name)
         self._move(steps, coarse)
 
     def slide(self, name: str, fraction: float, *, begins: bool) -> None:
         """Goes to a knob and sets it to what stands at a fraction of its bar, 0 to 1. What follows one that `begins` is taken
         back with it."""
-        self.select(name)
         if begins:
-            self._before_slide = len(self._undo)
+            self._follow()
+        self.select(name)
         self._set(name, KNOBS[name].at(fraction))
-        del self._undo[self._before_slide + 1 :]
 
     def back(self) -> bool:
-        """Drops what is being typed or an error; False if there was neither."""
-        open_ = self.typed is not None or bool(self.error)
+        """Drops what is being typed; False if that is nothing."""
+        open_ = self.typed is not None
         self.typed, self.error = None, ""
         return open_
 
     def toggle_stop(self, text: str) -> None:
         r"""Adds a stop sequence as typed, with `\n` and the like; one that is there goes."""
+        self._follow()
         self.error = ""
         try:
             sequences = KNOBS["stop"].parse(text)
@@ -83,6 +112,7 @@ class Tune:
 
     def drop_stop(self) -> None:
         """Removes the last stop sequence, if there is one."""
+        self._follow()
         self.error = ""
         self._set("stop", self._chat.tuning.stop[:-1])
 
@@ -134,13 +164,35 @@ class Tune:
     def _default(self) -> None:
         self._set(self.selected, KNOBS[self.selected].default)
 
+    def _follow(self, *, letter: bool = False) -> None:
+        """Begins another run, unless a letter was typed soon after the one before it."""
+        now = monotonic()
+        if not letter or now - self._typed_at > _PAUSE:
+            self._run = _Run(self.selected)
+        self._typed_at = now if letter else 0.0
+
+    def _kept(self) -> dict[str, Value]:
+        """The values that the run has had taken note of; it can be taken back from now on."""
+        if not self._undo or self._undo[-1] is not self._run:
+            self._undo.append(self._run)
+        return self._run.values
+
     def _take_back(self) -> None:
+        self._typed_at = 0.0
         if not self._undo:
             self.error = "nothing to undo"
             return
-        self.selected, value = self._undo.pop()
+        run = self._undo.pop()
+        self.selected = next(iter(run.values)) if len(run.values) == 1 and run.picks < _TYPING else run.selected
         self.typed = None
-        self._chat.adjust(self.selected, value)
+        for name, value in run.values.items():
+            self._chat.adjust(name, value)
+
+    def _pick(self, name: str) -> None:
+        self.select(name)
+        self._run.picks += 1
+        if self._run.picks >= _TYPING:
+            self._kept()
 
     def _step(self, by: int) -> None:
         self.select(_NAMES[(_NAMES.index(self.selected) + by) % len(_NAMES)])
@@ -154,7 +206,7 @@ class Tune:
             self.error = str(error)
             return
         if value != before:
-            self._undo.append((name, before))
+            self._kept().setdefault(name, before)
 
     _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
         "move": _move,
@@ -164,5 +216,5 @@ class Tune:
         "off": _off,
         "default": _default,
         "take_back": _take_back,
-        "select": select,
+        "select": _pick,
     }

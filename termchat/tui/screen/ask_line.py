@@ -50,11 +50,11 @@ class AskLine:
         """The keys of the line that is typed, or of the message that is edited; none where nothing is asked."""
         back = Label(name_of("back"), "back")
         if self._asking is None or not self._asking.is_open:
-            edits = self._rewriting is not None and self._parts.composer.has_focus
+            edits = self._rewriting is not None and self._parts.screen.focused is self._parts.composer
             return [Label("Enter", "send on a new branch"), back, Label(name_of("edit"), "before")] if edits else []
         if self._searching is None:
             return [Label("Enter", "accept"), back]
-        return [Label("Enter ↓", "next"), Label("↑", "previous"), back, Label(name_of("find"), "stay here")]
+        return [Label("↑ ↓", "move"), Label("Enter", "stay there"), back]
 
     def back(self) -> bool:
         """Closes the innermost of them; False if none is open."""
@@ -82,7 +82,7 @@ class AskLine:
             self._asking.close()
 
     def heard(self) -> None:
-        """Follows a change of the chat."""
+        """Follows a change of the chat; another one ends the edit of a message."""
         if self._searching is not None:
             self._searching.grew()
         if self._rewriting is not None and self._rewriting.is_stale:
@@ -152,17 +152,17 @@ class AskLine:
         asking.ask("next reply starts with", escape(self._parts.chat.beginning), hint, entered=entered)
 
     async def find(self) -> None:
-        """Opens the search; a second time, stays at the current hit."""
+        """Opens the search; pressed again, goes to the next hit."""
         from termchat.tui.screen.searching import Searching  # not needed before the first frame
 
         if self._searching is not None:
-            self._end_search(stays=True)
+            self._searching.step(1)
         elif self._parts.chat.conversation.leaf is None:
             self._parts.tell(Notice("the chat is empty"))
         else:
             asking = await self._open()
             self._searching = Searching(self._parts, asking)
-            self._searching.begin(self._sought)
+            self._searching.begin(self._sought, lambda _: self._end_search(stays=True))
 
     def _end_search(self, *, stays: bool) -> None:
         searching, self._searching = self._searching, None

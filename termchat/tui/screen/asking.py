@@ -21,7 +21,7 @@ _REMARK = Ink("muted")
 
 
 class AskedField(Field):
-    """With `walks`, Up, Down, Enter and Shift+Enter post `Walked`."""
+    """With `walks`, the arrows post `Walked`."""
 
     class Walked(Message):
         """A step to the next (1) or previous (-1) hit."""
@@ -33,7 +33,7 @@ class AskedField(Field):
     walks = False
 
     def on_key(self, event: events.Key) -> None:
-        by = {"up": -1, "shift+enter": -1, "down": 1, "enter": 1}.get(event.key)
+        by = {"up": -1, "down": 1}.get(event.key)
         if self.walks and by is not None:
             event.stop()
             event.prevent_default()
@@ -85,7 +85,7 @@ class Asking(Column):
         walked: Callable[[int], None] | None = None,
         entered: Callable[[str], None] | None = None,
     ) -> None:
-        """Asks for a text: who is told of every change of it, of Enter, or of Enter and the arrows as a walk."""
+        """Asks for a text: who is told of every change of it, of the arrows as a walk, and of Enter."""
         self.add_class("-open")
         self._typed, self._walked, self._entered = typed, walked, entered
         self.field.walks, self.field.placeholder = walked is not None, placeholder

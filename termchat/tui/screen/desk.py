@@ -113,6 +113,8 @@ class Desk(Column):
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Whoever clicks into the composer wants to write; the key line has the keyboard only in TUNE."""
+        if event.widget is not self.screen.focused:
+            return  # a key that came meanwhile has given the keyboard to somebody else
         if self.tune is not None and isinstance(event.widget, Composer):
             self.close_tune()
         elif self.tune is None and event.widget is self._keys:

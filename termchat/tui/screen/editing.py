@@ -42,7 +42,7 @@ class Rewriting:
         self._conversation = chat.conversation
         self._messages = messages_of(chat.conversation)
         self._written: dict[int, str] = {}
-        self._draft, self._place = composer.message, transcript.place
+        self._place = transcript.place
         self._at = 0
 
     @property
@@ -60,6 +60,7 @@ class Rewriting:
         if not those:
             return False
         self._composer.beyond = self.step
+        self._composer.aside = self._composer.message
         self._open(those[-1])
         return True
 
@@ -79,7 +80,8 @@ class Rewriting:
     def end(self, *, returns: bool) -> None:
         """Restores the draft; with `returns` also the scroll position."""
         self._composer.beyond = lambda _: False
-        self._composer.put(self._draft)
+        draft, self._composer.aside = self._composer.draft, None
+        self._composer.put(draft)
         if returns and not self.is_stale:
             self._transcript.return_to(self._place)
 

@@ -107,6 +107,12 @@ class KeyLine(LinesView, can_focus=True):
             self._shown = wanted
             self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room, offers)])
 
+    def on_paste(self, event: events.Paste) -> None:
+        if self.tuning is not None:
+            event.stop()
+            self.tuning.refuse_paste()
+            self.post_message(self.Turned())
+
     def on_key(self, event: events.Key) -> None:
         if self.tuning is None:
             return

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
-from termchat.chat.changes import Notice
+from termchat.chat.changes import Full, Notice
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import Slip
@@ -19,6 +19,7 @@ _MOST_QUEUED = 3
 _LOOKED_AT = 2_000
 """Characters of a text that are drawn, at most."""
 _TAKE_BACK = "  Up edits it"
+_HELD = "  waits for your next message; Up edits it"
 _QUEUE = "dialog('queue')"
 _QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 
@@ -50,18 +51,37 @@ def _barred(text: str, ink: Ink, bar: Ink) -> Line:
     return Line((("▌ ", bar), (text, ink)), "panel")
 
 
-def queue_lines(queue: Iterable[str], width: int) -> list[Line]:
+def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list[Line]:
     """The texts that wait, the next one first, and how the last is taken back. A click shows all of them."""
-    texts = list(queue)
+    texts, take_back = list(queue), _HELD if held else _TAKE_BACK
     shown, more = texts[:_MOST_QUEUED], len(texts) - _MOST_QUEUED
     lines: list[Line] = []
     for number, text in enumerate(shown, 1):
-        hint = _TAKE_BACK if number == len(texts) else ""
+        hint = take_back if number == len(texts) else ""
         said = one_line(text[:_LOOKED_AT], width - 8 - len(hint))
         lines.append(Line((("queued  ", Ink("stamp", does=_QUEUE)), (said, _QUEUED), (hint, _HINT))))
     if more > 0:
-        lines.append(Line(((f"        and {more} more", _QUEUED), (_TAKE_BACK, _HINT))))
+        lines.append(Line(((f"        and {more} more", _QUEUED), (take_back, _HINT))))
     return lines
+
+
+def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
+    """What happened when the context was full, and, where it `asks`, the keys that decide what is done; a click asks, too."""
+    bar, does = _INKS["warning"], "continue"
+    oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
+    room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
+    if full.failure is not None:
+        said = [
+            f"The context is full: {full.failure.message}.",
+            f"Not sent: {one_line(full.text[:_LOOKED_AT], width - 12)}",
+        ]
+        keys = f"{room} sends it; {name_of('back')} puts it back"
+    else:
+        said = ["The context is full: the reply was cut off."]
+        keys = f"{room} regenerates it; {name_of('back')} leaves it"
+    lines = [(line, bar) for line in wrapped(said[0], width - 2)] + [(line, TEXT) for line in said[1:]]
+    lines += [(line, ACCENT) for line in wrapped(keys, width - 2) if asks]
+    return [_barred(line, ink._replace(does=does), bar._replace(does=does)) for line, ink in lines]
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -13,9 +13,10 @@ from textual.app import ComposeResult
 from textual.reactive import Reactive
 from textual.widget import Widget
 
-from termchat.chat.changes import Notice, PathChanged, ReplyGrew, RoomWanted
+from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.tui.composer.composer import Composer
+from termchat.tui.composer.draft_keeping import DraftKeeping
 from termchat.tui.composer.history import History
 from termchat.tui.composer.sending import FilesRead, Sending
 from termchat.tui.draw.ink import Ink, Line
@@ -34,7 +35,7 @@ from termchat.tui.screen.drawer import ALONE, Drawer
 from termchat.tui.screen.features import Features
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.screen.notices import NoticeSlip, notice_lines, queue_lines, wrapped
+from termchat.tui.screen.notices import NoticeSlip, full_lines, notice_lines, queue_lines, wrapped
 from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
@@ -110,7 +111,7 @@ class ChatScreen(LiveScreen):
         self._chat, self._palette, self._leave = chat, palette, leave
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._told = NoticeSlip(self._notice_lines, id="notice")
-        self._queue = Slip(id="queue")
+        self._queue, self._full = Slip(id="queue"), Slip(id="full")
         self._transcript = TranscriptView(palette)
         self._legend = Legend(self._transcript)
         self.tokens = Tokens(chat, self._transcript)
@@ -126,6 +127,7 @@ class ChatScreen(LiveScreen):
         self._ask_line = AskLine(parts)
         self._versions = TurnVersions(parts)
         self.copying = Copying(parts)
+        self._drafts = DraftKeeping(parts)
         self._writing = Sending(parts, history or History())
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
@@ -152,6 +154,7 @@ class ChatScreen(LiveScreen):
                 yield self.tokens
                 yield self._told
                 yield self._queue
+                yield self._full
             yield self._panels
         yield self._desk
         yield self._small
@@ -165,6 +168,7 @@ class ChatScreen(LiveScreen):
         self._show_path()
         self._desk.query_one(Composer).focus()
         self.call_after_refresh(self._writing.begin)
+        self.call_after_refresh(self._drafts.begin)
 
     def on_unmount(self) -> None:
         self._chat.recorder.listen(None)
@@ -189,8 +193,8 @@ class ChatScreen(LiveScreen):
         self._palette = palette
         self._transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._panels, self._desk,
-            self.tokens, self._ask_line,
+            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._panels,
+            self._desk,            self.tokens, self._ask_line,
         ):  # fmt: skip
             view.paint_with(palette)
 
@@ -223,11 +227,9 @@ class ChatScreen(LiveScreen):
         for change in changes:
             if isinstance(change, Notice):
                 self.tell(change)
-            elif isinstance(change, RoomWanted):
-                self.action_dialog("full")
-        if chat.returned:
-            self._desk.query_one(Composer).give_back(chat.returned)
-            chat.returned = ""
+        if changes:
+            self._ask_line.heard()
+        self._drafts.follow()
         if changes:
             self._show_state()
         draw_now(self)
@@ -258,15 +260,22 @@ class ChatScreen(LiveScreen):
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
         self._desk.show_keys(situation, self._ask_line.asked or self.tokens.asked, chat.engine.offers)
         self._legend.draw()
-        self._queue.show_lines(queue_lines(chat.turns.queue, self._room))
+        self._show_waiting()
         self._writing.follow()
         self._following.follow()
-        self._ask_line.heard()
+        self._ask_line.show()
         self._greet()
 
     def _show_slips(self) -> None:
         self._told.draw()
-        self._queue.show_lines(queue_lines(self._chat.turns.queue, self._room))
+        self._show_waiting()
+
+    def _show_waiting(self) -> None:
+        """The messages that wait, and what for."""
+        chat = self._chat
+        self._queue.show_lines(queue_lines(chat.turns.queue, self._room, held=chat.replies.held))
+        asks = chat.phase == "idle"
+        self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
 
     def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
         return notice_lines(told, self._room, dead=self._chat.phase == "failed")
@@ -301,6 +310,7 @@ class ChatScreen(LiveScreen):
 
     def on_text_area_changed(self) -> None:
         self._writing.changed()
+        self._drafts.changed()
 
     def on_files_read(self, message: FilesRead) -> None:
         self._writing.gathered(message)
@@ -336,6 +346,8 @@ class ChatScreen(LiveScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
+        if event.widget is not self.focused:
+            return  # as in `Desk`
         self._ask_line.focused(event.widget)
         self._show_soon()
         if event.widget is self._transcript:
@@ -376,6 +388,8 @@ class ChatScreen(LiveScreen):
             return
         if self._told:
             self._told.forget()
+        elif self._chat.full is not None:
+            self._do(lambda: self._chat.turns.room.make("stop"))
         elif not self._drawer.beside and self._drawer.shown:
             self.action_panels()
         else:
@@ -405,9 +419,12 @@ class ChatScreen(LiveScreen):
             self.tokens.mode.keep()
 
     def action_continue(self) -> None:
-        """Resumes a paused reply, continues the last one, or restarts a dead engine."""
+        """Resumes a paused reply, continues the last one, restarts a dead engine, or asks how a full context is to be used."""
         self._told.forget()
         chat = self._chat
+        if chat.full is not None and chat.phase == "idle":
+            self.action_dialog("full")
+            return
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
             self.choose_model()
             return
@@ -495,7 +512,8 @@ class ChatScreen(LiveScreen):
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
         """Asks, and quits if that was asked a moment ago."""
-        lost = "; your unsent text would be lost" if self._desk.query_one(Composer).text.strip() else ""
+        keeps = self._chat.recorder.keeps and self._chat.recorder.problem() is None
+        lost = "; your unsent text would be lost" if self._desk.composer.text.strip() and not keeps else ""
         hint = (
             f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self._chat.unsaved else ""
         )
@@ -509,6 +527,9 @@ class ChatScreen(LiveScreen):
             self.ask_to_quit("quit")
         else:
             self._leave()
+
+    def keep_draft(self) -> None:
+        self._drafts.keep()
 
     def noticed(self, event: events.Event) -> None:
         """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
 from termchat.tui.screen.parts import Parts
@@ -24,12 +26,12 @@ class Searching:
         self.query = ""
         self._worker = parts.transcript.set_interval(_GOES_ON, self._go_on, pause=True)
 
-    def begin(self, query: str) -> None:
-        """Opens the line with the last query."""
+    def begin(self, query: str, stay: Callable[[str], None]) -> None:
+        """Opens the line with the last query; `stay` is called at Enter."""
         self._transcript.finding = self._finding
         self._finding.read(self._transcript.parts())
-        hint = f"Enter or ↓ next, ↑ previous, Esc cancel, {name_of('find')} stay here"
-        self._asking.ask("find", query, hint, typed=self._look_for, walked=self._step)
+        hint = f"↑ ↓ or {name_of('find')} moves, Enter stays there, {name_of('back')} goes back"
+        self._asking.ask("find", query, hint, typed=self._look_for, walked=self.step, entered=stay)
         self._look_for(query)
 
     def grew(self) -> None:
@@ -67,7 +69,8 @@ class Searching:
             self._say()
             self._transcript.found()
 
-    def _step(self, by: int) -> None:
+    def step(self, by: int) -> None:
+        """Goes to the next (1) or previous (-1) hit."""
         self._finding.step(by)
         self._show()
 
@@ -95,6 +98,6 @@ class Searching:
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
-            hint = "  Enter next, ↑ previous, Esc cancel" if self._asking.size.width >= _WIDE else ""
+            hint = f"  ↑ ↓ moves, Enter stays, {name_of('back')} goes back" if self._asking.size.width >= _WIDE else ""
             more = "…" * finding.is_going_on
             self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")

@@ -1,8 +1,9 @@
 """The terminal: what it can show, its driver, the frames that are sent to it, its keys and its clipboard.
 
-`driver` reads keys, pastes and answers, and posts them to the app; `typeahead` passes keys on one at a time. `capabilities`
-says which colours and characters there are. `compositor` sends what widgets draw, `screens` says when, and `scrolling` is
-the base of views that scroll. `clipboard` copies. The widgets of all other rooms build on these.
+`driver` reads text, in a thread; `input_stream` makes keys, pastes and answers of it; the app gets them, and `typeahead` passes
+them on one at a time. `capabilities` says which colours and characters there are. `compositor` sends what widgets draw,
+`screens` says when, and `scrolling` is the base of views that scroll. `clipboard` copies. The widgets of all other rooms build
+on these.
 
 This is the only room that uses private names of Textual; a test holds the list of them. They were checked with Textual
 8.2.8, and are there because
@@ -15,7 +16,8 @@ This is the only room that uses private names of Textual; a test holds the list 
 - scrolling: `_vertical_scrollbar` and `_start_widget` put in a scroll bar that draws itself faster than all the lines.
 - driver: `_file` is replaced by one that survives a terminal that has gone; `_key_thread`, `_auto_restart`,
   `_must_signal_resume`, `_sigtstp_application` and `_sigcont_application` make Ctrl+Z and fg work beside programs that have
-  the terminal meanwhile; `_app` and `_debug` are what a driver is given; `XTermParser` and the marks of a paste read keys
-  while a paste with escape sequences in it is kept from the parser.
+  the terminal meanwhile; `_app` and `_debug` are what a driver is given.
+- input_stream: `XTermParser` knows the sequences of keys and of the mouse, and the marks of a paste; a paste with escape
+  sequences in it is kept from it, and so is the key Esc, for which it waits too long.
 - clipboard: `_clipboard` and `_driver`, since `App.copy_to_clipboard` sends a text of any length and fails on surrogates.
 """

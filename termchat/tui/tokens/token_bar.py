@@ -80,7 +80,7 @@ class Tokens(Column):
         yield self._input
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not self._input.has_focus
+        return self.screen.focused is not self._input
 
     def paint_with(self, palette: Palette) -> None:
         self.ribbon.paint_with(palette)

@@ -1,0 +1,202 @@
+"""What is written and not sent stays with its chat, and with it over a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from termchat.chat.opening import fetch
+from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import load
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store import unsent_rows
+from termchat.conversation.store.store import Store
+from termchat.conversation.tree import Conversation
+from termchat.decoding.samplers import Tuning
+from tests.chat.driven_chat import Faked
+from tests.conversation.stored import child
+from tests.tui import fake_engine
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for kind in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+    return tmp_path / "sessions.db"
+
+
+def chat_in(file: Path) -> tuple[Faked, Store]:
+    store = Store.open(file)
+    return Faked(recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7)))), store
+
+
+def left(file: Path, session: str) -> tuple[str, list[str]]:
+    """What another process finds that the chat was left with."""
+    with contextlib.closing(Store.open(file)) as store:
+        unsent = store.load(session).conversation.unsent
+        return unsent.draft, list(unsent.queue)
+
+
+def go(it: Faked, store: Store, session: str, file: Path) -> None:
+    it.chat.reopen(fetch(store, session, load({}, {}, file.with_name("none.toml")), it.chat.loaded))
+    it.pump()
+
+
+def session_of(it: Faked) -> str:
+    return it.chat.recorder.session(it.chat.conversation)
+
+
+def test_a_draft_and_a_queue_stay_with_their_chat(file: Path) -> None:
+    it, store = chat_in(file)
+    it.replied("one", " a")
+    one = session_of(it)
+    it.writing("more", " b")
+    it.chat.send("queued")
+    it.chat.send("and another")
+    it.chat.wrote(it.chat.conversation, "half a")
+    it.chat.new()
+    it.pump()
+    assert (it.chat.conversation.unsent.written, list(it.chat.turns.queue)) == ("", [])
+    it.replied("two", " c")
+    assert [node.written for node in it.chat.conversation.nodes.values() if node.role == "user"] == ["two"]
+    assert store.flush()
+    assert left(file, one) == ("half a", ["queued", "and another"])
+    go(it, store, one, file)
+    assert (it.chat.conversation.unsent.draft, list(it.chat.turns.queue)) == ("half a", ["queued", "and another"])
+    assert it.chat.phase == "idle", "what was queued then is not sent by itself now"
+    it.replied("now", " d")
+    said = [span.node.written for span in it.chat.conversation.path() if span.node.role == "user"]
+    assert said == ["one", "more", "queued", "and another"], "the next message sends it"
+    store.close()
+
+
+def test_a_chat_without_a_message_is_one_however_often_it_is_begun(file: Path) -> None:
+    it, store = chat_in(file)
+    it.replied("one", " a")
+    one = session_of(it)
+    it.chat.new()
+    it.chat.wrote(it.chat.conversation, "a first thought")
+    go(it, store, one, file)
+    assert it.chat.conversation.unsent.draft == ""
+    it.chat.new()
+    assert it.chat.conversation.unsent.draft == "a first thought"
+    it.chat.wrote(it.chat.conversation, "")
+    it.replied("sent", " b")
+    it.chat.wrote(it.chat.conversation, "its own")
+    it.chat.new()
+    assert it.chat.conversation.unsent.draft == ""
+    store.close()
+
+
+def test_drafts_and_queues_are_in_no_list_and_are_no_use_of_a_chat(file: Path) -> None:
+    it, store = chat_in(file)
+    it.chat.wrote(it.chat.conversation, "nothing but a draft")
+    assert store.sessions() == []
+    assert store.latest() is None
+    it.replied("one", " a")
+    before = store.sessions()
+    it.chat.wrote(it.chat.conversation, "fox")
+    assert store.sessions() == before
+    assert store.sessions(search="fox") == []
+    copy = store.duplicate(session_of(it))
+    assert store.load(copy).conversation.unsent.draft == ""
+    store.purge(session_of(it))
+    assert store.flush()
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT count(*) FROM unsent").fetchone() == (0,)
+    store.close()
+
+
+KILLED = """
+import signal
+from termchat.chat.recording import StoreRecorder
+from termchat.conversation.session import SessionInfo
+from tests.chat.driven_chat import Faked
+store = Store.open(path)
+it = Faked(recorder=StoreRecorder(store, SessionInfo()))
+if sys.argv[2:] != ["new"]:
+    it.replied("one", " a")
+    it.writing("two", " b")
+    it.chat.send("queued")
+it.chat.wrote(it.chat.conversation, "half a thought")
+store.flush()
+print(it.chat.recorder.session(it.chat.conversation), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(file: Path, *args: str) -> str:
+    """A process writes in a chat and is killed; the chat's id."""
+    code = f"sys.argv += {list(args)}\n" + KILLED
+    out, error = child(code, file).communicate(timeout=240)
+    assert not error, error
+    return out.strip()
+
+
+def test_both_survive_a_kill(file: Path) -> None:
+    assert left(file, killed(file)) == ("half a thought", ["queued"])
+
+
+def test_a_draft_in_a_chat_without_a_message_is_found_once_by_the_next_process(file: Path) -> None:
+    killed(file, "new")
+    with contextlib.closing(Store.open(file)) as store:
+        assert store.abandoned() == "half a thought"
+        assert store.abandoned() == "", "it is this process's own by now"
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT session FROM unsent").fetchall() == [(unsent_rows.OWN,)]
+
+
+def test_what_a_running_process_writes_is_left_to_it(file: Path) -> None:
+    with contextlib.closing(Store.open(file)) as store:
+        store.keep_unsent(f"new {os.getppid()} 1234", "theirs", [])
+        store.keep_unsent(f"new {os.getpid()} 1234", "of one that had this number before", ["queued"])
+        assert store.abandoned() == "queued\nof one that had this number before"
+
+
+def test_what_a_resumed_chat_had_in_its_queue_waits_for_the_next_message() -> None:
+    chat = Conversation()
+    chat.unsent.queue.append("queued")
+    it = Faked(conversation=chat)
+    assert (it.chat.phase, it.engine.generated) == ("idle", [])
+    it.replied("now", " a")
+    assert [node.written for node in chat.nodes.values() if node.role == "user"] == ["queued", "now"]
+
+
+def test_a_message_on_its_way_is_kept_until_its_turn_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, context=40))
+    store = Store.open(file)
+    it = Faked(recorder=StoreRecorder(store, SessionInfo()), on_full="ask")
+    for number in range(4):
+        it.replied(f"question {number}", *[" word"] * 5)
+    it.engine.prompt = [1] * 20
+    it.chat.send("too much")
+    it.pump()
+    assert it.chat.full is not None
+    it.chat.send("behind it")
+    assert store.flush()
+    assert left(file, session_of(it)) == ("", ["too much", "behind it"])
+    it.chat.turns.room.make("drop")
+    it.pump()
+    assert store.flush()
+    assert left(file, session_of(it)) == ("", ["behind it"])
+    it.chat.turns.room.make("stop")
+    store.close()
+
+
+def test_a_file_from_before_drafts_were_kept_gets_their_table(file: Path) -> None:
+    with contextlib.closing(Store.open(file)) as store:
+        chat = Conversation()
+        store.add_node(session := store.begin(chat), chat.grow("user", parent=None, at=0, text="hi"))
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("DROP TABLE unsent")
+    with contextlib.closing(Store.open(file)) as store:
+        assert store.load(session).conversation.unsent.draft == ""
+        store.keep_unsent(session, "a draft", ["queued"])
+        assert store.flush()
+        assert store.problem() is None
+    assert left(file, session) == ("a draft", ["queued"])
