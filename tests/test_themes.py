@@ -189,7 +189,7 @@ def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
     assert found["dark"].palette.stamp == "#010203"
     assert [str(problem).removeprefix(str(tmp_path)) for problem in problems] == [
         "/bad.toml, line 2: is not UTF-8 text",
-        "/folder.toml: cannot be read: Is a directory",
+        "/folder.toml: cannot be read: it is a folder, not a regular file; remove or replace it",
         "/worse␛.toml, line 1: Expected '=' after a key in a key/value pair",
     ]
 

@@ -265,7 +265,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     with _opened() as store:
         for file in files:
             try:
-                with _readable(file) as path:
+                with importing.readable(file) as path:
                     for transcript in importing.chats(path, FORMATS[form] if form else None):
                         click.echo(importing.keep(store, transcript))
                         title = one_line(transcript.conversation.title or "a chat", 60)
@@ -281,21 +281,6 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
 def _half_characters(count: int) -> str:
     what = "1 half character in it was" if count == 1 else f"{count:,} half characters in it were"
     return f"  {what} replaced by U+FFFD: half a character cannot be stored"
-
-
-@contextmanager
-def _readable(file: Path) -> Iterator[Path]:
-    """The file, or stdin as a file."""
-    from termchat.conversation.transcripts import importing
-    from termchat.conversation.transcripts.transcript import TranscriptError
-
-    if str(file) != "-":
-        yield file
-        return
-    if sys.stdin is None:
-        raise TranscriptError("stdin is closed", "Name a file instead.")
-    with importing.piped(sys.stdin.buffer) as path:
-        yield path
 
 
 # --- the store, and its rows -----------------------------------------------------------------------------------------

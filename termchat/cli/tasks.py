@@ -51,13 +51,13 @@ def run(*, prompt: str | None, prefill: str, raw: bool, as_json: bool, candidate
 
 
 @click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every token.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @flags(without=_ON_RECORD, knobs=False)
 def replay(*, file: Path, **given: Any) -> None:
     """Generate every reply in FILE again and report whether each token matches.
 
-    FILE is a chat saved as .jsonl, or the output of termchat run --json. Model, threads and everything else on record are
-    used as recorded, unless a flag overrides them.
+    FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
+    record are used as recorded, unless a flag overrides them.
     """
     chosen = config(given)
     from termchat.commands import replay as replaying

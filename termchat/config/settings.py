@@ -212,14 +212,15 @@ class Settings(BaseSettings):
         """A copy in which what a saved chat was left with goes before all but flags; `origin` has that of each of it."""
         return self._with(Kept(Settings, CHAT, values, origin))
 
-    def with_recommended(self, recommended: Mapping[str, Value]) -> Settings:
+    def with_recommended(self, recommended: Mapping[str, Value], mistakes: Collection[str] = ()) -> Settings:
         """A copy in which the knobs nobody set follow a model's recommendation, and no longer that of a model before.
 
-        `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
+        `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem, as `mistakes`
+        are: those in the lists that recommend.
         """
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
         values = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
-        return self._with(Kept(Settings, MODEL, values, problems=problems))
+        return self._with(Kept(Settings, MODEL, values, problems=(*mistakes, *problems)))
 
     def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Settings:
         """A copy in which the engine runs a model as a person set it for that model. What an option refuses is left out, and

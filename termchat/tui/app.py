@@ -328,7 +328,11 @@ class TermchatApp(App[None]):
             if self._spec is not None:
                 self.chat.loading.load(self._spec)
             elif self._choose is not None:
-                self.chat.loading.switch(self._choose())
+                choice = self._choose()
+                mistakes = [Notice(mistake, severity="warning") for mistake in choice.mistakes]
+                for notice in in_short(mistakes, len(self._notices)):
+                    self._chat_screen.tell(notice)
+                self.chat.loading.switch(choice)
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:

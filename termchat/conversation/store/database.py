@@ -8,6 +8,7 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
+from termchat import regular_files
 from termchat.conversation.store import store_files
 from termchat.conversation.store.schema import APPLICATION_ID, CHATS, COLUMNS, DERIVED, KEYS, VERSION
 
@@ -129,7 +130,7 @@ def _check_kinds(path: Path) -> None:
     file = store_files.real(path)
     beside = [file.with_name(file.name + suffix) for suffix in store_files.BESIDE]
     for named, found in ((path, file), *zip(beside, beside, strict=True)):
-        if kind := store_files.odd_kind(found):
+        if kind := regular_files.odd_kind(found):
             raise StoreError(
                 f"{named} is {kind}; termchat needs a regular file for its chats",
                 "Move it away; termchat then creates a new file.",

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from termchat import paths
+from termchat import paths, regular_files
 
 MAX_POINTER = 4096
-"""Bytes read of a file that only says where a folder is."""
+"""Bytes of the largest file that says where a folder is."""
 
 ANYWHERE = ""
 
@@ -144,9 +144,6 @@ def _expanded(text: str, environ: Mapping[str, str]) -> Path | None:
 
 def _content(file: Path) -> str:
     try:
-        if not file.is_file():
-            return ""
-        with file.open("rb") as opened:
-            return os.fsdecode(opened.read(MAX_POINTER)).replace("\0", "").strip()
+        return os.fsdecode(regular_files.read(file, MAX_POINTER)).replace("\0", "").strip()
     except OSError:
         return ""

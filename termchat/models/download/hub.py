@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from termchat import paths
+from termchat import paths, regular_files
 from termchat.models import catalogue
 from termchat.models.entry import Entry, parts
 from termchat.models.errors import ModelError
@@ -136,8 +136,7 @@ def _token(environ: Mapping[str, str]) -> str:
     home = environ.get("HF_HOME") or os.path.join(cache, "huggingface")
     path = environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
     try:
-        with Path(os.path.expanduser(path)).open(encoding="utf-8") as file:
-            return file.read(1000).strip()
+        return regular_files.read(Path(os.path.expanduser(path)), 1000).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from termchat import atomic
+from termchat import atomic, regular_files
 from termchat.models.download.hub import Remote, shown
 from termchat.models.download.lock import locked
 from termchat.models.download.progress import BACKOFF, Gauge, Patience
@@ -56,8 +56,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 def read_note(path: Path) -> Note | None:
     """The note at a path; None if it is missing or invalid."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_LONGEST_NOTE), type=Note)
+        return msgspec.json.decode(regular_files.read(path, _LONGEST_NOTE), type=Note)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -86,7 +85,7 @@ def pieces(path: Path) -> Iterator[bytes]:
     Raises:
         OSError: it cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
+    with regular_files.opened(path, buffering=0) as file:
         while piece := file.read(_PIECE):
             yield piece
 
@@ -106,7 +105,7 @@ class PartFile:
         self.note = read_note(note_path(self.path))
         self.size = 0
         self._hash = hashlib.sha256()
-        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by close)
+        self._file = regular_files.opened(self.path, "ab", buffering=0)
         try:
             for piece in pieces(self.path):
                 self._hash.update(piece)

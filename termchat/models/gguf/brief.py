@@ -76,7 +76,7 @@ def parse_brief(reader: Reader) -> Brief:
         name=metadata.text("general.name"),
         size_label=metadata.text("general.size_label"),
         quantization=FILE_TYPES.get(file_type) or quantization_in(reader.name),
-        context_length=metadata.own("context_length"),
+        context_length=metadata.context_length,
         block_count=metadata.own("block_count"),
         tensor_count=tensors,
         split_count=split,

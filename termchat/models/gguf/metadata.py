@@ -139,6 +139,19 @@ class Metadata:
         return []
 
     @property
+    def alignment(self) -> int:
+        """Of the tensors, in bytes."""
+        return self.number("general.alignment", 32)
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens the model was trained on; None where the file says nothing, or a number that is none: llama.cpp counts
+        positions in 32 bits with a sign.
+        """
+        length = self.own("context_length")
+        return length if length and length < 1 << 31 else None
+
+    @property
     def vocabulary(self) -> int | None:
         tokens = self.values.get("tokenizer.ggml.tokens")
         return tokens.length if isinstance(tokens, Array) else self.own("vocab_size")
@@ -186,8 +199,7 @@ def check(metadata: Metadata, tensor_count: int) -> None:
     for key, value in metadata.values.items():
         if key.endswith("_epsilon") and isinstance(value, float) and not (value >= 0 and math.isfinite(value)):
             _refuse(metadata, key, "must be a number of 0 or more")
-    alignment = metadata.number("general.alignment", 32)
-    if alignment < 1 or alignment & (alignment - 1):
+    if metadata.alignment & (metadata.alignment - 1) or metadata.alignment < 1:
         _refuse(metadata, "general.alignment", "must be a power of 2")
 
 

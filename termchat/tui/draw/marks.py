@@ -38,10 +38,12 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def count(number: int) -> str:
-    """A count of tokens, short from ten thousand on: 9999, 12.4k, 131k."""
+    """A count of tokens, short from ten thousand on: 9999, 12.4k, 131k, 10M."""
     if number < 10_000:
         return str(number)
-    return f"{number / 1000:.1f}k" if number < 100_000 else f"{number // 1000}k"
+    if number < 10_000_000:
+        return f"{number / 1000:.1f}k" if number < 100_000 else f"{number // 1000}k"
+    return f"{number // 1_000_000}M"
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from textual.theme import Theme
 
-from termchat import paths
+from termchat import paths, regular_files
 from termchat.text import sanitize
 from termchat.toml import MOST
 
@@ -149,17 +149,14 @@ class _Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
-                data = file.read(MOST + 1)
-            if len(data) > MOST:
-                raise ThemeError(path, None, f"is larger than {MOST >> 10} KiB")
+            data = regular_files.read(path, MOST)
             text = data.decode("utf-8")
             self._lines = text.split("\n")
             self.table = tomllib.loads(text)
         except UnicodeDecodeError as error:
             raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
         except OSError as error:
-            raise ThemeError(path, None, f"cannot be read: {error.strerror}") from error
+            raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
         except RecursionError as error:
             raise ThemeError(path, None, "is nested too deeply") from error
         except tomllib.TOMLDecodeError as error:
