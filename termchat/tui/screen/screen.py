@@ -99,7 +99,7 @@ class ChatScreen(LiveScreen):
         sessions: SessionList | None,
         keymap: Mapping[str, str],
         save: Save,
-        wardrobe: ThemeChooser,
+        theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
         leave: Callable[[], None],
         history: History | None = None,
@@ -130,7 +130,7 @@ class ChatScreen(LiveScreen):
         self._conversations = ChatSwitching(parts, sessions, save)
         personating = PersonaStarting(parts, self._conversations)
         self._features = Features(
-            parts, self._writing, models, self._choosing, self._conversations, personating, wardrobe, keep_theme
+            parts, self._writing, models, self._choosing, self._conversations, personating, theme_chooser, keep_theme
         )
         Slash(self._features).attach()
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}

@@ -194,7 +194,7 @@ def _personas(features: Features) -> Iterable[Offer]:
 def _themes(features: Features) -> Iterable[Offer]:
     """Termchat's own themes, not Textual's."""
     yield Offer(AUTO, "follows the terminal's background")
-    known = features.wardrobe.shelf.all()
+    known = features.theme_chooser.library.all()
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
 
