@@ -53,7 +53,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def explain(error: Exception, path: Path) -> str:
-    """Why the file could not be used, in a line for people."""
+    """In a line for people."""
     if isinstance(error, StoreError):
         return error.message
     if isinstance(error, OSError):
@@ -88,7 +88,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def empty() -> bytes:
-    """A store without a chat, as a file has it."""
+    """The bytes of a file without a chat."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         _create(db, Path(":memory:"))
         return db.serialize()

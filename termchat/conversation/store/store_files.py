@@ -42,7 +42,7 @@ def real(path: Path) -> Path:
 
 
 def has_no_log(path: Path) -> bool:
-    """Whether nothing is in its write-ahead log."""
+    """Also where the log is there and empty."""
     file = real(path)
     try:
         return file.with_name(file.name + "-wal").stat().st_size == 0

@@ -128,7 +128,6 @@ def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel | 
 
 
 def models(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel]:
-    """What `discover` finds, without what is skipped."""
     return (one for one in discover(extra_folders) if isinstance(one, FoundModel))
 
 
@@ -223,11 +222,11 @@ class _Known:
         self._alike.setdefault(_traits(found, brief), []).append(named)
 
     def file(self, found: CandidateFile) -> _Named | None:
-        """The model in the same file, reached another way."""
+        """Reached by another way: a link, or a folder that is named twice."""
         return self._files.get(found.identity)
 
     def content(self, found: CandidateFile, brief: Brief) -> _Named | None:
-        """A model whose file is a copy."""
+        """Its file is a copy."""
         for other in self._alike.get(_traits(found, brief), ()):
             if _sample(other.path) == _sample(found.files[0]):
                 return other

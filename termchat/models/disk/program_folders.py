@@ -112,7 +112,7 @@ def roots(environ: Mapping[str, str] | None = None, platform: str = sys.platform
 
 
 def repository_folder(repo: str) -> str:
-    """What the folder of a repository (`owner/name`) is called in a cache of Hugging Face's layout."""
+    """Of `owner/name`, in a cache of Hugging Face's layout."""
     return "models--" + repo.replace("/", "--")
 
 
@@ -126,7 +126,7 @@ def _is_there(folder: str) -> bool:
 
 
 def _expanded(text: str, environ: Mapping[str, str]) -> Path | None:
-    """The folder that a text of the table stands for; None when there is none."""
+    """None where a variable, a file or the home folder that it begins with is missing."""
     if text.startswith("@"):
         pointer, _, rest = text[1:].rpartition("/")
         file = _expanded(pointer, environ)

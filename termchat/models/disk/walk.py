@@ -72,7 +72,7 @@ def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
 
 
 def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:
-    """These files as one model, if all of them are non-empty files."""
+    """Refused unless all of them are non-empty files."""
     sizes = []
     first = None
     for path in files:

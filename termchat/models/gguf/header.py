@@ -141,7 +141,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_header(path: Path) -> Header:
-    """Reads the header of a model's (first) file.
+    """Of a model's (first) file.
 
     Raises:
         HeaderError: the file is no usable GGUF model, or not of the size that its tensors need; says why, and at which byte.
@@ -162,11 +162,7 @@ def check_parts(first: Path) -> None:
 
 
 def check_part(path: Path) -> None:
-    """Refuses a further file of a model that is not all there; the first one is for `read_header`.
-
-    Raises:
-        ModelError: see `read_header`.
-    """
+    """Refuses a further file of a model that is not all there. Raises as `read_header` does, which is for the first one."""
     with opened(path) as reader:
         _, tensor_count, pairs = read_beginning(reader)
         metadata = Metadata(reader)
@@ -176,11 +172,7 @@ def check_part(path: Path) -> None:
 
 
 def parse_header(reader: Reader, path: Path) -> Header:
-    """The header at the reader's position, of the file at `path`.
-
-    Raises:
-        HeaderError: see `read_header`.
-    """
+    """From the reader's position; `path` is the file's. Raises as `read_header` does."""
     version, tensor_count, pairs = read_beginning(reader)
     metadata = Metadata(reader)
     for number in range(pairs):

@@ -98,11 +98,10 @@ class Metadata:
         self.places: dict[str, int] = {}
 
     def key(self, number: int) -> str:
-        """Reads the next entry's key."""
         return self.reader.text(f"the key of metadata entry {number}", MAX_KEY)
 
     def take(self, key: str) -> None:
-        """Reads the value that follows and keeps it where it is needed."""
+        """Reads the value that follows its key; keeps it where it is needed."""
         at = self.reader.position
         wanted = key in self.TEXTS
         value = self.reader.value(key, keep=wanted or key.startswith(self.PREFIXES) or key.endswith(self.SUFFIXES))

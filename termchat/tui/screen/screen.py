@@ -18,9 +18,9 @@ from termchat.chat.service import Chat
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.history import History
 from termchat.tui.composer.sending import FilesRead, Sending
+from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.draw.polling import FRAMES, EnginePolling
 from termchat.tui.keys.tables import CHAT, MODEL, name_of, situation_of
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching

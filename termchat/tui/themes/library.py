@@ -45,7 +45,7 @@ class ThemeLibrary:
         return list(self._problems.values())
 
     def get(self, name: str) -> LoadedTheme | None:
-        """The theme of that name, if this terminal can show it. A file with the theme's name is read without the others."""
+        """None if this terminal cannot show it. A file with the theme's name is read without the others."""
         if self.depth == "none":
             return _PLAIN
         if name not in self._read and (found := self._named(name)) is not None:
@@ -68,7 +68,7 @@ class ThemeLibrary:
         return self._all
 
     def renew(self) -> None:
-        """Forgets what was read, so that new and edited files are found."""
+        """New and edited files are found from then on."""
         self._read, self._all, self._problems = {}, None, {}
 
     def _named(self, name: str) -> LoadedTheme | None:
