@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from termchat import regular_files
+
 _NAME = 60
 """Characters of the file's name in that of the temporary one: any file system takes the bytes of so many."""
 
@@ -24,9 +26,11 @@ def writing(file: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
 
     Raises:
         FileExistsError: with `overwrite` False, there is such a file by now.
-        OSError: it cannot be written; what was there still is.
+        OSError: it cannot be written, or is no regular file, as /dev/null; what was there still is.
     """
     target = Path(os.path.realpath(file))
+    if kind := regular_files.odd_kind(target):
+        raise regular_files.NotAFile(target, kind)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:_NAME]}.", suffix=".part", dir=target.parent)
     try:
         with open(descriptor, "wb") as stream:

@@ -10,8 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from termchat import regular_files
+
 MOST = 1 << 20
-"""Bytes of a file that are read; nobody writes more by hand."""
+"""Bytes of the largest file that is read; nobody writes more by hand."""
 
 _BOM = "\ufeff"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -56,22 +58,18 @@ class TomlFile:
     """A TOML file: its `text` as it is written (line ends too, without a byte order mark), its `table`, and its statements.
 
     Raises:
-        TomlError: it cannot be opened, is too large, not UTF-8 or not TOML. The cause is the error that was met.
+        TomlError: it cannot be read, is too large, not UTF-8 or not TOML. The cause is the error that was met.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
-                data = file.read(MOST + 1)
-            if len(data) > MOST:
-                raise TomlError(f"{path} is larger than {MOST >> 10} KiB")
-            text = data.decode("utf-8")
+            text = regular_files.read(path, MOST).decode("utf-8")
             self.mark = _BOM if text.startswith(_BOM) else ""
             self.text = text.removeprefix(_BOM)
             self.table: dict[str, Any] = parsed(self.text)
         except OSError as error:
-            raise TomlError(f"{path} cannot be read: {error.strerror}") from error
+            raise TomlError(f"{path} cannot be read: {regular_files.problem(error)}") from error
         except UnicodeDecodeError as error:
             raise TomlError(f"{path} is not UTF-8 text (byte {error.start})") from error
         except ValueError as error:

@@ -143,7 +143,9 @@ def test_modes_and_links_stay(tmp_path: Path) -> None:
 
 def test_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "config.toml").mkdir()
-    with pytest.raises(ConfigFileError, match="cannot be read: Is a directory"):
+    with pytest.raises(
+        ConfigFileError, match="cannot be read: it is a folder, not a regular file; remove or replace it"
+    ):
         put("theme", "dark", tmp_path / "config.toml")
     (tmp_path / "file").touch()
     with pytest.raises(ConfigFileError, match="Not a directory"):

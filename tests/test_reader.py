@@ -275,7 +275,9 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
     assert most < 1 << 20
 
 
-@pytest.mark.parametrize(("name", "said"), [("", "Is a directory"), ("nothing.jsonl", "No such file")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "it is a folder, not a regular file"), ("nothing.jsonl", "No such file")]
+)
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(TranscriptError, match=said):
         jsonl_reader.read(tmp_path / name)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
-from termchat.tui.themes import library as shelf_of
+from termchat.tui.themes import library as library_module
 from termchat.tui.themes import theme_file as themes_of
 from termchat.tui.themes.depth import PLAIN, fitted
 from termchat.tui.themes.library import ThemeLibrary
@@ -189,7 +189,7 @@ def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
     assert found["dark"].palette.stamp == "#010203"
     assert [str(problem).removeprefix(str(tmp_path)) for problem in problems] == [
         "/bad.toml, line 2: is not UTF-8 text",
-        "/folder.toml: cannot be read: Is a directory",
+        "/folder.toml: cannot be read: it is a folder, not a regular file; remove or replace it",
         "/worse␛.toml, line 1: Expected '=' after a key in a key/value pair",
     ]
 
@@ -277,27 +277,27 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
         read.append(path.name)
         return load(path)
 
-    monkeypatch.setattr(shelf_of, "load_theme", noted)
+    monkeypatch.setattr(library_module, "load_theme", noted)
     monkeypatch.setattr(themes_of, "load_theme", noted)
     (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
     (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
-    shelf = ThemeLibrary(folders=[ROOT, tmp_path])
-    assert shelf.fitting(dark=True).palette.name == "dark"
-    assert shelf.get("mine") is not None
+    library = ThemeLibrary(folders=[ROOT, tmp_path])
+    assert library.for_background(dark=True).palette.name == "dark"
+    assert library.get("mine") is not None
     assert read == ["dark.toml", "mine.toml"]
-    assert shelf.fitting(dark=False).palette.dark, "the user's own light one"
+    assert library.for_background(dark=False).palette.dark, "the user's own light one"
     assert read[2:] == ["light.toml"]
-    assert set(shelf.all()) == {*SHIPPED, "mine"}
-    assert shelf.all()["light"].palette.dark
+    assert set(library.all()) == {*SHIPPED, "mine"}
+    assert library.all()["light"].palette.dark
 
 
 def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
-    shelf = ThemeLibrary(folders=[ROOT, tmp_path])
-    assert shelf.fitting(dark=True).palette == SHIPPED["dark"].palette
-    assert [problem.line for problem in shelf.problems] == [2]
-    shelf.all()
-    assert len(shelf.problems) == 1
+    library = ThemeLibrary(folders=[ROOT, tmp_path])
+    assert library.for_background(dark=True).palette == SHIPPED["dark"].palette
+    assert [problem.line for problem in library.problems] == [2]
+    library.all()
+    assert len(library.problems) == 1
 
 
 @pytest.mark.parametrize("name", ["", "..", "../themes/dark", "a\0b", "x" * 5000, "\udc80", "nobody"])
@@ -309,6 +309,6 @@ def test_a_terminal_is_offered_what_it_can_show() -> None:
     few, none = ThemeLibrary("16", [ROOT]), ThemeLibrary("none", [ROOT])
     assert set(few.all()) == {"terminal-dark", "terminal-light"}
     assert few.get("dusk") is None
-    assert few.fitting(dark=False).palette.name == "terminal-light"
+    assert few.for_background(dark=False).palette.name == "terminal-light"
     assert [loaded.palette for loaded in none.all().values()] == [PLAIN]
-    assert none.get("dusk") == none.fitting(dark=True)
+    assert none.get("dusk") == none.for_background(dark=True)

@@ -20,10 +20,12 @@ from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Pr
 
 
 class Choice(NamedTuple):
-    """A model to chat with: how to load it, and the recommended knobs, by name."""
+    """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
+    in."""
 
     spec: ModelSpec
     recommended: Mapping[str, Value]
+    mistakes: tuple[str, ...] = ()
 
 
 class Loading:

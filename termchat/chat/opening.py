@@ -49,8 +49,8 @@ def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    config, spec, _ = _find(config, config.model)
-    return config, spec
+    config, choice = _find(config, config.model)
+    return config, choice.spec
 
 
 def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
@@ -61,8 +61,7 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
-    _, spec, advice = _find(config, wanted, picked)
-    return Choice(spec, advice)
+    return _find(config, wanted, picked)[1]
 
 
 def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
@@ -76,20 +75,19 @@ def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Valu
     return {**header.recommended, **advice} if wanted in known.own else {**advice, **header.recommended}
 
 
-def _find(
-    config: Settings, wanted: str | None, picked: Picked | None = None
-) -> tuple[Settings, ModelSpec, dict[str, Value]]:
+def _find(config: Settings, wanted: str | None, picked: Picked | None = None) -> tuple[Settings, Choice]:
     from termchat.models import catalogue
-    from termchat.models.gguf.header import read_header
+    from termchat.models.gguf.header import check_parts, read_header
 
     known = catalogue.load()
     name, path = catalogue.resolve(wanted, known, config.model_folders)
     header = read_header(path)
+    check_parts(path)
     identity = header.identity()
     advice = recommended(wanted or catalogue.DEFAULT, header, known)
-    config = run_of(config.with_recommended(advice), identity, picked).config
+    config = run_of(config.with_recommended(advice, known.problems), identity, picked).config
     spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
-    return config, spec, advice
+    return config, Choice(spec, advice, known.problems)
 
 
 def reopen_latest(store: Store, config: Settings) -> Reopened | None:

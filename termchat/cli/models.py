@@ -241,7 +241,7 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     failed = False
 
     def progress(path: Path, done: int) -> None:
-        line.show(f"reading {path.name}  {size(done)}", path.name)
+        line.show(f"reading {path.name}  {size(done)} of {size(path.stat().st_size)}", path.name)
 
     for name in names or _on_this_machine(known):
         try:
@@ -251,7 +251,8 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
             line.end()
             complain(error.message, error.hint)
             failed = True
-    line.end()
+        finally:
+            line.end()
     if as_json:
         print_json({"files": files})
     elif files:

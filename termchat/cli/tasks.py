@@ -92,13 +92,13 @@ def run(
 
 
 @click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @flags(without=_ON_RECORD, knobs=False)
 def replay(*, file: Path, **given: Any) -> None:
     """Generate every reply in FILE again and report what differs: any token, number, text or candidate. Times are ignored.
 
-    FILE is a chat saved as .jsonl, or the output of termchat run --json. Model, threads and everything else on record are
-    used as recorded, unless a flag overrides them.
+    FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
+    record are used as recorded, unless a flag overrides them.
     """
     chosen = config(given)
     from termchat.commands import replay as replaying

@@ -22,7 +22,7 @@ from time import monotonic
 import msgspec
 
 import termchat
-from termchat import paths
+from termchat import paths, regular_files
 from termchat.config import per_model
 from termchat.config.origins import DEFAULT
 from termchat.config.settings import Settings
@@ -128,7 +128,7 @@ def examine(config: Settings, engine: Engine | None = None) -> DoctorReport:
     report = DoctorReport()
     _versions(report.section("Versions"))
     _engine(report, make_engine() if engine is None else engine)
-    _paths(report.section("Files"))
+    _paths(report)
     _settings(report, config)
     _terminal(report, os.environ)
     _models(report, config)
@@ -201,16 +201,20 @@ def _probed(engine: Engine) -> Probed | Failed:
         engine.close()
 
 
-def _paths(section: Section) -> None:
+def _paths(report: DoctorReport) -> None:
+    section = report.section("Files")
     for name, path in (
         ("settings", paths.config_file()),
         ("catalogue", paths.user_models_file()),
+        ("personas", paths.personas_file()),
         ("models", paths.models_folder()),
         ("chats", paths.store_file()),
         ("log", paths.log_file()),
         ("tuned", paths.tuned_file()),
     ):
         section.rows.append((name, str(path) if path.exists() else f"{path} (does not exist)"))
+        if name != "models" and (kind := regular_files.odd_kind(path)):
+            report.advise(f"Remove or replace {path}: it is {kind}, not a regular file")
 
 
 def _settings(report: DoctorReport, config: Settings) -> None:

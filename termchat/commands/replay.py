@@ -19,6 +19,7 @@ from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
 from termchat.conversation.batch_shapes import shapes_of_prompt
+from termchat.conversation.transcripts.importing import readable
 from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
@@ -68,7 +69,8 @@ def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
     """
     engine = make_engine(paths.log_file())
     try:
-        transcript = read(path)
+        with readable(path) as file:
+            transcript = read(file)
         difference, tokens = _Replay(config, transcript, engine, lambda line: tell(sanitize(line))).run()
     except (TranscriptError, ReplayError, ModelError, EngineError) as error:
         complain(sanitize(f"termchat: {error.message}"))

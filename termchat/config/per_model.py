@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from termchat import atomic, paths
+from termchat import atomic, paths, regular_files
 from termchat.config.origins import PICKER
 from termchat.engine.llama.threads import all_threads, default_threads
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _LIBRARY = "llama-cpp-python"
+_MOST = 16 << 20
+"""Bytes of the largest file that is read: tens of thousands of models."""
 
 
 class Tuned(msgspec.Struct, frozen=True):
@@ -132,7 +134,7 @@ def keep_pick(pick: Pick, file: Path | None = None) -> Path:
 
 def _read(file: Path | None) -> _File:
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        found = msgspec.json.decode((file or paths.tuned_file()).read_bytes(), type=_File)
+        found = msgspec.json.decode(regular_files.read(file or paths.tuned_file(), _MOST), type=_File)
         return found if found.version == VERSION else _File()
     return _File()
 

@@ -102,11 +102,12 @@ class Settings(Fields):
         """A copy in which what a saved chat was left with overrides everything except flags; `origin` is that of each value."""
         return self._with(kept(CHAT, values, origin))
 
-    def with_recommended(self, recommended: Mapping[str, Value]) -> Settings:
-        """A copy in which the knobs nobody set follow a model's recommendation; see `followed`."""
+    def with_recommended(self, recommended: Mapping[str, Value], mistakes: Collection[str] = ()) -> Settings:
+        """A copy in which the knobs nobody set follow a model's recommendation; see `followed`. `mistakes` are problems, too:
+        those in the lists that recommend."""
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
         values = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
-        return self._with(kept(MODEL, values, problems=problems))
+        return self._with(kept(MODEL, values, problems=(*mistakes, *problems)))
 
     def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Settings:
         """A copy in which the engine runs a model as a person set it for that model; the `newer` of it override flags, too.

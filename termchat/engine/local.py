@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import IO
 
+from termchat import regular_files
 from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.port import ALL_FEATURES, LAST, Command, EngineError, Event, Generate, Steer
@@ -199,7 +200,7 @@ class LocalEngine:
             self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._log.exists() and self._log.stat().st_size > _LONGEST_LOG:
                 self._log.replace(self._log.with_name(self._log.name + ".old"))
-            return open(self._log, "ab", opener=lambda path, how: os.open(path, how, 0o600))  # for nobody else to read
+            return regular_files.opened(self._log, "ab", permissions=0o600)  # for nobody else to read
         except OSError:
             return None  # a chat without a log is better than none
 
@@ -231,7 +232,7 @@ class LocalEngine:
         if self._log is None or self._log_start is None:
             return ""
         try:
-            with self._log.open("rb") as file:
+            with regular_files.opened(self._log) as file:
                 file.seek(max(self._log_start, self._log.stat().st_size - 4096))
                 lines = file.read().decode("utf-8", "replace").splitlines()
         except OSError:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from termchat import paths
+from termchat import paths, regular_files
 from termchat.models.entry import SUFFIX as SUFFIX
 from termchat.models.entry import Entry, expanded, is_name
 from termchat.models.errors import ModelError, NotHere
@@ -77,7 +77,8 @@ def resolve(
         NotHere: it is in the catalogue, and has to be downloaded or installed first.
         ModelError: there is no such model, or its file cannot be used.
     """
-    known = (load() if catalogue is None else catalogue).entries
+    catalogue = load() if catalogue is None else catalogue
+    known = catalogue.entries
     name = wanted or DEFAULT
     if name in known:
         path = _located(name, known[name], folders)
@@ -87,7 +88,7 @@ def resolve(
         path = expanded(name)
         _check(path)
         return path.name.removesuffix(SUFFIX), path
-    return _discovered(name, known, folders)
+    return _discovered(name, catalogue, folders)
 
 
 def _entry(name: str, table: object) -> Entry:
@@ -113,9 +114,10 @@ def _located(name: str, entry: Entry, folders: Iterable[str | Path]) -> Path:
         raise
 
 
-def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) -> tuple[str, Path]:
+def _discovered(name: str, catalogue: Catalogue, folders: Iterable[str | Path]) -> tuple[str, Path]:
     from termchat.models.disk import discovery
 
+    known = catalogue.entries
     names: dict[str, str] = {}
     matches: dict[Path, str] = {}
     for called, path in discovery.names(folders):
@@ -135,7 +137,8 @@ def _discovered(name: str, known: Iterable[str], folders: Iterable[str | Path]) 
     guess = f"Did you mean {names.get(close[0], close[0])}? " if close else ""
     raise ModelError(
         f"no model named {name!r}",
-        f"{guess}Known: {', '.join(known) or 'none'}; or give a path to a GGUF file.",
+        f"{guess}Known: {', '.join(known) or 'none'}; or give a path to a GGUF file."
+        + "".join(f" {problem}." for problem in catalogue.problems),
     )
 
 
@@ -163,13 +166,12 @@ def _check(path: Path) -> None:
         raise ModelError(f"cannot access {path}: {_reason(error)}", "Check the path.") from error
     if stat.S_ISDIR(status.st_mode):
         raise ModelError(f"{path} is a folder", _choices(path) or f"Give the path of a {SUFFIX} file.")
-    if not stat.S_ISREG(status.st_mode):
-        raise ModelError(f"{path} is not a regular file", f"Give the path of a {SUFFIX} file.")
+    if kind := regular_files.odd_kind(path):
+        raise ModelError(f"{path} is {kind}, not a regular file", f"Give the path of a {SUFFIX} file.")
     if status.st_size == 0:
         raise ModelError(f"{path} is empty", "Download it again.")
     try:
-        with path.open("rb"):
-            pass
+        regular_files.opened(path).close()
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {_reason(error)}", "Check its permissions.") from error
 

@@ -19,7 +19,7 @@ from termchat.models.download.pull import asked
 from termchat.models.download.transfer import digest, lock_path, note_path, own_files, part_path, read_note
 from termchat.models.entry import SUFFIX, Entry, expanded, is_name, parts
 from termchat.models.errors import ModelError
-from termchat.models.gguf.header import read_header
+from termchat.models.gguf.header import check_part, read_header
 from termchat.toml import TomlError, TomlFile, dotted, literal, parsed
 
 
@@ -130,7 +130,7 @@ def verify(
     progress: Callable[[Path, int], None] = lambda _path, _size: None,
     folders: Iterable[str | Path] = (),
 ) -> list[Verdict]:
-    """Reads all files of a model again and checks each.
+    """Reads all files of a model again and checks each; one whose header or size is wrong is not read further.
 
     `progress` is called with the bytes of a file read so far; `folders` are as for `resolve`.
 
@@ -145,19 +145,19 @@ def verify(
         path = first.with_name(part)
         note = read_note(note_path(path))
         expected = (entry.sha256 if entry and alone else "") or (note.sha256 if note else "")
-        verdicts.append(_verify(path, expected, number == 0, lambda size, path=path: progress(path, size)))  # type: ignore[misc]
+        check = read_header if number == 0 else check_part
+        verdicts.append(_verify(path, expected, check, lambda size, path=path: progress(path, size)))  # type: ignore[misc]
     return verdicts
 
 
-def _verify(path: Path, expected: str, whole: bool, progress: Callable[[int], None]) -> Verdict:
+def _verify(path: Path, expected: str, check: Callable[[Path], object], progress: Callable[[int], None]) -> Verdict:
     try:
+        check(path)  # first: a file of the wrong size may take hours to read
         sha256 = digest(path, progress)
-        if whole:
-            read_header(path)
     except OSError as error:
         return Verdict(path=path, state="damaged", expected=expected, problem=f"it cannot be read: {error.strerror}")
     except ModelError as error:
-        return Verdict(path=path, state="damaged", sha256=sha256, expected=expected, problem=error.message)
+        return Verdict(path=path, state="damaged", expected=expected, problem=error.message)
     if expected and sha256 != expected:
         return Verdict(path=path, state="damaged", sha256=sha256, expected=expected, problem="its content has changed")
     return Verdict(path=path, state="ok" if expected else "unknown", sha256=sha256, expected=expected)

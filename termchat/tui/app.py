@@ -120,12 +120,12 @@ class TermchatApp(App[None]):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.wardrobe, self._keep_theme = ThemeChooser(ThemeLibrary(abilities.depth), theme), keep_theme
+        self.theme_chooser, self._keep_theme = ThemeChooser(ThemeLibrary(abilities.depth), theme), keep_theme
         others = list(notices)
-        wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.wardrobe.missing(theme_place)]
+        wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]
-        self._worn = self.wardrobe.worn()
-        self.wear(self.wardrobe.wanted)
+        self._loaded_theme = self.theme_chooser.current()
+        self.show_theme(self.theme_chooser.wanted)
         self._chat_screen = ChatScreen(
             chat,
             self.palette,
@@ -133,7 +133,7 @@ class TermchatApp(App[None]):
             sessions=sessions,
             keymap=keys,
             save=save,
-            wardrobe=self.wardrobe,
+            theme_chooser=self.theme_chooser,
             keep_theme=self.keep_theme,
             leave=self.leave,
             history=history,
@@ -144,7 +144,7 @@ class TermchatApp(App[None]):
     @property
     def palette(self) -> Palette:
         """The colours for widgets that draw their own lines."""
-        return self._worn.palette
+        return self._loaded_theme.palette
 
     def get_default_screen(self) -> Screen[None]:
         return self._chat_screen
@@ -153,18 +153,18 @@ class TermchatApp(App[None]):
         """What lines go through: not Textual's own, which turn the terminal's colours into others and no colours into greys."""
         return self._line_filters
 
-    def wear(self, wanted: str) -> None:
+    def show_theme(self, wanted: str) -> None:
         """Shows a theme, or for "auto" the one that suits the background."""
-        before, self._worn = self._worn.palette, self.wardrobe.of(wanted)
-        self.register_theme(self._worn.theme)
-        self.theme = self._worn.palette.name
+        before, self._loaded_theme = self._loaded_theme.palette, self.theme_chooser.of(wanted)
+        self.register_theme(self._loaded_theme.theme)
+        self.theme = self._loaded_theme.palette.name
         if before.name == self.theme and before != self.palette:
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
     def keep_theme(self, wanted: str) -> None:
         """Shows a theme now and at the next start."""
-        changed, self.wardrobe.wanted = wanted != self.wardrobe.wanted, wanted
-        self.wear(wanted)
+        changed, self.theme_chooser.wanted = wanted != self.theme_chooser.wanted, wanted
+        self.show_theme(wanted)
         if changed and (problem := self._keep_theme(wanted)):
             self._chat_screen.tell(Notice(problem, "the theme lasts until you quit", "warning"))
 
@@ -279,13 +279,13 @@ class TermchatApp(App[None]):
         from termchat.tui.dialogs.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
-            self.wardrobe.shelf.renew()  # whoever writes a theme comes here to see it
-            self.wear(self.wardrobe.wanted)
-            self.push_screen(ThemePicker(self.wardrobe, self.wear), self._theme_chosen)
+            self.theme_chooser.library.renew()  # whoever writes a theme comes here to see it
+            self.show_theme(self.theme_chooser.wanted)
+            self.push_screen(ThemePicker(self.theme_chooser, self.show_theme), self._theme_chosen)
 
     def _theme_chosen(self, wanted: str | None) -> None:
         if wanted is None:
-            self.wear(self.wardrobe.wanted)
+            self.show_theme(self.theme_chooser.wanted)
         else:
             self.keep_theme(wanted)
 
@@ -298,7 +298,7 @@ class TermchatApp(App[None]):
                 if key.palette:
                     help = refusal(key.id, self.chat.engine.offers) or key.help
                     yield SystemCommand(key.palette, help, lambda key=key: self._act(key))
-        for name in (AUTO, *self.wardrobe.shelf.all()):
+        for name in (AUTO, *self.theme_chooser.library.all()):
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
 
     async def run_action(
@@ -332,7 +332,11 @@ class TermchatApp(App[None]):
             if self._spec is not None:
                 self.chat.loading.load(self._spec)
             elif self._choose is not None:
-                self.chat.loading.switch(self._choose())
+                choice = self._choose()
+                mistakes = [Notice(mistake, severity="warning") for mistake in choice.mistakes]
+                for notice in in_short(mistakes, len(self._notices)):
+                    self._chat_screen.tell(notice)
+                self.chat.loading.switch(choice)
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:
@@ -352,9 +356,9 @@ class TermchatApp(App[None]):
 
         def on_background_is(self, message: BackgroundIs) -> None:
             """Follows the terminal's background."""
-            self.wardrobe.dark = message.dark
-            if self.wardrobe.wanted == AUTO:
-                self.wear(AUTO)
+            self.theme_chooser.dark = message.dark
+            if self.theme_chooser.wanted == AUTO:
+                self.show_theme(AUTO)
 
         def on_terminal_gone(self, _message: TerminalGone) -> None:
             """Nobody is there any more."""

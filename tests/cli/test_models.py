@@ -23,6 +23,7 @@ from click.testing import Result
 
 from termchat import paths
 from termchat.text import duration, size
+from tests.models.gguf_files import BASE, header
 from tests.pull.file_server import FileServer, gguf, sha256
 
 Termchat = Callable[..., Result]
@@ -246,6 +247,28 @@ def test_verify_finds_damage(server: FileServer, termchat: Termchat) -> None:
     path.write_bytes(SMALL[:-100])
     assert "ends at byte" in termchat("verify", path).stdout
     assert termchat("verify", "no-such-model").exit_code == 1
+
+
+def test_verify_refuses_a_file_that_is_far_too_large_before_it_reads_it(termchat: Termchat, home: Path) -> None:
+    path = home / "huge.gguf"
+    path.write_bytes(SMALL)
+    os.truncate(path, 1 << 40)
+    done = termchat("verify", path)
+    assert done.exit_code == 1
+    assert "the rest is no part of a model" in done.stdout
+    assert done.stderr == ""
+
+
+def test_verify_says_how_far_it_is_and_ctrl_c_ends_it(home: Path) -> None:
+    path = home / "large.gguf"
+    path.write_bytes(header(BASE, [("w", (64, 1 << 30), 3)]))
+    os.truncate(path, (-(-path.stat().st_size // 32) * 32) + (40 << 30))
+    terminal = Terminal("verify", path)
+    terminal.until(" of 42.9 GB")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    assert terminal.seen.endswith("\r")
+    assert "Traceback" not in terminal.seen
 
 
 def test_verify_without_a_name_takes_what_is_here(termchat: Termchat) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
+
 import pytest
 
 from termchat.decoding.records import Finished, Prefill, Record, Start
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Inspect, ModelSpec
+from termchat.engine.port import MOST_CONTEXT, EngineError, Inspect, ModelSpec
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 
 
@@ -147,3 +150,19 @@ def test_context_full_ends_the_reply(model_path: object) -> None:
             records(small, request(raw[:1] * 300, Tuning()))
     finally:
         small.close()
+
+
+@pytest.mark.parametrize("written", [2**32 - 1, 2**31, 0])
+def test_a_context_length_that_no_model_has_is_unknown_and_the_context_as_if_none_were_told(
+    model_path: Path, tmp_path: Path, written: int
+) -> None:
+    data = bytearray(model_path.read_bytes())
+    key = b"llama.context_length"
+    struct.pack_into("<I", data, data.index(key) + len(key) + 4, written)
+    (tmp_path / "model.gguf").write_bytes(data)
+    session = Session(ModelSpec(str(tmp_path / "model.gguf"), "x", threads=1), lambda _: None)
+    try:
+        info = session.info()
+        assert (info.context_trained, info.context) == (0, MOST_CONTEXT)
+    finally:
+        session.close()

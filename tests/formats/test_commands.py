@@ -86,11 +86,20 @@ def test_the_good_files_are_taken_in_and_the_fault_of_another_is_told() -> None:
     assert json.loads(shown.stdout)["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
-def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
+def test_what_a_shell_names_as_a_pipe_is_taken_in_and_one_without_a_writer_is_empty(session: str) -> None:
+    data = run("export", session).stdout_bytes
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "wb") as end:  # as in: termchat sessions import <(…)
+        end.write(data)
+        end.close()
+        done = run("import", f"/dev/fd/{reader}")
+    assert done.exit_code == 0, done.stderr
+    assert run("export", done.stdout.strip()).stdout.splitlines()[1:] == data.decode().splitlines()[1:]
+    os.mkfifo("pipe.jsonl")
     done = run("import", "pipe.jsonl")
-    assert done.exit_code == 1
-    assert done.stderr.splitlines()[0] == "termchat: pipe.jsonl is not a regular file"
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (1, "termchat: pipe.jsonl is empty")
+    done = run("import", "/dev/null")
+    assert "/dev/null cannot be read: it is a device, not a regular file" in done.stderr
 
 
 def test_what_is_piped_in_is_taken_in(session: str) -> None:

@@ -115,7 +115,7 @@ def test_what_is_no_usable_file(tmp_path: Path) -> None:
     assert refusal(f"{tmp_path}/tiny-Q8.gguf").split("| The folder contains ")[1].startswith("tiny-Q4.gguf")
     assert "the folder" in refusal(f"{tmp_path}/none/tiny.gguf")
     assert "is a folder | The folder contains " in refusal(str(tmp_path))
-    assert "is not a regular file" in refusal(f"{tmp_path}/pipe.gguf")
+    assert "is a pipe, not a regular file" in refusal(f"{tmp_path}/pipe.gguf")
     assert "is empty" in refusal(f"{tmp_path}/empty.gguf")
     assert f"is a broken link to {tmp_path}/blob" in refusal(f"{tmp_path}/lost.gguf")
     assert "cannot access" in refusal(f"{tmp_path}/ring.gguf")
@@ -128,10 +128,10 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file = tmp_path / "secret.gguf"
     file.write_bytes(b"GGUF")
 
-    def refuse(*_args: object) -> None:
+    def refuse(*_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("termchat.regular_files.open", refuse, raising=False)
     assert "secret.gguf cannot be read: Permission denied | Check its permissions." in refusal(str(file), known())
 
 

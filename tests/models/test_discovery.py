@@ -260,7 +260,7 @@ def test_rings_of_links_and_what_is_no_file(tmp_path: Path) -> None:
     assert set(found) == {"one"}
     assert {path.name: reason for path, reason in skipped.items()} == {
         "ring.gguf": "cannot be accessed: Too many levels of symbolic links",
-        "pipe.gguf": "is not a regular file",
+        "pipe.gguf": "is a pipe, not a regular file",
         "empty.gguf": "is empty",
         "pointer.gguf": "is not a GGUF file. At byte 0 it looks like a Git LFS pointer; the real file was not fetched",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import struct
 import time
 import tracemalloc
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from termchat.models.errors import ModelError
-from termchat.models.gguf.header import read_header
+from termchat.models.gguf.brief import read_brief
+from termchat.models.gguf.header import check_parts, read_header
 from termchat.models.gguf.quantization import FILE_TYPES
 from termchat.models.gguf.reader import HeaderError
 from tests.models.gguf_files import (
@@ -28,6 +30,7 @@ from tests.models.gguf_files import (
     U32,
     header,
     model,
+    text,
     whole,
 )
 
@@ -387,6 +390,50 @@ def test_damaged_tensors_are_refused(write) -> None:
             read_header(write(header(BASE, tensors) + bytes(4096)))
 
 
+def test_a_file_that_is_far_larger_than_its_tensors_is_refused(write) -> None:
+    path = write(model())
+    for spare, right in ((64 << 20, True), (1 << 40, False)):
+        os.truncate(path, len(model()) + spare)
+        if right:
+            assert read_header(path).file_size == len(model()) + spare
+        else:
+            with pytest.raises(HeaderError) as caught:
+                read_header(path)
+            told = f"has {len(model()) + spare} bytes, but its tensors end at byte {len(model())}: the rest is no part"
+            assert told in caught.value.message
+
+
+def test_a_header_of_a_terabyte_is_refused_and_so_never_hashed(write) -> None:
+    long = header(BASE, TENSORS)[:24] + text("x.y") + struct.pack("<IIQ", ARRAY, U8, 1 << 40)
+    path = write(long)
+    os.truncate(path, 1 << 41)
+    with pytest.raises(HeaderError, match="the header claims more than 256 MiB, with the value of 'x"):
+        read_header(path)
+
+
+def test_every_file_of_a_model_in_several_is_checked(tmp_path: Path) -> None:
+    first = tmp_path / "m-00001-of-00003.gguf"
+    part = whole({"split.count": (U32, 3), "split.no": (U32, 1)})
+    files = [first.with_name(f"m-0000{number}-of-00003.gguf") for number in (1, 2, 3)]
+    for file in files:
+        file.write_bytes(part)
+    check_parts(first)
+    files[1].write_bytes(part[:-1])
+    with pytest.raises(HeaderError, match=r"m-00002-of-00003\.gguf ends at byte .*: 1 bytes are missing"):
+        check_parts(first)
+    files[1].write_bytes(part)
+    files[2].unlink()
+    with pytest.raises(ModelError, match=r"m-00003-of-00003\.gguf cannot be read: No such file"):
+        check_parts(first)
+
+
+@pytest.mark.parametrize("length", [0, 2**31, 2**32 - 1])
+def test_a_context_length_that_is_none_is_unknown(write, length: int) -> None:
+    path = write(model({"llama.context_length": (U32, length)}))
+    assert read_header(path).context_length is None
+    assert read_brief(path).context_length is None
+
+
 def test_foreign_names_are_escaped_in_messages(write) -> None:
     with pytest.raises(HeaderError) as caught:
         read_header(write(model({"\x1b[2J_epsilon": (F32, -1.0)})))
@@ -394,7 +441,7 @@ def test_foreign_names_are_escaped_in_messages(write) -> None:
 
 
 def test_a_folder_is_a_model_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is not a regular file"):
+    with pytest.raises(ModelError, match="is a folder, not a regular file"):
         read_header(tmp_path)
 
 

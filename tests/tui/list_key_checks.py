@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from termchat.models.disk.discovery import Skipped
 from termchat.tui.keys.dialogs import Group
-from termchat.tui.models.skipped import SkippedDialog
+from termchat.tui.models.models_dialog import SkippedDialog
 from termchat.tui.tokens.branch_tree import TreeDialog
 from tests.models.gguf_files import named
 from tests.tui.key_checks import Place, Presses, Sees

@@ -79,6 +79,14 @@ async def test_knobs_follow_what_is_recommended_for_the_model_and_what_they_refu
         assert "the model's recommendation is ignored" in desk.text
 
 
+async def test_what_is_wrong_in_the_list_of_models_is_told_with_the_model_that_is_loaded() -> None:
+    mistakes = ("models.toml cannot be read: it is a pipe", *(f"mistake {number}" for number in range(9)))
+    async with desktop(spec=None, choose=lambda: Choice(SPEC, {}, mistakes)) as desk:
+        assert "models.toml cannot be read: it is a pipe" in desk.text
+        assert "8 more configuration mistakes" in desk.text
+        assert desk.engine.commands
+
+
 async def test_without_a_model_the_screen_says_what_to_do() -> None:
     notice = Notice("no model was found", "pip install 'termchat[smollm2]' \x1b[31m", "error")
     async with desktop(spec=None, notices=[notice]) as desk:

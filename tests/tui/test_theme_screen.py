@@ -47,6 +47,11 @@ def keeper(kept: list[str]) -> Callable[[str], str]:
     return keep
 
 
+def told(desk: Desktop) -> str:
+    """What the picker says, without blanks: where its lines break depends on how long the path of a file is."""
+    return "".join(line[70:].strip(" │").replace(" ", "") for line in desk.text.splitlines())
+
+
 # --- the picker ------------------------------------------------------------------------------------------------------
 
 
@@ -103,8 +108,7 @@ async def test_the_users_own_themes_stand_beside_the_shipped_and_a_bad_one_says_
         assert "bad.toml" not in desk.text
         await desk.type("", "f9")
         assert "● mine" in desk.text
-        told = " ".join(line[70:].strip(" │") for line in desk.text.splitlines())
-        assert "bad.toml, line 6: background must be a colour" in " ".join(told.split())
+        assert "bad.toml,line6:backgroundmustbeacolour" in told(desk)
 
 
 async def test_a_theme_that_was_edited_is_read_again_where_it_is_chosen(
@@ -116,11 +120,11 @@ async def test_a_theme_that_was_edited_is_read_again_where_it_is_chosen(
     own.write_text("name = 1", "utf-8")
     async with desktop(theme="dusk") as desk:
         await desk.type("", "f9")
-        await desk.shows("mine.toml, line 1")
+        assert "mine.toml,line1:" in told(desk)
         await desk.type("", "escape")
         own.write_text(dusk, "utf-8")
         await desk.type("", "f9")
-        assert "mine.toml" not in desk.text
+        assert "mine.toml" not in told(desk)
         await desk.type("", *["down"] * 4, "enter")
         assert ground(desk) == "#26201c"
         own.write_text(dusk.replace("#26201c", "#300030"), "utf-8")

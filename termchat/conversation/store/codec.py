@@ -23,10 +23,8 @@ LATEST = 253_370_764_800.0
 
 
 def to_record(blob: bytes) -> Record:
-    """A record as it was.
-
-    Raises:
-        StoreError: it is damaged, or of a newer termchat.
+    """Raises:
+    StoreError: it is damaged, or of a newer termchat.
     """
     try:
         record: Record = _decode_record(blob)
@@ -36,7 +34,7 @@ def to_record(blob: bytes) -> Record:
 
 
 def from_record(record: Record) -> bytes:
-    """The record as it travels on the pipe."""
+    """In the form in which it travels on the pipe."""
     try:
         return _encode_record(record)
     except UnicodeEncodeError:  # a file name that is no UTF-8, in a message
@@ -70,7 +68,7 @@ def to_seconds(moment: object) -> float:
 
 
 def to_omission(text: str) -> Omission | None:
-    """The inverse of `from_omission`; None where it is damaged."""
+    """None where it is damaged."""
     with contextlib.suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text, type=Omission) if text else None
     return None
@@ -108,7 +106,7 @@ def to_reply(node: Node, packed: bytes) -> bool:
 
 
 def from_ids(ids: array[int]) -> bytes:
-    """Ids as 32-bit words, little endian."""
+    """As 32-bit words, little endian."""
     packed = array("i", ids)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -116,7 +114,6 @@ def from_ids(ids: array[int]) -> bytes:
 
 
 def to_ids(blob: bytes) -> array[int]:
-    """The inverse of `from_ids`."""
     ids = array("i")
     ids.frombytes(blob)
     if sys.byteorder == "big":

@@ -8,6 +8,7 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
+from termchat import regular_files
 from termchat.conversation.store import store_files
 from termchat.conversation.store.schema import APPLICATION_ID, CHATS, COLUMNS, DERIVED, KEYS, VERSION
 
@@ -52,7 +53,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def explain(error: Exception, path: Path) -> str:
-    """Why the file could not be used, in a line for people."""
+    """In a line for people."""
     if isinstance(error, StoreError):
         return error.message
     if isinstance(error, OSError):
@@ -88,7 +89,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def empty() -> bytes:
-    """A store without a chat, as a file has it."""
+    """The bytes of a file without a chat."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         _create(db, Path(":memory:"))
         return db.serialize()
@@ -130,7 +131,7 @@ def _check_kinds(path: Path) -> None:
     file = store_files.real(path)
     beside = [file.with_name(file.name + suffix) for suffix in store_files.BESIDE]
     for named, found in ((path, file), *zip(beside, beside, strict=True)):
-        if kind := store_files.odd_kind(found):
+        if kind := regular_files.odd_kind(found):
             raise StoreError(
                 f"{named} is {kind}; termchat needs a regular file for its chats",
                 "Move it away; termchat then creates a new file.",

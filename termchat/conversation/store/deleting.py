@@ -29,21 +29,20 @@ KEPT_S = 7 * 86400.0
 
 
 def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL_NODES) -> None:
-    """A copy of a chat, as it was before a node."""
+    """As the chat was before the node `before`."""
     for statement in COPY:
         db.execute(statement, {"session": session, "copy": to, "number": before})
     derived.refresh(db, to)
 
 
 def purge(db: sqlite3.Connection, session: str) -> None:
-    """Removes a chat for good."""
     derived.remove(db, session)
     for table, owner in OWNER.items():
         db.execute(f"DELETE FROM {table} WHERE {owner} = ?", (session,))
 
 
 def purge_expired(db: sqlite3.Connection) -> None:
-    """Removes the chats that were deleted long ago, each in a transaction of its own."""
+    """Those that were deleted more than `KEPT_S` ago, each in a transaction of its own."""
     limit = (time.time() - KEPT_S,)
     for (session,) in db.execute("SELECT id FROM sessions WHERE deleted < ?", limit).fetchall():
         db.execute("BEGIN IMMEDIATE")

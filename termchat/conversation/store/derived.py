@@ -160,7 +160,6 @@ def begin(db: sqlite3.Connection, session: str) -> None:
 
 
 def retitle(db: sqlite3.Connection, session: str) -> None:
-    """Replaces the chat's title in the texts."""
     tally = _tally(db, session)
     if tally is not None:
         (title,) = db.execute("SELECT title FROM sessions WHERE id = ?", (session,)).fetchone()
@@ -200,7 +199,6 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
 
 
 def remove(db: sqlite3.Connection, session: str) -> None:
-    """Removes all that is derived from a chat."""
     tally = _tally(db, session)
     if tally is not None:
         db.execute(f"DELETE FROM texts WHERE {OF_CHAT}", (tally,))

@@ -103,7 +103,7 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
-    """A chat as it was, or None where there is no such."""
+    """None where there is no such chat."""
     row = next(_named(db, "SELECT * FROM sessions WHERE id = ?", session), None)
     if row is None:
         return None
@@ -161,7 +161,7 @@ def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple
 
 
 def read_through(db: sqlite3.Connection, session: str) -> None:
-    """Reads all records of a chat, without a look at what is in them."""
+    """Reads all records, so that damage is met, without a look at what is in them."""
     for _ in db.execute("SELECT record FROM records WHERE session = ? ORDER BY node, seq", (session,)):
         pass
 

@@ -91,7 +91,7 @@ class StoreReader:
         raise StoreError(f"more than one saved chat id starts with {word}", "Give more of: " + ", ".join(found[:5]))
 
     def latest(self) -> str | None:
-        """The id of the chat used last."""
+        """By its last use."""
         return next((summary.id for summary in self.sessions(1)), None)
 
     def current(self, session: str) -> str:
@@ -99,10 +99,8 @@ class StoreReader:
         return self._writer.moved.get(session, session)
 
     def load(self, session: str) -> StoredSession:
-        """A chat as it was.
-
-        Raises:
-            StoreError: there is no such chat, or it cannot be read.
+        """Raises:
+        StoreError: there is no such chat, or it cannot be read.
         """
         session = self._writer.moved.get(session, session)
         writing = self._claims.is_elsewhere(session)
@@ -182,7 +180,7 @@ class StoreReader:
         return self._ask(lambda db: find([load.rows(db, moved, number), queued]))
 
     def messages(self) -> list[str]:
-        """The messages that were written, the oldest first."""
+        """Those of the history, the oldest first."""
         return self._settled(lambda db: [text for (text,) in db.execute("SELECT text FROM history ORDER BY seq")]) or []
 
     def abandoned(self) -> list[unsent_rows.UnsentRow]:

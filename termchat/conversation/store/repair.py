@@ -110,7 +110,7 @@ def unread(path: Path) -> list[Path]:
     """Files that were set aside and not yet looked through, perhaps because the process that began to was ended."""
     marks = sorted(path.parent.glob(f"{path.name}.damaged-*{UNREAD}"))
     found = (mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks)
-    return [aside for aside in found if aside.exists()]  # a mark is there a moment before its file
+    return [aside for aside in found if aside.is_file()]  # a mark is there a moment before its file
 
 
 def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:

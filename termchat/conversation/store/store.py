@@ -177,7 +177,7 @@ class Store:
             self._writer.put(Operation(PACK_REPLY, session, (number, packed)))
 
     def rename(self, session: str, title: str) -> None:
-        """Another title, given by a person. It does not count as use of the chat."""
+        """It does not count as use of the chat."""
         title = well_formed(" ".join(title.split()))
         self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(derived.retitle, session, ()))
 
@@ -202,11 +202,10 @@ class Store:
         self._writer.put(Operation(HIDE, session, (time.time(),), urgent=True))
 
     def restore(self, session: str) -> None:
-        """Brings a deleted chat back."""
         self._writer.put(Operation(HIDE, session, (None,), urgent=True))
 
     def purge(self, session: str) -> None:
-        """Removes a chat for good."""
+        """For good, unlike `delete`."""
         self._writer.put(Operation(deleting.purge, session, (), urgent=True))
 
     def add_message(self, text: str) -> None:
@@ -271,5 +270,4 @@ def _tidy(db: sqlite3.Connection, seconds: float) -> bool:
 
 
 def _touch(session: str, leaf: int | None = None) -> Operation:
-    """The chat was used just now."""
     return Operation(UPDATE_SESSION, session, (time.time(), None, leaf, None, None, None, None))

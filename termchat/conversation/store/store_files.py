@@ -13,6 +13,8 @@ import stat
 import time
 from pathlib import Path
 
+from termchat import regular_files
+
 NEW_S = 10.0
 """In seconds, the age to which an empty file is taken for one that is being made."""
 
@@ -22,14 +24,8 @@ UNREAD, BROKEN = ".unread", ".broken"
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite adds to a database's name for the files that it keeps beside it."""
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-"""What may stand where a file should."""
+_MARK = 100
+"""Bytes of the longest mark."""
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -45,17 +41,8 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def odd_kind(path: Path) -> str | None:
-    """What is at the path, where that is neither a file nor nothing."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return "a broken link" if path.is_symlink() else None
-    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "not a regular file")
-
-
 def has_no_log(path: Path) -> bool:
-    """Whether nothing is in its write-ahead log."""
+    """Also where the log is there and empty."""
     file = real(path)
     try:
         return file.with_name(file.name + "-wal").stat().st_size == 0
@@ -99,22 +86,26 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 def mark_broken(path: Path, damaged: tuple[int, int] | None) -> None:
     """Has the file repaired when it is next opened, if it still is the one of this identity."""
     if damaged is not None and identity(path) == damaged:
-        with contextlib.suppress(OSError):
-            path.with_name(path.name + BROKEN).write_text("{}:{}".format(*damaged))
+        with contextlib.suppress(OSError), regular_files.opened(path.with_name(path.name + BROKEN), "wb") as mark:
+            mark.write(_named(damaged))
 
 
 def is_broken(path: Path) -> bool:
     """Whether the file is marked as damaged; removes a mark that is about a file which is gone."""
     mark, found = path.with_name(path.name + BROKEN), identity(path)
     try:
-        marked = mark.read_text(errors="replace")
+        marked = regular_files.read(mark, _MARK)
     except OSError:
         return False
-    if found is not None and marked == "{}:{}".format(*found):
+    if found is not None and marked == _named(found):
         return True
     with contextlib.suppress(OSError):
         mark.unlink()
     return False
+
+
+def _named(identity: tuple[int, int]) -> bytes:
+    return "{}:{}".format(*identity).encode("ascii")
 
 
 def remove_all(path: Path) -> None:

@@ -80,11 +80,11 @@ class Writer:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be written at the moment."""
+        """None where all is well."""
         return self._problem
 
     def put(self, *operations: Operation) -> None:
-        """Queues operations; returns at once."""
+        """Returns at once; any thread."""
         with self._wake:
             idle = not self._pending
             self._pending.extend(operations)

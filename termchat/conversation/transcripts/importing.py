@@ -7,6 +7,7 @@ model's file is known by name only.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from termchat import regular_files
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store, StoreError
@@ -51,11 +53,6 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
     Raises:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise TranscriptError(
-            f"{path} is not a regular file",
-            "The file must be read more than once; pipe it in and pass - as FILE.",
-        )
     found = recognised(path, form)
     if found.reader is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.signs)
@@ -65,29 +62,34 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
 
 @contextlib.contextmanager
 def readable(file: Path) -> Iterator[Path]:
-    """The file, or stdin for "-" as a file that can be read more than once.
+    """The file that a person named, one that can be read more than once: what comes from stdin ("-") or through a pipe, as a
+    shell's <(…) names one, is stored for as long as the context lasts. A pipe that nobody writes to is an empty file.
 
     Raises:
-        TranscriptError: stdin is closed, cannot be read, or there is no room for it.
+        TranscriptError: stdin or the pipe cannot be read, or there is no room for what comes.
     """
-    if str(file) != "-":
+    if str(file) == "-":
+        if sys.stdin is None:
+            raise TranscriptError("stdin is closed", "Name a file instead.")
+        with piped(sys.stdin.buffer) as path:
+            yield path
+    elif regular_files.odd_kind(file) == regular_files.PIPE:
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # which waits for nobody
+        except OSError as error:
+            raise TranscriptError(f"{file} cannot be read: {error.strerror}", "Check the path.") from error
+        os.set_blocking(descriptor, True)
+        with open(descriptor, "rb") as stream, piped(stream, file.name) as path:
+            yield path
+    else:
         yield file
-        return
-    if sys.stdin is None:
-        raise TranscriptError("stdin is closed", "Name a file instead.")
-    with piped(sys.stdin.buffer) as path:
-        yield path
 
 
 @contextlib.contextmanager
-def piped(stream: BinaryIO) -> Iterator[Path]:
-    """What comes through a pipe, as a file that can be read more than once; it is removed with the context.
-
-    Raises:
-        TranscriptError: it cannot be read, or there is no room for it.
-    """
+def piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
+    """See `readable`."""
     with tempfile.TemporaryDirectory(prefix="termchat-") as folder:
-        path = Path(folder) / "stdin"
+        path = Path(folder) / name
         try:
             with path.open("wb") as file:
                 while (
@@ -96,7 +98,7 @@ def piped(stream: BinaryIO) -> Iterator[Path]:
                     file.write(chunk)
         except OSError as error:
             raise TranscriptError(
-                f"cannot store stdin in {folder}: {error.strerror or error}", "Free some space."
+                f"cannot store {name} in {folder}: {error.strerror or error}", "Free some space."
             ) from error
         yield path
 
@@ -108,7 +110,7 @@ def recognised(path: Path, form: Format | None = None) -> Format:
         TranscriptError: it cannot be read, no key tells, or the file is no text in UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        with regular_files.opened(path) as file:
             head = file.read(_HEAD)
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error

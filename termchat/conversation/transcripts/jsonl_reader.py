@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
+from termchat import regular_files
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
 from termchat.conversation.store import codec
@@ -256,7 +257,7 @@ def read(path: Path) -> Transcript:
     """
     reader = _Reader()
     try:
-        with path.open("rb") as file:
+        with regular_files.opened(path) as file:
             while data := file.readline(LONGEST_LINE + 1):
                 reader.take(data)
         return reader.finish()

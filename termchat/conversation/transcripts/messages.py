@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from termchat import regular_files
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.store import codec
 from termchat.conversation.transcripts.jsonl_reader import LineError, replaced
@@ -215,7 +216,7 @@ def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Ite
     begun = line = 1
     halves = 0
     try:
-        with path.open("rb") as file:
+        with regular_files.opened(path) as file:
             for line, data in values(file):
                 found = find(data)
                 if found.whole:

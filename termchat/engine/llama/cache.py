@@ -48,7 +48,7 @@ class Cache:
         if spec.kv_type not in _KV_TYPES:
             raise EngineError("settings", f"unknown kv_type {spec.kv_type!r}", f"one of {', '.join(_KV_TYPES)}")
         self.model = model
-        self.capacity = spec.context or min(model.context_trained, MOST_CONTEXT)
+        self.capacity = spec.context or min(model.context_trained or MOST_CONTEXT, MOST_CONTEXT)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH
         self.threads, self.threads_batch = self._threads, self._threads_batch = threads, threads_batch

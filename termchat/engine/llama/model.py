@@ -69,7 +69,7 @@ class Model:
         told = offloaded(said)
         self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if told is None else told
         self.locked = spec.mlock and not any("failed to" in line for line in said)
-        self.context_trained = int(LIB.llama_model_n_ctx_train(self.pointer))
+        self.context_trained = max(int(LIB.llama_model_n_ctx_train(self.pointer)), 0)  # what the file has as unsigned
         self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))
         self.end_ids = [i for i in range(self.n_vocab) if LIB.llama_vocab_is_eog(self.vocab, i)]
         self.bos = int(LIB.llama_vocab_bos(self.vocab))

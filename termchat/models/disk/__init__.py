@@ -1,5 +1,11 @@
 """The models on this disk, wherever programs keep them. Nothing is written.
 
-`program_folders` knows which folders there are, `walk` goes through one of them and groups files to candidates, `discovery`
-reads their headers, recognises copies and gives models and skipped files, each with the reason.
+    program_folders ─ roots ─▶ walk ─ candidates ─▶ discovery ─▶ FoundModel, or Skipped with the reason
+
+- `program_folders`: where Hugging Face, llama.cpp, LM Studio, Ollama, Jan, GPT4All and we keep models, as a table.
+- `walk`: goes through one folder within bounds, and groups files to candidates: single ones, and the parts of a set.
+- `discovery`: reads Ollama's manifests and the headers of all candidates (`gguf.brief`), and recognises copies.
+
+`listing` shows what is found, `catalogue` looks here for a name that it does not know. All of it is somebody else's: names and
+headers are foreign text.
 """

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from termchat import regular_files
 from termchat.models.disk.program_folders import Root, roots
 from termchat.models.disk.walk import CandidateFile, RefusedFile, candidate, walk
 from termchat.models.entry import PART, SUFFIX, Entry, expanded
@@ -60,12 +61,11 @@ def _name(host: str, namespace: str, model: str, tag: str) -> str:
 
 
 def _model(manifest: Path, blobs: Path) -> CandidateFile | RefusedFile:
-    if not os.path.isfile(manifest):
-        return RefusedFile(manifest, "is not a regular file")
     try:
-        with manifest.open("rb") as file:
-            content = msgspec.json.decode(file.read(MAX_MANIFEST))
+        content = msgspec.json.decode(regular_files.read(manifest, MAX_MANIFEST))
         digest = _DIGEST.fullmatch(_layer(content)["digest"])
+    except regular_files.NotAFile as error:
+        return RefusedFile(manifest, f"is {error.kind}, not a regular file")
     except OSError as error:
         return RefusedFile(manifest, f"cannot be read: {error.strerror}")
     except (msgspec.DecodeError, LookupError, TypeError):
@@ -128,7 +128,6 @@ def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel | 
 
 
 def models(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel]:
-    """What `discover` finds, without what is skipped."""
     return (one for one in discover(extra_folders) if isinstance(one, FoundModel))
 
 
@@ -223,11 +222,11 @@ class _Known:
         self._alike.setdefault(_traits(found, brief), []).append(named)
 
     def file(self, found: CandidateFile) -> _Named | None:
-        """The model in the same file, reached another way."""
+        """Reached by another way: a link, or a folder that is named twice."""
         return self._files.get(found.identity)
 
     def content(self, found: CandidateFile, brief: Brief) -> _Named | None:
-        """A model whose file is a copy."""
+        """Its file is a copy."""
         for other in self._alike.get(_traits(found, brief), ()):
             if _sample(other.path) == _sample(found.files[0]):
                 return other
@@ -246,7 +245,7 @@ def _sample(path: Path) -> bytes:
     """
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
+        with regular_files.opened(path) as file:
             size = file.seek(0, os.SEEK_END)
             for number in range(PIECES):
                 file.seek(max(size - PIECE, 0) * number // (PIECES - 1))

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from termchat import paths
+from termchat import paths, regular_files
 
 MAX_POINTER = 4096
-"""Bytes read of a file that only says where a folder is."""
+"""Bytes of the largest file that says where a folder is."""
 
 ANYWHERE = ""
 
@@ -112,7 +112,7 @@ def roots(environ: Mapping[str, str] | None = None, platform: str = sys.platform
 
 
 def repository_folder(repo: str) -> str:
-    """What the folder of a repository (`owner/name`) is called in a cache of Hugging Face's layout."""
+    """Of `owner/name`, in a cache of Hugging Face's layout."""
     return "models--" + repo.replace("/", "--")
 
 
@@ -126,7 +126,7 @@ def _is_there(folder: str) -> bool:
 
 
 def _expanded(text: str, environ: Mapping[str, str]) -> Path | None:
-    """The folder that a text of the table stands for; None when there is none."""
+    """None where a variable, a file or the home folder that it begins with is missing."""
     if text.startswith("@"):
         pointer, _, rest = text[1:].rpartition("/")
         file = _expanded(pointer, environ)
@@ -144,9 +144,6 @@ def _expanded(text: str, environ: Mapping[str, str]) -> Path | None:
 
 def _content(file: Path) -> str:
     try:
-        if not file.is_file():
-            return ""
-        with file.open("rb") as opened:
-            return os.fsdecode(opened.read(MAX_POINTER)).replace("\0", "").strip()
+        return os.fsdecode(regular_files.read(file, MAX_POINTER)).replace("\0", "").strip()
     except OSError:
         return ""

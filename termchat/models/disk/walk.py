@@ -7,11 +7,11 @@ files that vanish meanwhile cost nothing more than a word.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from termchat import regular_files
 from termchat.models.entry import PART, SUFFIX, parts
 
 MAX_DEPTH = 12
@@ -72,7 +72,7 @@ def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
 
 
 def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:
-    """These files as one model, if all of them are non-empty files."""
+    """Refused unless all of them are non-empty files."""
     sizes = []
     first = None
     for path in files:
@@ -83,8 +83,8 @@ def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:
             return RefusedFile(path, "is a broken link" if link else "does not exist")
         except OSError as error:
             return RefusedFile(path, f"cannot be accessed: {error.strerror}")
-        if not stat.S_ISREG(status.st_mode):
-            return RefusedFile(path, "is not a regular file")
+        if kind := regular_files.odd_kind(path):
+            return RefusedFile(path, f"is {kind}, not a regular file")
         if status.st_size == 0:
             return RefusedFile(path, "is empty")
         sizes.append(status.st_size)

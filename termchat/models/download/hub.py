@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from termchat import paths
+from termchat import paths, regular_files
 from termchat.models import catalogue
 from termchat.models.entry import Entry, parts
 from termchat.models.errors import ModelError
@@ -62,7 +62,6 @@ def shown(url: str) -> str:
 
 
 def is_repo(text: str) -> bool:
-    """Whether it is written like owner/name."""
     return _REPO.fullmatch(text) is not None and ".." not in text
 
 
@@ -136,8 +135,7 @@ def _token(environ: Mapping[str, str]) -> str:
     home = environ.get("HF_HOME") or os.path.join(cache, "huggingface")
     path = environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
     try:
-        with Path(os.path.expanduser(path)).open(encoding="utf-8") as file:
-            return file.read(1000).strip()
+        return regular_files.read(Path(os.path.expanduser(path)), 1000).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -158,10 +156,8 @@ class _Model(msgspec.Struct):
 
 
 def read_listing(repo: str, answer: bytes) -> HubFiles:
-    """What the hub said of a repository.
-
-    Raises:
-        ModelError: it cannot be understood.
+    """Raises:
+    ModelError: the answer cannot be understood.
     """
     try:
         model = msgspec.json.decode(answer, type=_Model)
@@ -191,10 +187,8 @@ def choose(repo: str, listing: HubFiles, quantization: str = "") -> str:
 
 
 def find(repo: str, listing: HubFiles, path: str) -> File:
-    """A file of a repository.
-
-    Raises:
-        ModelError: there is none of that name.
+    """Raises:
+    ModelError: the repository has no file of that name.
     """
     if path in listing.files:
         return listing.files[path]
@@ -226,7 +220,7 @@ class Repository(NamedTuple):
 
 
 def understand(text: str, hub_: Hub) -> Repository | str:
-    """A place on the hub, or an address elsewhere.
+    """A place on the hub, or an http(s) address elsewhere.
 
     Raises:
         ModelError: it is written like neither.

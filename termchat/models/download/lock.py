@@ -11,6 +11,8 @@ from time import sleep
 
 from filelock import FileLock, Timeout
 
+from termchat import regular_files
+
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP})
 """What file systems without locks answer: there two processes are not kept apart, but one is not refused either."""
 _LOOK_AGAIN = 0.1
@@ -57,7 +59,7 @@ def _acquire(lock: FileLock, path: Path, waiting: Callable[[str], None]) -> None
 
 def _holder(path: Path) -> str:
     try:
-        text = path.read_bytes()[:20].decode("ascii", "replace")
+        text = regular_files.read(path, 20).decode("ascii", "replace")
     except OSError:
         return ""
     return text if text.isdecimal() else ""

@@ -66,7 +66,7 @@ class Gauge:
         self._seen: deque[tuple[float, int]] = deque(maxlen=round(_WINDOW / _EVERY))
 
     def begin(self, file: str, before: int, total: int | None, *, alone: bool) -> None:
-        """Another file: the model's other files take `before` bytes here, and all take `total`, if that is known."""
+        """`before` are the bytes here of the model's other files, `total` those of all of them, if known."""
         self._before, self._total, self._alone = before, total, alone
         self._now = Pulling(file=file, done=before, total=total)
         self._size, self._of = 0, None
@@ -77,7 +77,7 @@ class Gauge:
         self.at(self._now.stage, self._size, self._of, self._now.note)
 
     def at(self, stage: Stage, size: int, of: int | None = None, note: str = "") -> None:
-        """Reports `size` bytes of the file, of `of`."""
+        """`size` bytes of the file, of `of`."""
         self._cancelled()
         self._size, self._of = size, of
         now = monotonic()
@@ -107,7 +107,7 @@ class Patience:
         self._tries = 0
 
     def renew(self) -> None:
-        """The last try got further than those before."""
+        """Call it when a try got further than those before."""
         self._tries = 0
 
     def spend(self, what: str, later: Later, hint: str, size: int = 0, of: int | None = None) -> None:

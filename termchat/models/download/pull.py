@@ -44,7 +44,7 @@ def pull(
         backoff: seconds before each next try after a failure.
 
     Raises:
-        Cancelled: as asked for.
+        PullCancelled: as asked for.
         ModelError: it cannot be had.
     """
 

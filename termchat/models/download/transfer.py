@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from termchat import atomic
+from termchat import atomic, regular_files
 from termchat.models.download.hub import Remote, shown
 from termchat.models.download.lock import locked
 from termchat.models.download.progress import BACKOFF, Gauge, Patience
@@ -45,7 +45,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own mark of what it sent (ETag or date), for asking whether it is still the same."""
 
     def write(self, path: Path) -> None:
-        """Writes it in one step.
+        """In one step.
 
         Raises:
             OSError: it cannot be written.
@@ -54,10 +54,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_note(path: Path) -> Note | None:
-    """The note at a path; None if it is missing or invalid."""
+    """None if it is missing or invalid."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_LONGEST_NOTE), type=Note)
+        return msgspec.json.decode(regular_files.read(path, _LONGEST_NOTE), type=Note)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -81,12 +80,10 @@ def own_files(path: Path) -> tuple[Path, ...]:
 
 
 def pieces(path: Path) -> Iterator[bytes]:
-    """The content of a file, piece by piece.
-
-    Raises:
-        OSError: it cannot be read.
+    """Raises:
+    OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
+    with regular_files.opened(path, buffering=0) as file:
         while piece := file.read(_PIECE):
             yield piece
 
@@ -106,7 +103,7 @@ class PartFile:
         self.note = read_note(note_path(self.path))
         self.size = 0
         self._hash = hashlib.sha256()
-        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by close)
+        self._file = regular_files.opened(self.path, "ab", buffering=0)
         try:
             for piece in pieces(self.path):
                 self._hash.update(piece)
@@ -122,10 +119,8 @@ class PartFile:
         return self._hash.hexdigest()
 
     def append(self, data: bytes) -> None:
-        """Adds to it.
-
-        Raises:
-            OSError: the disk takes no more. What it took is there.
+        """Raises:
+        OSError: the disk takes no more. What it took is there.
         """
         self._hash.update(data)
         view = memoryview(data)
@@ -135,30 +130,28 @@ class PartFile:
             view = view[written:]
 
     def restart(self) -> None:
-        """Empties it.
-
-        Raises:
-            OSError: it cannot be.
+        """Raises:
+        OSError: it cannot be emptied.
         """
         self._file.truncate(0)
         self.size = 0
         self._hash = hashlib.sha256()
 
     def keep(self, note: Note) -> None:
-        """Notes where it comes from.
+        """Writes the note, if it differs.
 
         Raises:
-            OSError: the note cannot be written.
+            OSError: it cannot be written.
         """
         if note != self.note:
             note.write(note_path(self.path))
             self.note = note
 
     def place_it(self) -> None:
-        """Puts the whole file in its place, in one step, and its note beside it.
+        """In one step; the note follows.
 
         Raises:
-            OSError: it cannot be.
+            OSError: it cannot be moved.
         """
         assert self.note is not None
         os.fsync(self._file.fileno())
@@ -169,23 +162,22 @@ class PartFile:
         _sync_folder(self.place.parent)
 
     def close(self) -> None:
-        """Closes it; it stays for another time, unless it is empty."""
+        """An empty one is removed."""
         self._file.close()
         if self.size == 0:
             self.remove()
 
     def remove(self) -> None:
-        """Closes it and removes it with its note."""
         self._file.close()
         self.path.unlink(missing_ok=True)
         note_path(self.path).unlink(missing_ok=True)
 
 
 def digest(path: Path, hashed: Callable[[int], None]) -> str:
-    """Hex SHA-256 of a file; `hashed` as in `Part`.
+    """Hex SHA-256; `hashed` is called with the bytes read so far.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     made, size = hashlib.sha256(), 0
     for piece in pieces(path):
@@ -379,7 +371,6 @@ class Download:
             )
 
     def _place(self, part: PartFile) -> None:
-        """Checks the file and moves it to its place."""
         self._gauge.at("placing", part.size, self._size)
         if self._sha256 and part.sha256 != self._sha256:
             found, size = part.sha256, part.size

@@ -59,10 +59,8 @@ class Later(Exception):
 
 
 def redirected(url: str, location: str) -> str:
-    """Where a redirect leads.
-
-    Raises:
-        ModelError: out of the encrypted, or to no address.
+    """Raises:
+    ModelError: it leads out of the encrypted, or to no address.
     """
     target = urljoin(url, location)
     if origin(url)[0] == "https" and origin(target)[0] != "https":
@@ -71,7 +69,7 @@ def redirected(url: str, location: str) -> str:
 
 
 def check(response: httpx.Response, url: str, hub: Hub) -> None:
-    """Passes what has the file in it.
+    """Returns for an answer that has the file in it.
 
     Raises:
         Later: the server is busy or broken.
@@ -147,7 +145,7 @@ def _why(said: str) -> str:
 
 
 def count(text: str) -> int | None:
-    """A number in a header; None if it is invalid."""
+    """Of a header; None if it is no number."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 
@@ -178,10 +176,10 @@ class HttpExchange:
         self._thread.start()
 
     def reply(self) -> Reply:
-        """What the server answered: 200, 206 or 416.
+        """Status 200, 206 or 416.
 
         Raises:
-            Later: it may answer better another time.
+            Later: the server may answer better another time.
             ModelError: it will not.
         """
         came = self._next()
@@ -189,10 +187,8 @@ class HttpExchange:
         return came
 
     def chunks(self) -> Iterator[bytes]:
-        """The body, as it comes.
-
-        Raises:
-            Later: the connection was lost.
+        """Raises:
+        Later: the connection was lost.
         """
         while isinstance(came := self._next(), bytes):
             yield came
@@ -258,7 +254,7 @@ class HttpExchange:
         self._give(None)
 
     def _give(self, came: Reply | bytes | Exception | None) -> bool:
-        """Hands it over; False once nobody waits any more."""
+        """False once nobody waits any more."""
         while not self._left.is_set():
             try:
                 self._came.put(came, timeout=_LOOK_AGAIN)
@@ -281,10 +277,8 @@ class Web:
         self._made: httpx.Client | None = None
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> HttpExchange:
-        """Begins a GET.
-
-        Raises:
-            ModelError: the environment forbids the network, or what it says of proxies or certificates cannot be used.
+        """Raises:
+        ModelError: the environment forbids the network, or what it says of proxies or certificates cannot be used.
         """
         if variable := offline():
             raise ModelError(f"{variable} is set, so termchat stays offline", f"Unset {variable} to go online.")
@@ -295,7 +289,7 @@ class Web:
 
         Raises:
             Later: it may be had another time.
-            ModelError: it cannot be had.
+            ModelError: it cannot be had, or is not short.
         """
         exchange = self.get(url)
         try:

@@ -1,6 +1,15 @@
 """GGUF headers: what a model file says of itself, read without llama.cpp and within bounds.
 
-`reader` walks over the bytes, `metadata` keeps the few values that are needed and refuses what llama.cpp cannot load.
-`brief.read_brief` stops before the vocabulary and serves lists (under a millisecond); `header.read_header` reads all, for
-loading, memory estimates and the identity of a model. `quantization` has the tables of types.
+    file ─ reader ─▶ values ─ metadata ─▶ the few that are needed ─ brief, header ─▶ Brief, Header
+
+- `reader`: a position in the file, through a window; every claim of the file is checked against its size and against what real
+  models have, so that neither time nor memory depends on what it claims. What is not GGUF is named as what it looks like.
+- `metadata`: which values are kept, and which make a file unusable or llama.cpp abort.
+- `brief`: the beginning, up to the vocabulary, in under a millisecond: for lists.
+- `header`: all of it, with the size that the tensors need: before a model is loaded, for estimates of its memory, and for its
+  identity. `check_parts` does so for the other files of a model in several.
+- `quantization`: the tables of types.
+
+`disk`, `listing`, `manage`, `chat.opening` and the models dialog call `read_brief` and `read_header`; what they refuse is a
+`HeaderError`.
 """

@@ -41,22 +41,16 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_brief(path: Path) -> Brief:
-    """Reads the beginning of a file's header.
-
-    Raises:
-        HeaderError: it is no GGUF file, or no model that one can chat with.
-        ModelError: the file cannot be opened.
+    """Raises:
+    HeaderError: it is no GGUF file, or no model that one can chat with.
+    ModelError: the file cannot be opened.
     """
     with opened(path, WINDOW) as reader:
         return parse_brief(reader)
 
 
 def parse_brief(reader: Reader) -> Brief:
-    """The brief at the reader's position.
-
-    Raises:
-        HeaderError: see `read_brief`.
-    """
+    """From the reader's position. Raises as `read_brief` does."""
     _, tensors, pairs = read_beginning(reader)
     metadata = Metadata(reader)
     for number in range(pairs):
@@ -76,7 +70,7 @@ def parse_brief(reader: Reader) -> Brief:
         name=metadata.name("name"),
         size_label=metadata.name("size_label"),
         quantization=FILE_TYPES.get(file_type) or quantization_in(reader.name),
-        context_length=metadata.own("context_length"),
+        context_length=metadata.context_length,
         block_count=metadata.own("block_count"),
         tensor_count=tensors,
         split_count=split,
@@ -85,6 +79,6 @@ def parse_brief(reader: Reader) -> Brief:
 
 
 def quantization_in(name: str) -> str:
-    """The quantisation in a file's name, or ""."""
+    """ "" if the name has none."""
     found = _IN_NAME.findall(name.rsplit("/", 1)[-1])
     return found[-1].upper() if found else ""

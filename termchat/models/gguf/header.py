@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from termchat import regular_files
+from termchat.models.entry import parts
 from termchat.models.errors import ModelError
 from termchat.models.gguf.metadata import Metadata, check
 from termchat.models.gguf.quantization import FILE_TYPES, TENSOR_TYPES
@@ -25,6 +27,8 @@ _EVERY_FOURTH = ("qwen3next", "qwen35", "qwen35moe")
 
 MAX_DIMENSIONS = 4
 MAX_TENSOR_NAME = 63
+MAX_REST = 64 << 20
+"""Bytes that may follow the last tensor in a small file; in a large one as many as its tensors have."""
 
 
 class Layer(NamedTuple):
@@ -125,7 +129,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         """
         digest = hashlib.sha256()
         try:
-            with open(self.path, "rb") as file:
+            with regular_files.opened(Path(self.path)) as file:
                 left = self.header_size
                 while left and (piece := file.read(min(left, 1 << 20))):
                     digest.update(piece)
@@ -137,28 +141,44 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_header(path: Path) -> Header:
-    """Reads the header of a model's (first) file.
+    """Of a model's (first) file.
 
     Raises:
-        HeaderError: the file is no usable GGUF model; says why, and at which byte.
+        HeaderError: the file is no usable GGUF model, or not of the size that its tensors need; says why, and at which byte.
         ModelError: the file cannot be opened.
     """
     with opened(path) as reader:
         return parse_header(reader, path)
 
 
-def parse_header(reader: Reader, path: Path) -> Header:
-    """The header at the reader's position, of the file at `path`.
+def check_parts(first: Path) -> None:
+    """Refuses a model in several files where one of the others is missing, cut off or no part of a model.
 
     Raises:
-        HeaderError: see `read_header`.
+        ModelError: names the file, and says what is wrong with it.
     """
+    for name in parts(first.name)[1:]:
+        check_part(first.with_name(name))
+
+
+def check_part(path: Path) -> None:
+    """Refuses a further file of a model that is not all there. Raises as `read_header` does, which is for the first one."""
+    with opened(path) as reader:
+        _, tensor_count, pairs = read_beginning(reader)
+        metadata = Metadata(reader)
+        for number in range(pairs):
+            metadata.take(metadata.key(number))
+        _tensors(reader, tensor_count, metadata.alignment)
+
+
+def parse_header(reader: Reader, path: Path) -> Header:
+    """From the reader's position; `path` is the file's. Raises as `read_header` does."""
     version, tensor_count, pairs = read_beginning(reader)
     metadata = Metadata(reader)
     for number in range(pairs):
         metadata.take(metadata.key(number))
     check(metadata, tensor_count)
-    tensors = _tensors(reader, tensor_count, metadata.number("general.alignment", 32))
+    tensors = _tensors(reader, tensor_count, metadata.alignment)
     file_type = metadata.number("general.file_type", -1)
     return Header(
         path=str(path),
@@ -168,7 +188,7 @@ def parse_header(reader: Reader, path: Path) -> Header:
         size_label=metadata.name("size_label"),
         quantization=FILE_TYPES.get(file_type, tensors.commonest),
         parameters=tensors.parameters,
-        context_length=metadata.own("context_length"),
+        context_length=metadata.context_length,
         block_count=metadata.own("block_count"),
         layers=layers(metadata),
         head_count=head_count(metadata) or None,
@@ -224,5 +244,10 @@ def _tensors(reader: Reader, count: int, alignment: int) -> _Tensors:
             f"{reader.name} ends at byte {reader.size}, but its tensors need {needed}: "
             f"{needed - reader.size} bytes are missing",
             f"The download is incomplete. {AGAIN}",
+        )
+    if reader.size - needed > max(needed, MAX_REST):
+        raise HeaderError(
+            f"{reader.name} has {reader.size} bytes, but its tensors end at byte {needed}: the rest is no part of a model",
+            AGAIN,
         )
     return _Tensors(parameters, sizes.most_common(1)[0][0] if sizes else "", end)

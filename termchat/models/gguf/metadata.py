@@ -98,11 +98,10 @@ class Metadata:
         self.places: dict[str, int] = {}
 
     def key(self, number: int) -> str:
-        """Reads the next entry's key."""
         return self.reader.text(f"the key of metadata entry {number}", MAX_KEY)
 
     def take(self, key: str) -> None:
-        """Reads the value that follows and keeps it where it is needed."""
+        """Reads the value that follows its key; keeps it where it is needed."""
         at = self.reader.position
         wanted = key in self.TEXTS
         value = self.reader.value(key, keep=wanted or key.startswith(self.PREFIXES) or key.endswith(self.SUFFIXES))
@@ -141,6 +140,19 @@ class Metadata:
         if isinstance(value, tuple) and len(value) >= count and all(isinstance(one, int) and one >= 0 for one in value):
             return [int(one) for one in value[:count]]
         return []
+
+    @property
+    def alignment(self) -> int:
+        """Of the tensors, in bytes."""
+        return self.number("general.alignment", 32)
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens the model was trained on; None where the file says nothing, or a number that is none: llama.cpp counts
+        positions in 32 bits with a sign.
+        """
+        length = self.own("context_length")
+        return length if length and length < 1 << 31 else None
 
     @property
     def vocabulary(self) -> int | None:
@@ -190,8 +202,7 @@ def check(metadata: Metadata, tensor_count: int) -> None:
     for key, value in metadata.values.items():
         if key.endswith("_epsilon") and isinstance(value, float) and not (value >= 0 and math.isfinite(value)):
             _refuse(metadata, key, "must be a number of 0 or more")
-    alignment = metadata.number("general.alignment", 32)
-    if alignment < 1 or alignment & (alignment - 1):
+    if metadata.alignment & (metadata.alignment - 1) or metadata.alignment < 1:
         _refuse(metadata, "general.alignment", "must be a power of 2")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
+from termchat import regular_files
 from termchat.models.errors import ModelError
 
 AGAIN = "Download it again."
@@ -28,6 +28,8 @@ MAX_STRINGS = 1 << 22
 """Most texts that are walked over in one file; the largest vocabularies and their merges have a fifth of it."""
 MAX_NUMBERS = 512
 """Longest array of numbers that is kept: llama.cpp loads no more layers."""
+MAX_HEADER = 1 << 28
+"""Bytes of the longest header; those of the largest vocabularies have a tenth of it. A model's identity is made of them all."""
 
 _LAYOUTS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number of a GGUF value type to its layout; 8 is a text, 9 an array."""
@@ -78,17 +80,14 @@ def opened(path: Path, window: int = WINDOW) -> Iterator[Reader]:
         ModelError: the file cannot be opened or read.
     """
     try:
-        # Without O_NONBLOCK a pipe that has taken the file's name would hold us up for ever.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        opened_file = regular_files.opened(path, buffering=0)
+    except regular_files.NotAFile as error:
+        raise ModelError(f"{path} is {error.kind}, not a regular file", "Give the path of a GGUF file.") from error
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise ModelError(f"{path} is not a regular file", "Give the path of a GGUF file.")
-    with open(descriptor, "rb", buffering=0) as file:
+    with opened_file as file:
         try:
-            yield Reader(file, path.name, status.st_size, window)
+            yield Reader(file, path.name, os.fstat(file.fileno()).st_size, window)
         except OSError as error:
             raise ModelError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -119,13 +118,21 @@ class Reader:
         data = self.peek(count) if count <= self.size - self.position else b""
         if len(data) < count:
             self._ended(what)
-        self.position += count
+        self._advance(count, what)
         return data
 
     def skip(self, count: int, what: str) -> None:
         if count > self.size - self.position:
             self._ended(what)
+        self._advance(count, what)
+
+    def _advance(self, count: int, what: str) -> None:
         self.position += count
+        if self.position > MAX_HEADER:
+            raise HeaderError(
+                f"{self.name}: the header claims more than {MAX_HEADER >> 20} MiB, with {what}; the file is damaged",
+                AGAIN,
+            )
 
     def number(self, layout: str, what: str) -> int:
         """The next whole number, little endian; `layout` is a letter of `struct`."""
@@ -199,7 +206,7 @@ class Reader:
             if offset > self.size - self._start:
                 self._break_off(walked, what)
             count -= walked
-            self.position = self._start + offset
+            self._advance(self._start + offset - self.position, what)
 
     def _break_off(self, count: int, what: str) -> NoReturn:
         """Refuses the text, of the next `count`, that the end of the file cuts off."""

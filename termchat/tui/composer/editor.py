@@ -11,6 +11,7 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
+from termchat import regular_files
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.external_editor import EditorError, editor_command
 
@@ -52,7 +53,7 @@ def _kept(file: Path) -> str:
 
 
 def _read(file: Path) -> str:
-    with file.open("rb") as opened:
+    with regular_files.opened(file) as opened:
         data = opened.read(4 * LARGEST_MESSAGE + 1)
     try:
         edited = data.decode("utf-8", "surrogatepass").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
+from termchat import regular_files
 from termchat.text import size
 from termchat.tui.composer.completion import Completion, Offer
 from termchat.tui.draw.background import BackgroundTask
@@ -103,17 +103,15 @@ def _find(name: str) -> tuple[str, Path] | None:
 def _read_file(shown: str, path: Path) -> tuple[str, int]:
     """The text of a file, and its bytes."""
     try:
-        kind = path.stat()
-        if stat.S_ISDIR(kind.st_mode):
-            raise Unreadable(f"@{shown} is a folder; name a file inside it")
-        if not stat.S_ISREG(kind.st_mode):
-            raise Unreadable(f"@{shown} is not a regular file")
-        with path.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
+        with regular_files.opened(path) as opened:
+            length, data = os.fstat(opened.fileno()).st_size, opened.read(LARGEST + 1)
+    except regular_files.NotAFile as error:
+        instead = "; name a file inside it" if path.is_dir() else ", not a regular file"
+        raise Unreadable(f"@{shown} is {error.kind}{instead}") from error
     except OSError as error:
         raise Unreadable(f"@{shown} cannot be read: {error.strerror or error}") from error
     if len(data) > LARGEST:
-        raise Unreadable(f"@{shown} is too large: {size(max(kind.st_size, len(data)))}, at most {size(LARGEST)}")
+        raise Unreadable(f"@{shown} is too large: {size(max(length, len(data)))}, at most {size(LARGEST)}")
     if b"\0" in data[:_LOOKED_AT]:
         raise Unreadable(f"@{shown} is not text")
     try:

@@ -1,5 +1,11 @@
 """`termchat --demo`: a recorded session with a real model, played on the real screen, for whoever has no model yet.
 
-`tape` is the recording, `engine` answers from it where a model would, `script` lists what is typed and when, `player` is the
-app that types it until somebody presses a key. `python -m tests.demo` records it anew, with the same script.
+    session.tape ─ tape ─▶ DemoEngine ─ events at their recorded pace ─▶ Chat ─▶ DemoApp ◀─ keys of the script
+
+- `tape`: the recording: what an engine was asked, and what it answered when.
+- `engine`: `DemoEngine` answers from the tape where a model would. What is not on it is refused; another model is really
+  loaded.
+- `player`: the script (`STEPS`: what is told and typed, and when), and the app that types it until somebody presses a key.
+
+`cli` calls `player.start`. `python -m tests.demo` records the tape anew, with the same script.
 """

@@ -57,7 +57,7 @@ class DemoEngine:
         self._free = False
 
     def free(self) -> None:
-        """No longer waits for the user to turn a knob."""
+        """What followed a turned knob waits for nobody from now on."""
         self._free = True
 
     # --- the contract ------------------------------------------------------------------------------------------------

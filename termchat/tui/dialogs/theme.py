@@ -29,7 +29,7 @@ _LIMITS = {
 
 
 class ThemePicker(ListDialog[str]):
-    """Its result is the name of the chosen theme, or "auto". `wear` previews one; the caller undoes that after Esc."""
+    """Its result is the name of the chosen theme, or "auto". `preview` shows one; the caller undoes that after Esc."""
 
     DEFAULT_CSS = """
     ThemePicker { align: right middle; background: transparent; }
@@ -42,10 +42,10 @@ class ThemePicker(ListDialog[str]):
     KEYS = "THEMES"
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.THEMES)]  # noqa: RUF012
 
-    def __init__(self, wardrobe: ThemeChooser, wear: Callable[[str], None]) -> None:
-        super().__init__(wardrobe.worn().palette)
-        self._wardrobe, self._wear = wardrobe, wear
-        shown = wardrobe.shelf.all() if wardrobe.shelf.depth != "none" else ()
+    def __init__(self, chooser: ThemeChooser, preview: Callable[[str], None]) -> None:
+        super().__init__(chooser.current().palette)
+        self._chooser, self._preview = chooser, preview
+        shown = chooser.library.all() if chooser.library.depth != "none" else ()
         self._names = [AUTO, *sorted(shown, key=self._rank)]
         self._sample = Sheet(lambda: list(sample_lines()), id="sample")
 
@@ -55,19 +55,19 @@ class ThemePicker(ListDialog[str]):
             yield self.picker
             yield self._sample
             yield Label("", classes="problem", markup=False)
-            limit = _LIMITS.get(self._wardrobe.shelf.depth, "")
+            limit = _LIMITS.get(self._chooser.library.depth, "")
             yield Label(dialogs.hint(*self.HINTS, before=limit), classes="hint", markup=False)
 
     def on_mount(self) -> None:
         self._sample.paint_with(self._palette)
-        wanted = self._wardrobe.wanted
+        wanted = self._chooser.wanted
         self.picker.show(len(self._names), self._names.index(wanted) if wanted in self._names else 0)
-        self.say("; ".join(map(str, self._wardrobe.shelf.problems)))
+        self.say("; ".join(map(str, self._chooser.library.problems)))
 
     def action_move(self, how: str) -> None:
         super().action_move(how)
-        self._wear(self._chosen)
-        palette = self._wardrobe.of(self._chosen).palette
+        self._preview(self._chosen)
+        palette = self._chooser.of(self._chosen).palette
         self.picker.paint_with(palette)
         self._sample.paint_with(palette)
 
@@ -82,14 +82,14 @@ class ThemePicker(ListDialog[str]):
         return self._names[self.picker.chosen]
 
     def _line(self, name: str, *, chosen: bool) -> Line:
-        kept = "●" if name == self._wardrobe.wanted else " "
-        palette = self._wardrobe.of(name).palette
+        kept = "●" if name == self._chooser.wanted else " "
+        palette = self._chooser.of(name).palette
         kind = _FOLLOWS if name == AUTO else "dark" if palette.dark else "light"
         runs = ((f"{kept} ", ACCENT), (column(one_line(name, _NAME), _NAME), STRONG if chosen else TEXT), (kind, MUTED))
         return Line(runs, "panel" if chosen else "")
 
     def _rank(self, name: str) -> tuple[bool, str]:
-        return not self._wardrobe.of(name).palette.dark, name
+        return not self._chooser.of(name).palette.dark, name
 
 
 def sample_lines() -> Iterable[Line]:

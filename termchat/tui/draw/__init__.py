@@ -1,7 +1,13 @@
-"""What screens are drawn with.
+"""What screens are drawn with: from a text to cells of the terminal, and from the mouse back to an action.
 
-`ink` names how text looks, and paints lines of inks in a palette; `wrap` makes lines of text, `marks` the small parts of
-panels, as bars and columns. `lines_view` is the widget that most panels are: it draws again only the lines that changed.
-`clicking` lets a click do what the ink under it says; `picker` is a list with a chosen row, `field` an input of one line.
-`background` runs work in threads, and `polling` wakes the screen when the engine has something to say.
+    text ─ wrap, marks ─▶ Line (runs of Ink) ─ LinesView ─ Paint(palette) ─▶ strips of Textual
+
+- `ink`: `Ink` names how a run looks and what a click on it does; `Line` is runs of it; `Paint` makes strips of them.
+- `wrap`: foreign text, sanitised, on lines. `marks`: small parts of lines: bars, columns, numbers, prose.
+- `lines_view`: the widget that most panels are; only lines that changed are drawn again. `picker`: rows with a chosen one.
+- `clicking`: a click does what the ink under it says; the base of both.
+- `field`: a text input that draws nothing foreign as it is.
+- `background`: work in threads (`BackgroundTask`, `TaskQueue`), and `EnginePolling`, which wakes the screen for the engine.
+
+Everything under `tui` draws with these; nothing here knows a chat.
 """

@@ -1,13 +1,18 @@
-"""Work beside the screen: in threads that no widget owns, and whose results the screen takes in batches."""
+"""Work beside the screen, in threads that no widget owns and in the engine's process, and when the screen looks at it."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from textual.timer import Timer
+
+FRAMES = 16
+"""Looks per second while something runs."""
 
 T = TypeVar("T")
 
@@ -34,7 +39,7 @@ class BackgroundTask(Generic[T]):
         return self._thread.is_alive()
 
     def take(self) -> Iterator[T]:
-        """The results since the last call."""
+        """The results since the last call. Raises what `work` raised."""
         while self._made:
             yield self._made.popleft()
         if self._mistake is not None:
@@ -45,7 +50,6 @@ class BackgroundTask(Generic[T]):
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
-        """Waits for the end, at most so long."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -101,11 +105,9 @@ class TaskQueue:
         self._put(job)
 
     def waits(self, kind: str) -> bool:
-        """Whether an answer of this kind is still awaited."""
         return kind in self._newest
 
     def forget(self, *kinds: str) -> None:
-        """Drops the questions of these kinds."""
         for kind in kinds:
             self._newest.pop(kind, None)
         with self._wake:
@@ -137,7 +139,7 @@ class TaskQueue:
             answer = failure
         except BaseException as other:  # noqa: BLE001 (raised again in the event loop)
             mistake = other
-        with contextlib.suppress(RuntimeError):  # the app has ended meanwhile
+        with suppress(RuntimeError):  # the app has ended meanwhile
             self._deliver(lambda: self._hear(job, answer, mistake))
 
     def _hear(self, job: _Job, answer: Any, mistake: BaseException | None) -> None:
@@ -147,3 +149,42 @@ class TaskQueue:
             return
         self._newest.pop(job.kind, None)
         job.hear(answer)
+
+
+class EnginePolling:
+    """Wakes the screen: by a timer while something runs, else when the engine's descriptor is readable. Call `disarm` before
+    each look: the descriptor may be gone after it.
+    """
+
+    def __init__(self, timer: Timer, wake: Callable[[], object]) -> None:
+        self._timer, self._wake = timer, wake
+        self._loop = asyncio.get_running_loop()
+        self._watched = -1
+        self._running = False
+
+    def disarm(self) -> None:
+        if self._watched >= 0:
+            self._loop.remove_reader(self._watched)
+            self._watched = -1
+
+    def arm(self, descriptor: int, *, running: bool) -> None:
+        """Looks again by the timer if something runs, else as soon as the descriptor is readable (-1: there is none)."""
+        if running != self._running:
+            self._running = running
+            (self._timer.resume if running else self._timer.pause)()
+        if not running and descriptor >= 0:
+            self._loop.add_reader(descriptor, self._word)
+            self._watched = descriptor
+
+    def nudge(self) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # the loop is closed: there is no screen any more
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def stop(self) -> None:
+        self.disarm()
+        self._timer.stop()
+
+    def _word(self) -> None:
+        self.disarm()
+        self._wake()

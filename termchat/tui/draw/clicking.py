@@ -30,13 +30,13 @@ class Clickable(Widget):
         raise NotImplementedError
 
     def redraw(self, number: int) -> None:
-        """Draws a line again whose underline came or went."""
+        """Only where its underline came or went: the text is the same."""
         y = number - self.first_line
         if 0 <= y < self.size.height:
             touch(self, Region(0, y, self.size.width, 1))
 
     def ink_at(self, x: int, y: int) -> Ink | None:
-        """The ink on a cell of the widget; None where no run is."""
+        """By the cell of the widget; None where no run is."""
         line = self.line_at(self.first_line + y)
         return line.ink_at(x - MARGIN) if line is not None else None
 
@@ -47,7 +47,6 @@ class Clickable(Widget):
 
     @on(events.Click)
     async def act(self, event: events.Click) -> None:
-        """Runs the action under the mouse."""
         ink = self.ink_at(event.x, event.y)
         if event.button == 1 and ink is not None and ink.does and self.text_selection is None:
             event.stop()

@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line's text, without the margin."""
+        """Without the margin."""
         return "".join(text for text, _ in self.runs)
 
     def ink_at(self, cell: int) -> Ink | None:
@@ -81,14 +81,12 @@ def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:
 
 
 class Paint:
-    """Lines to strips in the colours of one palette."""
-
     def __init__(self, palette: Palette) -> None:
         self.palette = palette
         self._styles: dict[tuple[Ink, str], Style] = {}
 
     def strip(self, line: Line, width: int) -> Strip:
-        """The line with its margin, filled to `width` cells."""
+        """With the margin, filled to `width` cells."""
         fill = self.style(Ink(), line.ground)
         segments = [Segment(" " * MARGIN, fill)]
         used = MARGIN
@@ -101,7 +99,6 @@ class Paint:
         return Strip(segments, width)  # made once: a strip's caches cost more to make than its text
 
     def style(self, ink: Ink, ground: str = "") -> Style:
-        """The ink on a ground, as Rich's style."""
         style = self._styles.get((ink, ground))
         if style is None:
             style = self._styles[ink, ground] = _style(*self._look(ink, ink.ground or ground or "background"))

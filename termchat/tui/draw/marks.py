@@ -38,10 +38,12 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def count(number: int) -> str:
-    """A count of tokens, short from ten thousand on: 9999, 12.4k, 131k."""
+    """A count of tokens, short from ten thousand on: 9999, 12.4k, 131k, 10M."""
     if number < 10_000:
         return str(number)
-    return f"{number / 1000:.1f}k" if number < 100_000 else f"{number // 1000}k"
+    if number < 10_000_000:
+        return f"{number / 1000:.1f}k" if number < 100_000 else f"{number // 1000}k"
+    return f"{number // 1_000_000}M"
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -61,14 +63,14 @@ def again(tolerance: float | None, *, short: bool = False) -> str:
 
 @lru_cache(maxsize=8192)
 def column(text: str, width: int, *, right: bool = False) -> str:
-    """The text, foreign or not, in exactly `width` cells."""
+    """Foreign text, too, in exactly `width` cells."""
     shown = one_line(text, width, cell_len)
     gap = " " * (width - cell_len(shown))
     return gap + shown if right else shown + gap
 
 
 def length(runs: Iterable[Run]) -> int:
-    """Cells that the runs take."""
+    """In cells."""
     return sum(cell_len(text) for text, _ in runs)
 
 
@@ -81,7 +83,7 @@ def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, 
 
 
 def signed(number: float) -> str:
-    """A number of the dice, with its sign."""
+    """A number of the dice."""
     return f"{number:+.2f}"
 
 
@@ -96,7 +98,7 @@ def flowing(items: Iterable[Sequence[Run]], width: int, gap: str = "  ") -> list
 
 
 def prose(text: str, width: int, ink: Ink = TEXT) -> list[Line]:
-    """A sentence of any length, foreign or not, on as many lines as it needs."""
+    """Foreign text, too, on as many lines as it needs."""
     wrapper = Wrapper(width)
     wrapper.feed(text, ink)
     return wrapper.lines

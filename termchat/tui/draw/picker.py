@@ -49,7 +49,7 @@ class Picker(LinesView):
 
     @property
     def line(self) -> int:
-        """Where the chosen row stands, counted from the first in view."""
+        """Counted from the first row in view."""
         return self.chosen - self._top
 
     def show(self, count: int, chosen: int | None = None) -> None:
@@ -65,7 +65,6 @@ class Picker(LinesView):
         return super().render_lines(crop)
 
     def _arrange(self, count: int, chosen: int | None) -> list[Line]:
-        """The lines in view."""
         self.count = count
         self.chosen = min(max(self.chosen if chosen is None else chosen, 0), max(count - 1, 0))
         rows = max(self.size.height, 1)
@@ -101,5 +100,4 @@ class Picker(LinesView):
         self.post_message(self.Pointed("down"))
 
     def on_resize(self) -> None:
-        """More or fewer rows."""
         self.show(self.count)

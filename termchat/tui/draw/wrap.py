@@ -103,7 +103,6 @@ class Wrapper:
             self._fed = begin + at
 
     def _end_line(self, ink: Ink) -> None:
-        """A line break."""
         self._end_word()
         if ink.heat >= 0 and self._used < self._width:
             _add(self._line, " ", ink)
@@ -160,7 +159,7 @@ class Wrapper:
         return [*self.starts, self._word_start] if self._word and not self._word_fits() else self.starts
 
     def copy(self) -> Wrapper:
-        """Another one that goes on from here."""
+        """Goes on from here by itself."""
         other = Wrapper(self._width, (), self._rest, self._ground)
         other.closed, other.starts = list(self.closed), list(self.starts)
         other._line, other._used = list(self._line), self._used

@@ -1,7 +1,15 @@
-"""Models on the screen.
+"""Models on the screen: which there are, how each is run, and which one the chat goes on with.
 
-`gather` (`Models`) looks for models and reads their files in threads, and `downloads` fetches them; both outlive the dialog.
-`model_list` puts them in order for a chat, and `model_lines` draws them. `models_dialog` shows them all; `engine_dialog` has
-the settings of one, `skipped` the files that are no models, `welcome` the words for those who have none.
-`model_switching` stands between all of these and the chat: it opens the dialog, and loads what a person chooses.
+    disk, catalogue, hub ─ threads ─▶ Models, Pulls ─ take() ─▶ ModelList ─▶ lines ─▶ ModelsDialog ─ Choice ─▶ Chat
+
+- `gather`: `Models` looks for models, reads their files (`Facts`) and checks the one that is wanted, in threads; whoever draws
+  them calls `take()` on a timer. It outlives the dialog, and so do the downloads of `downloads`.
+- `model_list`: the models in order for one chat, filtered, one of them highlighted; without a screen. `model_lines` draws rows
+  and details, `welcome` what a person without a model reads.
+- `models_dialog`: the list, its keys, and the files that were skipped. `engine_dialog`: the settings of one model, as a form,
+  its lines and a dialog; the models dialog opens it.
+- `model_switching`: `ModelSwitching` is what the chat's screen knows of this room. It opens the dialog, hears of threads by
+  `Heard`, and has the chat load what a person chose.
+
+Slash commands complete names from `Models`; nothing here knows how a file is found or read (`termchat.models`).
 """

@@ -39,11 +39,10 @@ class Pull:
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Ends it, within about a tenth of a second."""
+        """It takes about a tenth of a second."""
         self._cancelled.set()
 
     def join(self, seconds: float) -> None:
-        """Waits for its end, at most so long."""
         self._aside.join(seconds)
 
     def _work(self) -> Iterator[None]:
@@ -76,7 +75,7 @@ class Pulls:
         return [pull for pull in self._pulls.values() if pull.running]
 
     def start(self, wanted: str) -> Pull:
-        """Downloads a model, or resumes its download after it was cancelled or failed."""
+        """Also resumes a download that was cancelled or failed; one that runs is left alone."""
         known = self._pulls.get(wanted)
         if known is None or not known.running:
             self._pulls[wanted] = known = Pull(wanted, lambda pull: self.told(pull))

@@ -30,10 +30,8 @@ FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine"
 
 
 class EngineForm:
-    """A form with one field for each setting.
-
-    `run` has the values so far. `typed` is the text being typed for the chosen field, None while there is none; `error` is why
-    the last value was refused.
+    """`run` has the values so far. `typed` is the text being typed for the chosen field, None while there is none; `error` is
+    why the last value was refused.
     """
 
     def __init__(self, run: RunSettings) -> None:
@@ -49,11 +47,10 @@ class EngineForm:
 
     @property
     def config(self) -> Settings:
-        """The values of all fields, and where each comes from."""
         return self.run.config
 
     def press(self, key: str, character: str | None) -> bool:
-        """Does what a key is bound to; False if it is bound to nothing here. `character` is what it would type."""
+        """False if the key is bound to nothing here. `character` is what it would type."""
         _, does, parameters = parse(self._actions.get(key, ""))
         if does in self._DOES:
             self._DOES[does](self, *parameters)
@@ -64,7 +61,7 @@ class EngineForm:
         return True
 
     def choose(self, at: int) -> bool:
-        """Goes to a field; False if the field before it refuses what was typed there."""
+        """False if the field before it refuses what was typed there."""
         if at != self.at:
             if not self.accept():
                 return False
@@ -73,7 +70,7 @@ class EngineForm:
         return True
 
     def accept(self) -> bool:
-        """Sets the field to what was typed; False if the field refuses that, with the reason in `error`."""
+        """False if the field refuses what was typed, with the reason in `error`."""
         if self.typed is None:
             return True
         try:
@@ -85,14 +82,14 @@ class EngineForm:
         return True
 
     def finish(self) -> bool:
-        """Whether the model can run with all the values; if not, `error` says why."""
+        """False if the model cannot run with these values, with the reason in `error`."""
         if not self.accept():
             return False
         self.error = self.config.engine.at_odds
         return not self.error
 
     def drop(self) -> bool:
-        """Discards what is being typed; False if there is nothing."""
+        """False if nothing was being typed."""
         typing = self.typed is not None
         self.typed, self.error = None, ""
         return typing
@@ -102,7 +99,7 @@ class EngineForm:
             self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps))
 
     def _set(self, value: OptionValue) -> None:
-        """Sets the chosen field; the value that it would have anyway counts as not set."""
+        """The value that the field would have anyway counts as not set."""
         self.typed, self.error = None, ""
         name, unset = self.field.name, self.run.unset(self.field.name)
         self.run = unset if value == getattr(unset.config.engine, name) else self.run.set(name, value)
@@ -149,19 +146,17 @@ class _Columns(NamedTuple):
 
 
 def engine_heading(width: int) -> Line:
-    """The names of the columns."""
     titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _Columns.of(width), strict=True)
     return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
 
 
 def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, OptionValue]) -> list[Line]:
-    """The settings in view; `running` are the values in effect in the loaded model, where it has these settings."""
+    """`running` are the values in effect in the loaded model, where it has these settings."""
     config = form.config
     return [_line(FIELDS[at], config, form, width, running, chosen=at == form.at) for at in rows]
 
 
 def engine_details(form: EngineForm, memory: str, width: int, height: int) -> list[Line]:
-    """The help of the chosen setting, and the memory that the model takes with all of them."""
     field = form.field
     said = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
     return [*said[: max(height - 1, 1)], Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))][:height]

@@ -42,7 +42,6 @@ class Facts(NamedTuple):
     memory: Memory
 
     def run_as(self, run: RunSettings) -> Facts:
-        """The same model, run in another way."""
         context, memory = _needs(self.header, self.size, run.config)
         return self._replace(run=run, context=context, memory=memory)
 
@@ -85,14 +84,14 @@ class Chosen(NamedTuple):
 
 
 class _Around(NamedTuple):
-    """What is around the list: the catalogue, and bytes of memory to be had."""
+    """The catalogue, and bytes of free memory."""
 
     catalogue: Catalogue
     available: int | None
 
 
 class _Listed(NamedTuple):
-    """A row, and its file whatever it is called."""
+    """A row, and the real path of its file; "" without one."""
 
     row: ModelRow
     file: str
@@ -131,7 +130,7 @@ class Models:
 
     @property
     def config(self) -> Settings:
-        """How models are run and where they are looked for."""
+        """Loaded when it is first asked for."""
         if self._config is None:
             from termchat.config import settings
 
@@ -141,14 +140,13 @@ class Models:
     # --- the list ----------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Looks through the catalogue and the disk, anew; what is known stays until it is found to be gone."""
+        """Looks through the catalogue and the disk in a thread; what is known stays until it is found to be gone."""
         if self._looking is None:
             self._seen, self._left_out = set(), []
             self._looking = BackgroundTask(self._look)
 
     @property
     def looking(self) -> bool:
-        """Whether there may be more rows to come."""
         return self._looking is not None
 
     @property
@@ -158,7 +156,7 @@ class Models:
         return self.looking or reading or bool(self.pulls.running)
 
     def take(self) -> bool:
-        """Takes in what was found and read; whether there was anything."""
+        """What the threads have found and read since the last call is now known; False if that is nothing."""
         if self._choosing is not None and not self._choosing.running:
             list(self._choosing.take())
             self._choosing = None
@@ -210,7 +208,7 @@ class Models:
         return self._facts.get((str(row.path), row.size))
 
     def recommended(self, row: ModelRow) -> Mapping[str, Value]:
-        """The knobs for a model, as far as is known yet."""
+        """By knob, as far as is known yet."""
         facts = self.facts(row)
         if isinstance(facts, Facts):
             return facts.recommended
@@ -218,9 +216,9 @@ class Models:
         return entry.recommended if entry is not None else {}
 
     def spare(self, loaded: ModelRow | None) -> int | None:
-        """Bytes that a model may take, for which the loaded one is let go; None while unknown.
+        """Bytes that a model may take once the loaded one is unloaded; None while unknown.
 
-        Weights are pages of a file, which count as free already; cache and room to compute in are given back.
+        Weights are pages of a file, which count as free already; cache and compute buffers are given back.
         """
         facts = self.facts(loaded) if loaded is not None else None
         if self.available is None or not isinstance(facts, Facts):
@@ -228,7 +226,7 @@ class Models:
         return self.available + facts.memory.kv + facts.memory.compute
 
     def read(self, rows: Iterable[ModelRow]) -> None:
-        """Reads the files of these rows, in order, in place of those that were to be read."""
+        """In order, in a thread; replaces those that were still to be read."""
         unread = [row for row in rows if row.path is not None and self.facts(row) is None]
         if self._reading is not None:
             self._reading.stop()
@@ -258,7 +256,7 @@ class Models:
     # --- what a person wants -----------------------------------------------------------------------------------------
 
     def choose(self, wanted: str) -> None:
-        """Reads and checks a model to chat with; `told` gets it."""
+        """Reads and checks the model in a thread; `told` gets it as a `Chosen`."""
 
         def work() -> Iterator[None]:
             from termchat.chat.opening import choose
@@ -272,7 +270,7 @@ class Models:
         self._choosing = BackgroundTask(work)
 
     def pick(self, row: ModelRow, facts: Facts) -> str:
-        """Has a model be run from now on as these facts say; returns why that cannot be kept, "" if it is."""
+        """Runs the model by these facts from now on, and saves that; returns why it cannot be saved, "" if it is."""
         self._picked[row.wanted] = facts.run.picked
         self._facts[str(row.path), row.size] = facts
         try:
@@ -282,23 +280,23 @@ class Models:
         return ""
 
     def pull(self, row: ModelRow) -> None:
-        """Downloads a model, or goes on with it; `told` hears of the end."""
+        """Also resumes a download; `told` hears of its end."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row
         self.pulls.start(row.wanted)
 
     def here(self, pull: Pull) -> str:
-        """What a model that was downloaded is asked for with from now on."""
+        """What a model that was downloaded is asked for with from now on: its path, if no list has it."""
         if pull.path is None or self.sources.pop(pull.wanted, None) is None:
             return pull.wanted
         return str(pull.path)
 
     def close(self) -> None:
-        """Ends downloads; what came of them is kept."""
+        """Partial downloads stay."""
         self.told = lambda _: None
         self.pulls.close()
 
 
 def file_of(spec: ModelSpec) -> Path:
-    """The file that a spec names, whatever its name is made of."""
+    """The spec's file, also where its name is no Unicode."""
     return Path(os.fsdecode(spec.path_bytes) if spec.path_bytes else spec.path)

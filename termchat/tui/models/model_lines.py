@@ -81,7 +81,7 @@ class Item(NamedTuple):
 
     @property
     def fit(self) -> Fit | None:
-        """Whether there is memory for the model; None where that is unknown."""
+        """None where the need or the free memory is unknown."""
         if self.need is None or self.spare is None:
             return None
         if self.need.total > self.spare:
@@ -90,19 +90,19 @@ class Item(NamedTuple):
 
 
 def need_told(row: ModelRow) -> Need | None:
-    """The memory that the catalogue says a model needs; None if it does not say."""
+    """What the catalogue says in words, as bytes; None if it does not say."""
     told = _GIGABYTES.search(row.needs)
     return Need(round(float(told[1]) * 10**9), about=True) if told else None
 
 
 def text_of(row: ModelRow) -> str:
-    """The text that a filter is matched with, in lower case."""
+    """What a filter is matched with, in lower case."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
     return " ".join(parts).lower()
 
 
 def matches(text: str, words: Iterable[str]) -> bool:
-    """Whether a text (see `text_of`) contains all the words, given in lower case."""
+    """`text` is of `text_of`; all the words, in lower case, must be in it."""
     return all(word in text for word in words)
 
 
@@ -113,7 +113,7 @@ def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
 
 
 def heading(width: int, longest: int) -> Line:
-    """The names of the columns; `longest` is the longest name below, in cells."""
+    """`longest` is the longest name below, in cells."""
     columns = _Columns.of(width, longest)
     titles = "  " + column("NAME", columns.name) + columns.numbers("SIZE", "QUANT", "CONTEXT")
     titles += column("MEMORY", _FIT) + column("STATE", columns.state) + column("FROM", columns.source)
@@ -121,7 +121,7 @@ def heading(width: int, longest: int) -> Line:
 
 
 def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
-    """A model on one line; `longest` is the longest name of all, in cells."""
+    """`longest` is the longest name of all, in cells."""
     row, columns = item.row, _Columns.of(width, longest)
     sign, ink = _SIGNS[item.state]
     runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
@@ -220,7 +220,7 @@ class Known(NamedTuple):
 
 
 def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
-    """The highlighted model in detail. On few lines each fact takes one, and the least important are left out."""
+    """On few lines each fact takes one, and the least important are left out."""
     row = item.row
     roomy = height >= _ROOMY
     lines = [Line(((one_line(row.name, width), STRONG),))]
@@ -289,7 +289,7 @@ def _running(running: Running) -> str:
 
 
 def memory_text(item: Item, facts: Facts | ModelError | None) -> str:
-    """The memory that a model takes, beside what is free; "" if nothing is known."""
+    """ "" if nothing is known."""
     there = f" of {size(item.spare)} free" if item.spare is not None else ""
     verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
     if facts is not None and not isinstance(facts, ModelError):
@@ -300,7 +300,7 @@ def memory_text(item: Item, facts: Facts | ModelError | None) -> str:
 
 
 def _weights(number: int) -> str:
-    """A number of parameters in short: 135M, 1.2B."""
+    """135M, 1.2B."""
     for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= least:
             return f"{number / least:.3g}{unit}"

@@ -76,7 +76,7 @@ class ModelList:
         self._show()
 
     def filter(self, text: str) -> None:
-        """Shows the models with every word of a text in them, and highlights the first."""
+        """Every word must be somewhere in a row. The first row is highlighted."""
         self._filter, self._selected = text.strip(), ""
         self._show()
 
@@ -111,7 +111,6 @@ class ModelList:
         return Item(row, self.state(row), need, self.spare, download)
 
     def known(self, row: ModelRow) -> Known:
-        """What the details say beside the row."""
         info, facts = self._chat.model, self._models.facts(row)
         running = None
         if info is not None and row is self.loaded:
@@ -119,14 +118,13 @@ class ModelList:
         return Known(facts, self._models.recommended(row), running)
 
     def running(self, row: ModelRow) -> dict[str, OptionValue]:
-        """The engine settings in effect, if the model is the loaded one; else none."""
+        """The engine settings in effect; empty for all models but the loaded one."""
         info = self._chat.model
         if info is None or row is not self.loaded:
             return {}
         return {name: getattr(info, name) for name, _ in self._models.config.engine if hasattr(info, name)}
 
     def memory(self, row: ModelRow, facts: Facts) -> str:
-        """The memory that a model takes with the settings in `facts`, beside what is free."""
         item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)
         return memory_text(item, facts)
 
@@ -139,7 +137,7 @@ class ModelList:
         return self._models.spare(self.loaded)
 
     def title(self, width: int) -> str:
-        """How many models there are, and the free memory, in at most `width` cells."""
+        """The counts and the free memory, in at most `width` cells."""
         here = sum(row.state == "ready" for row, _ in self._ordered)
         away, spare = len(self._ordered) - here, size(self.spare)
         long, short = [], []

@@ -30,7 +30,7 @@ class Heard(Message):
 
 
 class ModelSwitching:
-    """Stands between the chat's screen and the models."""
+    """Opens the dialog, and hears of downloads and models that were read while it is closed."""
 
     def __init__(self, parts: Parts, models: Models) -> None:
         self._parts, self._screen, self._chat, self._models = parts, parts.screen, parts.chat, models
@@ -40,7 +40,7 @@ class ModelSwitching:
         models.told = lambda said: parts.screen.post_message(Heard(said))
 
     def open(self, problem: str = "") -> None:
-        """Shows all models; the chat goes on with the one that is chosen."""
+        """`problem` is why there is no model."""
         # With all that they take, not needed before the first frame.
         from termchat.tui.models.models_dialog import ModelsDialog
 
@@ -61,18 +61,18 @@ class ModelSwitching:
         self._parts.open(self._dialog, closed)
 
     def remind(self) -> None:
-        """Says so where there is no model and none is on its way."""
+        """Only where there is no model and none is on its way."""
         if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
             self._tell(Notice("no model yet", f"{name_of('models')} lists installed and downloadable models"))
 
     def take(self, wanted: str) -> None:
-        """Goes on with a model by its name or path, as soon as its file is read and checked."""
+        """By its name or path; the chat goes on with it as soon as its file is read and checked."""
         self._first = wanted
         self._models.choose(wanted)
 
     @property
     def downloads(self) -> list[Pull]:
-        """Those that go on."""
+        """Those that run."""
         return self._models.pulls.running
 
     def _show_downloads(self) -> None:

@@ -15,22 +15,22 @@ from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
+from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
-from termchat.text import one_line
-from termchat.tui.dialogs.base import ARROWS, DetailedListing
+from termchat.text import home, one_line
+from termchat.tui.dialogs.base import ARROWS, DetailedListing, ReadListing
+from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.field import Field
-from termchat.tui.draw.ink import Line
+from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
-from termchat.tui.draw.marks import MUTED
-from termchat.tui.draw.polling import FRAMES
+from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import MODELS, hint
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.engine_dialog import EngineDialog
 from termchat.tui.models.gather import Chosen, Facts, Models
 from termchat.tui.models.model_lines import State, heading, model_line, model_lines
 from termchat.tui.models.model_list import ModelList
-from termchat.tui.models.skipped import SkippedDialog
 from termchat.tui.models.welcome import first_run_lines
 from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.theme_file import Palette
@@ -142,17 +142,15 @@ class ModelsDialog(DetailedListing[Choice]):
             self._looks.pause()
 
     def _has_changed(self) -> bool:
-        """Whether the chat's model has changed since the last look."""
         before, self._phase = self._phase, self.chat.phase
         return before != self._phase
 
     def wake(self) -> None:
-        """Looks again at what threads find, until they are done."""
+        """The timer pauses when all threads are done."""
         if self._looks is not None:
             self._looks.resume()
 
     def gather(self) -> None:
-        """Shows all that is known by now."""
         self.list.gather()
         self.changed()
         self._open_engine()
@@ -205,7 +203,7 @@ class ModelsDialog(DetailedListing[Choice]):
         return max(min(self.app.size.width, _WIDEST) - 4, 1)
 
     def _read(self) -> None:
-        """Has the files of the rows in view read, the highlighted one first."""
+        """The files of the rows in view, the highlighted one first."""
         listed, rows = self.list, max(self.picker.size.height, 1)
         first = max(listed.at - rows, 0)
         wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
@@ -254,7 +252,6 @@ class ModelsDialog(DetailedListing[Choice]):
         self.app.push_screen(SkippedDialog(self._palette, self.models.skipped))
 
     def action_engine(self) -> None:
-        """Opens the settings of the highlighted model once its file is read."""
         row = self.list.row
         if row is None:
             return
@@ -282,7 +279,6 @@ class ModelsDialog(DetailedListing[Choice]):
         self.app.push_screen(dialog, closed)
 
     def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
-        """Loads a model with these settings, and saves them."""
         if picked == facts.run.picked and self.list.state(row) == "loaded":
             self.dismiss(None)
             return
@@ -295,7 +291,6 @@ class ModelsDialog(DetailedListing[Choice]):
         self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
-        """Loads the model that was read and checked, or says why it cannot be used."""
         if chosen.problem is not None:
             self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
         elif self.is_current and self._free():
@@ -345,7 +340,24 @@ class ModelsDialog(DetailedListing[Choice]):
     }
 
     def _free(self) -> bool:
-        """Whether no reply runs; says so if one does."""
+        """Says so if a reply runs."""
         if self.chat.busy:
             self.say("a reply is running; stop it first (press Esc twice: close this list, then stop)")
         return not self.chat.busy
+
+
+class SkippedDialog(ReadListing):
+    """Files and folders that are not in the list, and why."""
+
+    TITLE = "Skipped files"
+
+    def __init__(self, palette: Palette, skipped: Iterable[Skipped]) -> None:
+        super().__init__(palette)
+        self._skipped = list(skipped)
+
+    def made(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        for one in self._skipped:
+            lines += prose(home(one.path), width, TEXT)
+            lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
+        return lines

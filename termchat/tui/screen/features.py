@@ -21,6 +21,6 @@ class Features(NamedTuple):
     choosing: ModelSwitching
     conversations: ChatSwitching
     personating: PersonaStarting
-    wardrobe: ThemeChooser
+    theme_chooser: ThemeChooser
     keep_theme: Callable[[str], None]
     """Shows a theme from now on, at the next start too."""

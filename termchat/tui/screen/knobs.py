@@ -9,9 +9,9 @@ from textual import events
 from textual.message import Message
 from textual.timer import Timer
 
+from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.draw.polling import FRAMES
 
 
 class _Bar(NamedTuple):

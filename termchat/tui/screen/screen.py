@@ -19,9 +19,9 @@ from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.draft_keeping import DraftKeeping
 from termchat.tui.composer.history import History
 from termchat.tui.composer.sending import FilesRead, Sending
+from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.draw.polling import FRAMES, EnginePolling
 from termchat.tui.keys.tables import CHAT, MODEL, name_of, situation_of
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
@@ -101,7 +101,7 @@ class ChatScreen(LiveScreen):
         sessions: SessionList | None,
         keymap: Mapping[str, str],
         save: Save,
-        wardrobe: ThemeChooser,
+        theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
         leave: Callable[[], None],
         history: History | None = None,
@@ -134,7 +134,7 @@ class ChatScreen(LiveScreen):
         self._following = ChatFollowing(parts, sessions)
         personating = PersonaStarting(parts, self._conversations)
         self._features = Features(
-            parts, self._writing, models, self._choosing, self._conversations, personating, wardrobe, keep_theme
+            parts, self._writing, models, self._choosing, self._conversations, personating, theme_chooser, keep_theme
         )
         Slash(self._features).attach()
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}

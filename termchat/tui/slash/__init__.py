@@ -1,7 +1,10 @@
-"""Slash commands.
+"""Slash commands: what is typed behind a slash in the composer, completed and done.
 
-The composer gives what is typed behind a slash to `slash.Slash`, which completes it and does it. `parsing` says what is a
-command and what a message. `commands` is the table, imported with the first slash: a row is a name, its help, the function
-that does it with the screen's `Features`, and what completes its argument. Every key with a palette entry and every knob is
-a row by itself.
+    composer ─ text ─▶ Slash ─ parsing ─▶ a message: sent, or a command ─▶ its row in `commands` ─ Features ─▶ chat, dialogs
+
+- `slash`: `Slash` is a source of completions for the composer, and takes what is sent before the chat does.
+- `parsing`: what is a command and what a message; the sending of queued messages asks it too. `CommandRefused` is how a command
+  says no: its text goes back into the composer.
+- `commands`: the table, imported with the first slash. A row is a name, its help, the function that does it with the screen's
+  `Features`, and what completes its argument. Every key with a palette entry and every knob is a row by itself.
 """

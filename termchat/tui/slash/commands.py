@@ -48,7 +48,7 @@ class Command(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What it takes and does, on one line."""
+        """On one line."""
         return f"{self.argument}  {self.help}" if self.argument else self.help
 
 
@@ -62,7 +62,7 @@ def _press(features: Features, key: Key) -> None:
 
 
 def _turn(features: Features, knob: Knob, text: str) -> None:
-    """Sets a knob; without a text it shows its value."""
+    """Without a text it shows the knob's value."""
     if text:
         try:
             value = _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
@@ -94,7 +94,6 @@ def _model(features: Features, name: str) -> None:
 
 
 def _persona(features: Features, name: str) -> None:
-    """Starts a chat as a persona, or saves the chat's settings as one."""
     personating, saves = features.personating, _SAVE.fullmatch(name)
     try:
         if saves is None:
@@ -130,7 +129,7 @@ def _prefill(features: Features, text: str) -> None:
 
 
 def _title(features: Features, text: str) -> None:
-    """Changes the title; without a text it shows it."""
+    """Without a text it shows the title."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
         features.parts.do(lambda: features.parts.chat.retitle(title))
@@ -179,7 +178,7 @@ def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
 
 
 def _models(features: Features) -> Iterable[Offer]:
-    """Models on this machine; the first call looks for them."""
+    """On this machine; the first call looks for them."""
     models = features.models
     if not models.rows:
         models.look()
@@ -198,9 +197,9 @@ def _personas(features: Features) -> Iterable[Offer]:
 
 
 def _themes(features: Features) -> Iterable[Offer]:
-    """Termchat's own themes, not Textual's."""
+    """Not those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
-    known = features.wardrobe.shelf.all()
+    known = features.theme_chooser.library.all()
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
 

@@ -46,12 +46,12 @@ TOOLS = (
 """In the order in which they are asked."""
 
 
-def usable(variables: Mapping[str, str] = os.environ) -> list[Tool]:
+def usable(environ: Mapping[str, str] = os.environ) -> list[Tool]:
     """The tools that are here and can work."""
     return [
         tool
         for tool in TOOLS
-        if (not tool.needs or any(variables.get(name) for name in tool.needs)) and shutil.which(tool.command[0])
+        if (not tool.needs or any(environ.get(name) for name in tool.needs)) and shutil.which(tool.command[0])
     ]
 
 

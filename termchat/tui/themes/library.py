@@ -45,14 +45,14 @@ class ThemeLibrary:
         return list(self._problems.values())
 
     def get(self, name: str) -> LoadedTheme | None:
-        """The theme of that name, if this terminal can show it. A file with the theme's name is read without the others."""
+        """None if this terminal cannot show it. A file with the theme's name is read without the others."""
         if self.depth == "none":
             return _PLAIN
         if name not in self._read and (found := self._named(name)) is not None:
             self._read[name] = found
         return self._read.get(name) or self.all().get(name)
 
-    def fitting(self, *, dark: bool) -> LoadedTheme:
+    def for_background(self, *, dark: bool) -> LoadedTheme:
         full, few = _AUTO[dark]
         return self.get(few if self.depth == "16" else full) or next(iter(self.all().values()))
 
@@ -68,7 +68,7 @@ class ThemeLibrary:
         return self._all
 
     def renew(self) -> None:
-        """Forgets what was read, so that new and edited files are found."""
+        """New and edited files are found from then on."""
         self._read, self._all, self._problems = {}, None, {}
 
     def _named(self, name: str) -> LoadedTheme | None:
@@ -95,28 +95,28 @@ class ThemeLibrary:
 class ThemeChooser:
     """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background."""
 
-    def __init__(self, shelf: ThemeLibrary, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
-        self.shelf, self.wanted = shelf, wanted
+    def __init__(self, library: ThemeLibrary, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
+        self.library, self.wanted = library, wanted
         self.dark = _guessed(os.environ if environ is None else environ)
 
-    def worn(self) -> LoadedTheme:
+    def current(self) -> LoadedTheme:
         return self.of(self.wanted)
 
     def of(self, wanted: str) -> LoadedTheme:
         """The theme of that name; for "auto", or one that cannot be shown, the one that suits the background."""
-        found = None if wanted == AUTO else self.shelf.get(wanted)
-        return found or self.shelf.fitting(dark=self.dark)
+        found = None if wanted == AUTO else self.library.get(wanted)
+        return found or self.library.for_background(dark=self.dark)
 
     def missing(self, place: str = "") -> list[Notice]:
         """What to tell a user whose theme cannot be shown because of its file; "auto" and few colours are no mistakes.
 
         `place` is where the theme was asked for.
         """
-        there = self.wanted == AUTO or self.shelf.depth in ("none", "16") or self.shelf.get(self.wanted) is not None
-        problems = [Notice(str(problem), severity="warning") for problem in self.shelf.problems]
+        there = self.wanted == AUTO or self.library.depth in ("none", "16") or self.library.get(self.wanted) is not None
+        problems = [Notice(str(problem), severity="warning") for problem in self.library.problems]
         if there:
             return problems
-        known = [AUTO, *self.shelf.all()]
+        known = [AUTO, *self.library.all()]
         said = f"unknown theme {one_line(self.wanted, 40)!r}{guess_of(self.wanted, known)}"
         said = f"{place}: {said}" if place else said
         return [*problems, Notice(said, f"known themes: {', '.join(known)}", "warning")]

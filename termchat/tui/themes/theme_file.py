@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from textual.theme import Theme
 
-from termchat import paths
+from termchat import paths, regular_files
 from termchat.text import sanitize
 from termchat.toml import MOST
 
@@ -134,32 +134,27 @@ def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Loaded
 
 
 def load_theme(path: Path) -> LoadedTheme:
-    """One theme.
-
-    Raises:
-        ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
+    """Raises:
+    ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
     """
     palette = _palette(path)
     return LoadedTheme(textual_theme(palette), palette)
 
 
 class _Source:
-    """The text of a theme file; finds lines for error messages."""
+    """The text of a theme file, with its lines for messages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
-                data = file.read(MOST + 1)
-            if len(data) > MOST:
-                raise ThemeError(path, None, f"is larger than {MOST >> 10} KiB")
+            data = regular_files.read(path, MOST)
             text = data.decode("utf-8")
             self._lines = text.split("\n")
             self.table = tomllib.loads(text)
         except UnicodeDecodeError as error:
             raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
         except OSError as error:
-            raise ThemeError(path, None, f"cannot be read: {error.strerror}") from error
+            raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
         except RecursionError as error:
             raise ThemeError(path, None, "is nested too deeply") from error
         except tomllib.TOMLDecodeError as error:
@@ -168,7 +163,7 @@ class _Source:
             raise ThemeError(path, line, _LINE.sub("", str(error))) from error
 
     def refuse(self, key: str, problem: str) -> ThemeError:
-        """An error with the line of the key or [table], if there is one."""
+        """With the line of the key or [table], if there is one."""
         said = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
         wanted = key.rstrip("]")
         return ThemeError(self.path, next((n for n, text in enumerate(said, 1) if text == wanted), None), problem)
@@ -213,7 +208,6 @@ def _is_scale(value: object) -> bool:
 
 
 def textual_theme(palette: Palette) -> Theme:
-    """The palette for Textual's style sheets."""
     ours = {name.replace("_", "-"): str(getattr(palette, name)) for name in COLORS}
     ours |= {f"heat-{index}": color for index, color in enumerate(palette.heat)}
     derived = {
