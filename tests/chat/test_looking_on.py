@@ -10,7 +10,7 @@ import pytest
 from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
 from termchat.tui.screen.header_line import header_line
-from tests.chat.test_reopening import Kept
+from tests.chat.kept_chat import Kept
 
 COPIED = "this is a copy of the chat now"
 

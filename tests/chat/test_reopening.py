@@ -9,15 +9,13 @@ import msgspec
 import pytest
 
 from termchat.chat.opening import fetch
-from termchat.chat.recording import StoreRecorder
 from termchat.config.settings import Settings, load
-from termchat.conversation.session import Breakpoint, SessionInfo, View
+from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length
-from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, ModelSpec
-from tests.chat.driven_chat import Faked
+from tests.chat.kept_chat import Kept
 from tests.models.gguf_files import named
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
@@ -41,29 +39,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store = Store.open(tmp_path / "sessions.db")
     yield store
     store.close()
-
-
-class Kept(Faked):
-    """A chat that is kept in a store, and goes from chat to chat there."""
-
-    def __init__(self, store: Store, config: Settings) -> None:
-        self.store, self.config = store, config
-        super().__init__(Tuning(seed=7), recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7))))
-
-    @property
-    def session(self) -> str:
-        return self.chat.recorder.session(self.chat.conversation)
-
-    def open(self, session: str) -> None:
-        self.chat.reopen(fetch(self.store, session, self.config, self.chat.loaded))
-        self.pump()
-
-    def texts(self) -> list[str]:
-        return [text for _, text in self.chat.conversation.turns()]
-
-    def updated(self, session: str) -> float:
-        assert self.store.flush()
-        return self.store.load(session).info.updated
 
 
 def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Settings) -> None:

@@ -1,0 +1,34 @@
+"""A chat that is kept in a store, on a fake engine."""
+
+from __future__ import annotations
+
+from termchat.chat.opening import fetch
+from termchat.chat.recording import StoreRecorder
+from termchat.config.settings import Settings
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store.store import Store
+from termchat.decoding.samplers import Tuning
+from tests.chat.driven_chat import Faked
+
+
+class Kept(Faked):
+    """A chat that is kept in a store, and goes from chat to chat there."""
+
+    def __init__(self, store: Store, config: Settings) -> None:
+        self.store, self.config = store, config
+        super().__init__(Tuning(seed=7), recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7))))
+
+    @property
+    def session(self) -> str:
+        return self.chat.recorder.session(self.chat.conversation)
+
+    def open(self, session: str) -> None:
+        self.chat.reopen(fetch(self.store, session, self.config, self.chat.loaded))
+        self.pump()
+
+    def texts(self) -> list[str]:
+        return [text for _, text in self.chat.conversation.turns()]
+
+    def updated(self, session: str) -> float:
+        assert self.store.flush()
+        return self.store.load(session).info.updated
