@@ -165,7 +165,7 @@ def test_what_was_cut_off_by_a_later_turn_is_not_in_the_chat() -> None:
         (finished("user"), "stopped by the user"),
         (finished("context", "2048 of 2048"), "context full, 2048 of 2048 tokens"),
         (Failed("engine", "the engine\ndied\x1b[0m"), "failed: the engine died␛[0m"),
-        (None, "interrupted"),
+        (None, "unfinished"),
     ],
 )
 def test_the_end_of_a_reply_is_told_if_it_is_not_the_usual(end: Finished | Failed | None, said: str) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 
 from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
-from termchat.conversation.transcripts.inert import inert, on_a_line
+from termchat.conversation.transcripts.inert import inert, on_a_line, parsers
 from termchat.conversation.transcripts.mark_places import placed
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Place
 from termchat.text import sanitize
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+_MARKS = re.compile(r"^(⟦[^⟧]*⟧\s*)+")
 
 
 def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
@@ -89,16 +89,26 @@ def _plain(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """A sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it. Outside of
-    fences two spaces keep a line break, which viewers would make a space; where there is no paragraph, they mean nothing."""
-    lines = text.strip("\n").split("\n")
+    """A sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it."""
+    text = text.strip("\n")
     fence = ""
-    for number, (line, following) in enumerate(pairwise([*lines, ""])):
-        run, rest = found.groups() if (found := _FENCE.match(line)) is not None else ("", "")
+    for found in re.finditer(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
+        run, rest = found.groups()
         if not fence:
-            fence = "" if run[:1] == "`" and "`" in rest else run
-            if not fence and line.strip() and following.strip() and not line.endswith(("  ", "\\")):
-                lines[number] = f"{line.rstrip()}  "
-        elif run[:1] == fence[0] and len(run) >= len(fence) and not rest.strip():
+            fence = "" if run[0] == "`" and "`" in rest else run
+        elif run[0] == fence[0] and len(run) >= len(fence) and not rest.strip():
             fence = ""
-    return inert("\n".join([*lines, fence] if fence else lines))
+    return inert(_with_breaks(f"{text}\n{fence}" if fence else text))
+
+
+def _with_breaks(text: str) -> str:
+    """Two spaces keep a line break in a paragraph, which viewers would make a space. JSON stays as it is."""
+    lines = text.split("\n")
+    for token in parsers()[1].parse(text):
+        if token.type == "paragraph_open" and token.map is not None:
+            begin, end = token.map
+            if not _MARKS.sub("", "\n".join(lines[begin:end])).startswith(("{", "[")):
+                for number in range(begin, end - 1):
+                    if not lines[number].endswith(("  ", "\\")):
+                        lines[number] += "  "
+    return "\n".join(lines)
