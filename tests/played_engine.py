@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TypeVar
 
 from termchat.decoding.records import Record
-from termchat.engine.port import ALL_FEATURES, Command, Event, Generate, Load, Loaded, Render, Rendered
+from termchat.engine.port import (
+    ALL_FEATURES,
+    Command,
+    Event,
+    Generate,
+    Load,
+    Loaded,
+    Render,
+    Rendered,
+    Tokenize,
+    Tokenized,
+)
 from tests.tui.fake_engine import INFO
 
 _C = TypeVar("_C", bound=Command)
@@ -34,6 +45,8 @@ class PlayedEngine:
             events = [Loaded(INFO)]
         elif isinstance(command, Render):
             events = [Rendered([1, 2, 3], whole=True)]
+        elif isinstance(command, Tokenize):
+            events = [Tokenized([7, 8], [b"x", b"x"], ["x", "x"], [])]
         elif isinstance(command, Generate):
             records = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
             events = list(records)  # type: ignore[arg-type]

@@ -381,6 +381,12 @@ def test_several_replies_have_a_heading_each_and_the_seeds_count_up(answered: An
     assert "==> reply 2 of 2" in answered.out
 
 
+def test_each_of_several_replies_begins_with_the_prefill(answered: Answered) -> None:
+    assert answered(Question("hi", prefill="Sure", replies=3), told(b"Sure")) == 0
+    assert [[entry.id for entry in made.script] for made in answered.engine.asked(Generate)] == [[7, 8]] * 3
+    assert answered.out.count("Sure") == 3
+
+
 def test_each_record_of_several_replies_has_their_number(answered: Answered) -> None:
     assert answered(Question("hi", replies=2), told(b"one"), told(b"two"), as_json=True) == 0
     lines = [json.loads(line) for line in answered.out.splitlines()]

@@ -240,7 +240,7 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
 def _wait(chat: Chat, signals: _Signals) -> bool:
     """Until the reply has ended; whether something was refused."""
     refused = stopping = False
-    while chat.busy or chat.phase == "loading":
+    while chat.busy or chat.phase == "loading" or chat.forks.waits:
         for change in chat.pump(0.05):
             if isinstance(change, Notice) and change.severity == "error":
                 _complain(change.message, change.hint)
