@@ -79,6 +79,7 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         if not _check_schema(db, path):
             _create(db, path)
+        _add_tables(db)  # a file from before the first release may lack one
         db.execute("PRAGMA journal_mode=WAL").fetchone()
     except BaseException:
         db.close()
@@ -172,12 +173,16 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
+def _add_tables(db: sqlite3.Connection) -> None:
+    for table, columns in COLUMNS.items():
+        db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
+
+
 def _create(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         if not _check_schema(db, path):
-            for table, columns in COLUMNS.items():
-                db.execute(f"CREATE TABLE {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
+            _add_tables(db)
             for statement in DERIVED:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
