@@ -36,9 +36,9 @@ COLUMNS = {
         "seq INTEGER PRIMARY KEY", "session TEXT NOT NULL", "node INTEGER NOT NULL", "on_path INTEGER NOT NULL",
         "record BLOB NOT NULL",
     ),
+    "history": ("seq INTEGER PRIMARY KEY", "text TEXT NOT NULL UNIQUE"),
     # Of first turns with another system prompt than their chat began with.
     "prompts": ("session TEXT NOT NULL", "node INTEGER NOT NULL", "system TEXT NOT NULL"),
-    "history": ("seq INTEGER PRIMARY KEY", "text TEXT NOT NULL UNIQUE"),
 }  # fmt: skip
 """The tables that a damaged file is searched for."""
 
