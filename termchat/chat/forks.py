@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from termchat.chat.changes import Notice
+from termchat.chat.changes import Notice, PathChanged
 from termchat.chat.position import position_of
 from termchat.chat.replies import Replies, Then
 from termchat.chat.state import State
@@ -59,7 +59,7 @@ class Forks:
         prefill = state.beginning
         if state.is_foreign():  # its ids are another model's: the message is sent again
             state.prefill = prefill
-            self._turns.begin_again(turn)
+            self._turns.begin_beside(turn)
             return
         before = _seed(spans) if same else None
         seed = state.seed() if before is None else before
@@ -112,7 +112,8 @@ class Forks:
         if turn is None:
             state.changed(Notice("cannot continue: there is no message before this reply"))
             return
-        self._turns.begin_again(turn, reply=text, then=then)
+        # Whoever has edited the reply wants the text back where it cannot be sent.
+        self._turns.begin_beside(turn, reply=text, then=then, unsent=(text if then == "end" else "") if text else None)
         if text:
             state.changed(
                 Notice(
@@ -209,11 +210,13 @@ def _seed(spans: Sequence[Span]) -> int | None:
 
 
 class _Edit(NamedTuple):
-    """An edited message that waits for the running reply to end."""
+    """An edited message that waits for the running reply to end; with `system`, the system prompt before it is the one that was
+    edited."""
 
     conversation: Conversation
     node: Node
     text: str
+    system: bool = False
 
 
 class Parting(NamedTuple):
@@ -240,16 +243,37 @@ class Editing:
 
         A reply that is running ends first. What cannot be edited is told, and the text is given back.
         """
+        self._edit(_Edit(self._state.conversation, node, text))
+
+    def edit_system(self, text: str) -> None:
+        """Begins a branch with another system prompt, on which the first message of the path is sent again. Before the first
+        message it is the chat's own.
+        """
+        state, chat = self._state, self._state.conversation
+        first = chat.path()[0].node if chat.leaf is not None else None
+        if text == chat.system:
+            state.changed(Notice("the system prompt already reads like this"))
+        elif first is None:
+            if state.takes(text):
+                chat.first_system = text
+                state.changed(PathChanged())
+        elif first.role != "user":
+            state.changed(Notice("cannot edit the system prompt: the chat starts with a reply"))
+            state.give_back(chat, text)
+        else:
+            self._edit(_Edit(chat, first, text, system=True))
+
+    def _edit(self, edit: _Edit) -> None:
         state = self._state
-        if state.model is None or state.conversation.is_hidden(node.number):
+        if state.model is None or edit.conversation.is_hidden(edit.node.number):
             why = "no model is loaded" if state.model is None else "this branch is deleted"
-            state.changed(Notice(f"cannot send the edited message: {why}"))
-            state.give_back(state.conversation, text)
+            state.changed(Notice(f"cannot send the edited {'system prompt' if edit.system else 'message'}: {why}"))
+            state.give_back(edit.conversation, edit.text)
             return
-        if not state.takes(text):
+        if not state.takes(edit.text):
             return
         self._stop()
-        self._waiting = _Edit(state.conversation, node, text)
+        self._waiting = edit
         self.make()
 
     def make(self) -> None:
@@ -259,8 +283,10 @@ class Editing:
             return
         self._waiting = None
         edit.conversation.unsent.asked = edit.text
-        node, nodes = edit.node, edit.conversation.nodes
-        self._turns.begin(edit.text, nodes.get(node.parent or 0), node.at, node.omitted)
+        if edit.system:
+            self._turns.begin_beside(edit.node, system=edit.text, unsent=edit.text)
+        else:
+            self._turns.begin_beside(edit.node, edit.text)
 
     def drop(self) -> None:
         """Gives back the edit that waits, as another chat or branch is to be shown."""

@@ -20,7 +20,8 @@ from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tok
 
 class _Asked(NamedTuple):
     """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
-    that was shown until then. The reply is to begin with `text`, and `then` follows."""
+    that was shown until then. The reply is to begin with `text`, and `then` follows. `unsent` is what a person wrote, if that
+    is not the turn's message."""
 
     conversation: Conversation
     node: Node
@@ -28,6 +29,7 @@ class _Asked(NamedTuple):
     before: int | None
     text: str
     then: Then
+    unsent: str | None
 
 
 class Turns:
@@ -85,31 +87,50 @@ class Turns:
         at: int,
         omitted: Omission | None = None,
         *,
+        system: str | None = None,
         reply: str = "",
         then: Then = "go on",
+        unsent: str | None = None,
     ) -> Node:
-        """Starts a turn after `parent` and asks for its prompt ids; `omitted` turns are left out of the prompt. `reply` is what
-        the reply begins with, whatever the next one was to begin with; `then` is what follows."""
+        """Starts a turn after `parent` and asks for its prompt ids.
+
+        Args:
+            omitted: turns that are left out of the prompt.
+            system: the system prompt of a first turn, if it is not the one that the chat began with.
+            reply: what the reply begins with, whatever the next one was to begin with; `then` is what follows.
+            unsent: what is given back if it cannot be sent; None stands for `text`.
+        """
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
-        turn.omitted = omitted
+        turn.omitted, turn.system = omitted, system
         anew = foreign or omitted is not None
         self._cancelled = self._replies.held = False
         state.enter("rendering")
         state.changed(PathChanged())
         state.line.ask(
             question(state, messages(chat), text, parent, anew=anew),
-            partial(self._hear, _Asked(chat, turn, anew, before, reply, then)),
+            partial(self._hear, _Asked(chat, turn, anew, before, reply, then, unsent)),
         )
         return turn
 
-    def begin_again(self, turn: Node, *, reply: str = "", then: Then = "go on") -> Node:
-        """The same turn beside itself, its prompt ids asked for anew."""
+    def begin_beside(
+        self,
+        turn: Node,
+        text: str | None = None,
+        *,
+        system: str | None = None,
+        reply: str = "",
+        then: Then = "go on",
+        unsent: str | None = None,
+    ) -> Node:
+        """A turn beside another one: like it, but for what is given (see `begin`)."""
         parent = self._state.conversation.nodes.get(turn.parent or 0)
-        return self.begin(turn.written, parent, turn.at, turn.omitted, reply=reply, then=then)
+        text = turn.written if text is None else text
+        system = turn.system if system is None else system
+        return self.begin(text, parent, turn.at, turn.omitted, system=system, reply=reply, then=then, unsent=unsent)
 
     def cancel(self) -> None:
         """Takes the turn back as soon as its ids arrive."""
@@ -192,7 +213,7 @@ class Turns:
         if self.room.is_request(asked.node):
             self.room.without_summary()
         elif not self.room.refused(asked.node, length, failure):
-            state.give_back(chat, asked.node.written)
+            state.give_back(chat, asked.node.written if asked.unsent is None else asked.unsent)
             state.fail(failure)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
@@ -203,10 +224,8 @@ class Turns:
         """A turn that could not be sent leaves its chat; its text goes back to whoever typed it there."""
         state = self._state
         self._drop(asked)
-        if not asked.text:
-            state.give_back(asked.conversation, self.room.let_go(asked.node))
-        elif asked.then == "end":  # somebody wrote it
-            state.give_back(asked.conversation, asked.text)
+        unsent = self.room.let_go(asked.node) if asked.unsent is None else asked.unsent
+        state.give_back(asked.conversation, unsent)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 

@@ -222,7 +222,7 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
     (chat,) = chats
     if chat.system and config.origin["system"] == FLAG:
         raise QuestionError(f"--system is given, but {file.name} has a system message, too", "Remove one of them.")
-    chat.system = chat.system or config.system
+    chat.first_system = chat.system or config.system
     last = chat.path()[-1].node
     if last.failed is not None:  # stands for the missing reply to the last message
         chat.drop(last)

@@ -126,7 +126,8 @@ class Node:
     reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
-    grew from it, and can come back.
+    grew from it, and can come back. `system` is the system prompt of a first turn that has another one than the chat began
+    with.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -138,6 +139,7 @@ class Node:
         self.prompt_ids = array("i")
         self.whole = False
         self.omitted: Omission | None = None
+        self.system: str | None = None
         self.continued = False
         self.earlier: Node | None = None
         self.name = ""

@@ -20,7 +20,11 @@ from termchat.conversation.node import Node, Role, TokenColumns
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.records import Record, Start
 
-__all__ = ["Conversation", "Node", "Place", "Role", "Span", "TokenColumns"]
+__all__ = ["HEAD", "Conversation", "Node", "Place", "Role", "Span", "TokenColumns"]
+
+
+HEAD = 0
+"""The number of a system prompt as a message; those of the tree's nodes begin at 1."""
 
 
 class Place(NamedTuple):
@@ -39,16 +43,43 @@ class Span(msgspec.Struct, frozen=True):
 
 class Conversation:
     """The tree and the chat in it: the path from the root to `leaf`. One that is `raw` has no system prompt: without a template
-    there is no place for it."""
+    there is no place for it.
+
+    `first_system` is the system prompt that the chat began with. A branch may have another one, which its first turn says; so
+    it is the same for a whole path, see `system`.
+    """
 
     def __init__(self, system: str = "", *, raw: bool = False) -> None:
-        self.system = "" if raw else system
+        self.first_system = system
         self.raw = raw
         self.title = ""
         self.nodes: dict[int, Node] = {}
         self.leaf: int | None = None
         self.unsent = Unsent()
         self._below: defaultdict[int | None, list[Node]] = defaultdict(list)
+        self._head: Node | None = None
+
+    @property
+    def system(self) -> str:
+        """The system prompt of the path that is shown."""
+        return self.system_of(self.leaf)
+
+    def system_of(self, number: int | None) -> str:
+        """The system prompt of the path to a node; None is the one of a chat that has no turn yet."""
+        if self.raw:
+            return ""
+        node = self.nodes[number] if number is not None else None
+        while node is not None and node.parent is not None:
+            node = self.nodes[node.parent]
+        return self.first_system if node is None or node.system is None else node.system
+
+    @property
+    def head(self) -> Node:
+        """The system prompt of the path that is shown, as a message: a node that is not in the tree, the same one as long as
+        the prompt is."""
+        if self._head is None or self._head.written != self.system:
+            self._head = Node(HEAD, None, 0, "user", text=self.system)
+        return self._head
 
     def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
         """A new node, and the leaf from now on."""
@@ -89,7 +120,7 @@ class Conversation:
 
     def still(self) -> Conversation:
         """The tree as it is now, for a thread that reads it while this one grows."""
-        chat = Conversation(self.system, raw=self.raw)
+        chat = Conversation(self.first_system, raw=self.raw)
         chat.title, chat.leaf = self.title, self.leaf
         chat.nodes = {number: node.still() for number, node in self.nodes.items()}
         for parent, below in self._below.items():

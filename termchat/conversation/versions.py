@@ -3,11 +3,12 @@
 A version of a message is another message in the same place: grown from the same node at the same token. A version of a reply
 is another whole reply to the same message, from its first token to where it ends. So a reply that was forked in its middle
 has one more version: what both begin with belongs to both. A reply that was stopped and continued has none more, unless the
-chat also went on from where it was stopped.
+chat also went on from where it was stopped. A version of a system prompt is another prompt that a first turn was sent with.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -29,8 +30,20 @@ class Versions:
         ends = self._replies(first, last) if first.role == "assistant" else self._messages(first)
         return (ends.index(this.number), ends) if this.number in ends else (0, [this.number])
 
+    def of_prompt(self) -> tuple[int, list[list[int]]]:
+        """Which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first turns
+        that have it."""
+        firsts = defaultdict[str, list[int]](list)
+        for node in self._chat.children(None):
+            firsts[self._chat.system_of(node.number)].append(node.number)
+        shown = self._chat.system
+        return (list(firsts).index(shown), list(firsts.values())) if shown in firsts else (0, [[]])
+
     def _messages(self, message: Node) -> list[int]:
+        system = self._chat.system_of(message.number)
         beside = [node for node in self._chat.children(message.parent) if _is_beside(node, message)]
+        if message.parent is None:
+            beside = [node for node in beside if self._chat.system_of(node.number) == system]
         if len(beside) > 1:
             beside = [node for node in beside if node is message or node.number not in self._requests]
         return [node.number for node in beside]

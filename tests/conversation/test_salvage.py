@@ -59,7 +59,7 @@ def test_a_file_without_its_beginning_gives_every_chat(path: Path, lost: bytes) 
     assert {session: list(reopened(path, session).turns()) for session in said} == said
     (aside,) = path.parent.glob("chats.db.damaged-*")
     assert aside.read_bytes() == damaged
-    assert sorted(found.name for found in path.parent.iterdir()) == ["chats.db", aside.name]
+    assert sorted(found.name for found in path.parent.iterdir()) == ["chats.db", aside.name, "chats.db.writers"]
     assert {stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()} == {0o600}
 
 

@@ -58,8 +58,10 @@ class _Tree:
 
     def _node(self) -> Node:
         chat, dice = self.made.chat, self._dice
-        if not chat.nodes:
-            return chat.grow("user", parent=None, at=0, text=self._text())
+        if not chat.nodes or dice.random() < 0.1:
+            first = chat.grow("user", parent=None, at=0, text=self._text())
+            first.system = self._whole() if dice.random() < 0.5 else None
+            return first
         parent = dice.choice([*chat.nodes.values()] + [chat.nodes[max(chat.nodes)]] * 3)
         at = dice.choice([0, parent.kept(), len(parent.ids), dice.randrange(len(parent.ids) + 1)])
         if dice.random() < 0.4:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from termchat.chat.service import Chat
+from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
 from termchat.tui.transcript import TranscriptView, hits
+from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, path, talked
 from tests.tui.transcripts import line_text
 
@@ -99,6 +101,51 @@ async def test_a_reply_is_edited_and_says_that_it_was_forced() -> None:
         assert desk.chat.phase == "idle"
 
 
+def with_a_system_prompt(engine: FakeEngine) -> Chat:
+    return Chat(engine, Tuning(seed=1), conversation=Conversation("Be kind."))
+
+
+async def test_the_system_prompt_is_at_the_head_and_edited_as_a_message_is() -> None:
+    async with desktop(chat=with_a_system_prompt) as desk:
+        await desk.type("", "f7")
+        assert "editing the system prompt: Enter saves it" in desk.text.replace("  Enter", ": Enter")
+        await desk.type("!", "enter")
+        assert "System prompt: Be kind.!" in desk.text
+        await talked(desk, ("hi", "one"), ("more", "two"))
+        assert desk.text.index("system prompt") < desk.text.index("Be kind.!") < desk.text.index("hi")
+        await desk.type("draft", "f7", "f7", "f7", "f7")
+        assert "editing the system prompt" in desk.text
+        assert desk.composer.text == "Be kind.!"
+        await desk.type("", "backspace", "enter")
+        assert desk.composer.text == "draft"
+        desk.engine.say("three")
+        desk.engine.end()
+        await desk.settle()
+        assert path(desk) == ["hi", "three"]
+        assert "system prompt · ‹ 2/2 ›" in desk.text
+        await desk.pilot.click(TranscriptView, offset=(desk.text.split("\n")[1].index("‹"), 0))
+        await desk.settle()
+        assert path(desk) == ["hi", "one", "more", "two"]
+        assert "system prompt · ‹ 1/2 ›" in desk.text
+
+
+async def test_a_system_prompt_can_be_taken_away_by_mouse_and_stays_a_version() -> None:
+    async with desktop(chat=with_a_system_prompt) as desk:
+        await talked(desk, ("hi", "one"))
+        await desk.pilot.click(TranscriptView, offset=(4, 0))
+        await desk.settle()
+        assert "editing the system prompt" in desk.text
+        await desk.type("", *["backspace"] * len("Be kind."), "enter")
+        desk.engine.end()
+        await desk.settle()
+        assert desk.chat.conversation.system == ""
+        assert "system prompt · ‹ 2/2 › · none" in desk.text
+        row = next(row for row, line in enumerate(desk.text.split("\n")) if line.startswith(" you "))
+        await desk.pilot.click(TranscriptView, offset=(2, row - 1))
+        await desk.settle()
+        assert "editing message 1 of 2" in desk.text
+
+
 async def test_in_token_mode_the_reply_under_the_cursor_is_edited() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", " one"), ("more", " two"))
@@ -122,6 +169,7 @@ async def test_a_running_reply_ends_for_an_edit() -> None:
 
 async def test_there_is_nothing_to_edit_find_or_copy_in_an_empty_chat() -> None:
     async with desktop() as desk:
+        await desk.type("/raw", "enter")
         for action, said in (("edit", "no message to edit"), ("find", "the chat is empty"),
                              ("copy_reply", "no reply to copy"), ("copy_code", "no code block")):  # fmt: skip
             await desk.app.run_action(action, desk.app.screen)

@@ -13,6 +13,8 @@ import threading
 from hashlib import blake2b
 from pathlib import Path
 
+from termchat.conversation.store import store_files
+
 if sys.platform != "win32":
     import fcntl
 
@@ -24,7 +26,8 @@ class Claims:
     """The locks of this process. Any thread may call."""
 
     def __init__(self, store: Path) -> None:
-        self._path = store.with_name(store.name + SUFFIX)
+        file = store_files.real(store)  # others may come by another way
+        self._path = file.with_name(file.name + SUFFIX)
         self._file: int | None = None
         self._held: set[str] = set()
         self._mutex = threading.Lock()

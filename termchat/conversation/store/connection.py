@@ -40,7 +40,7 @@ class OpenFile:
         """The open connection, to the file that is at the path now."""
         if self.db is not None and store_files.identity(self._given) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
-            self._rescued = {table: list(schema.read(self.db, table, self._written)) for table in schema.CHATS}
+            self._rescued = {table: list(schema.read(self.db, table, self._written)) for table in schema.OF_CHATS}
             self.close()
         if self.db is None:
             self._open()

@@ -15,6 +15,7 @@ COPY = (
         FROM sessions WHERE id = :session""",
     """INSERT INTO nodes SELECT :copy, number, parent, at, role, text, prompt_ids, whole, name, deleted, omitted
         FROM nodes WHERE session = :session AND number < :number""",
+    """INSERT INTO prompts SELECT :copy, node, system FROM prompts WHERE session = :session AND node < :number""",
     """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
         FROM records WHERE session = :session AND node < :number ORDER BY seq""",
     """INSERT INTO replies SELECT :copy, node, records, packed

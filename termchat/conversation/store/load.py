@@ -27,7 +27,8 @@ TEXT = """SELECT texts.text, tokens, whole FROM texts WHERE id =
     ((SELECT number FROM tallies WHERE session = ?1) << 32) + ?2"""
 
 
-_ADDED_NODES = "SELECT * FROM nodes WHERE session = ? AND number > ? ORDER BY number"
+_NODES = """SELECT nodes.*, (SELECT system FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
+    FROM nodes WHERE session = ? AND number > ? ORDER BY number"""
 _ADDED_RECORDS = "SELECT seq, node, record FROM records WHERE session = ? AND node >= ? AND seq > ? ORDER BY seq"
 
 
@@ -110,7 +111,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"]
     packed = _packed(db, session)
-    for found in list(_named(db, "SELECT * FROM nodes WHERE session = ? ORDER BY number", session)):
+    for found in list(_named(db, _NODES, session, 0)):
         _grow(db, session, conversation, found, packed)
     leaf, nodes = row["leaf"], conversation.nodes
     if leaf not in nodes or conversation.is_hidden(leaf):
@@ -144,7 +145,7 @@ def followed(db: sqlite3.Connection, session: str) -> Followed:
 def news(db: sqlite3.Connection, since: Followed) -> SessionNews:
     """What was added to a chat; whether another process writes it is for others to say."""
     session = since.session
-    nodes = [_node(row) for row in _named(db, _ADDED_NODES, session, since.node)]
+    nodes = [_node(row) for row in _named(db, _NODES, session, since.node)]
     found = db.execute(_ADDED_RECORDS, (session, since.node, since.seq)).fetchall()
     records = [(node, codec.to_record(blob)) for _, node, blob in found]
     row = db.execute(LEAF, (session,)).fetchone()
@@ -230,7 +231,7 @@ def _node(row: dict[str, Any]) -> Node:
     node = Node(row["number"], row["parent"], row["at"], row["role"], text=row["text"])
     node.prompt_ids, node.whole = codec.to_ids(row["prompt_ids"]), bool(row["whole"])
     node.name, node.deleted = row["name"], bool(row["deleted"])
-    node.omitted = codec.to_omission(row["omitted"])
+    node.omitted, node.system = codec.to_omission(row["omitted"]), row["system"]
     return node
 
 

@@ -1,9 +1,9 @@
 """What is in the store's file: its tables, and the statements that change them.
 
-Chats are in `sessions`, `nodes` and `records`; nothing else is ever needed to read one. `history` has the messages that were
-written, for the composer, `unsent` the drafts and queues. The other tables are derived from the chats (see `derived`) and are
-made again where they are missing: `tallies` counts, `texts` has what is listed and previewed, `found` is the full-text index
-of these texts, folded; `replies` has what a chat needs in memory, so that opening a long one reads no record.
+Chats are in `sessions`, `nodes`, `prompts` and `records`; nothing else is ever needed to read one. `history` has the messages
+that were written, for the composer, `unsent` the drafts and queues. The other tables are derived from the chats (see `derived`)
+and are made again where they are missing: `tallies` counts, `texts` has what is listed and previewed, `found` is the full-text
+index of these texts, folded; `replies` has what a chat needs in memory, so that opening a long one reads no record.
 """
 
 from __future__ import annotations
@@ -39,14 +39,22 @@ COLUMNS = {
     "history": ("seq INTEGER PRIMARY KEY", "text TEXT NOT NULL UNIQUE"),
     # `session` may be one that is not in `sessions`: a chat without a message, see `unsent_rows.OWN`. `queue` is a JSON list.
     "unsent": ("session TEXT PRIMARY KEY", "draft TEXT NOT NULL", "queue TEXT NOT NULL"),
+    # Of first turns with another system prompt than their chat began with.
+    "prompts": ("session TEXT NOT NULL", "node INTEGER NOT NULL", "system TEXT NOT NULL"),
 }  # fmt: skip
 """The tables that a damaged file is searched for."""
 
 CHATS = ("sessions", "nodes", "records")
+"""The tables that every file has."""
 
-KEYS = {"nodes": ("PRIMARY KEY (session, number)",)}
+OF_CHATS = (*CHATS, "prompts")
 
-OWNER = {"sessions": "id", "nodes": "session", "records": "session", "replies": "session", "unsent": "session"}
+KEYS = {"nodes": ("PRIMARY KEY (session, number)",), "prompts": ("PRIMARY KEY (session, node)",)}
+
+OWNER = {
+    "sessions": "id", "nodes": "session", "records": "session", "prompts": "session", "replies": "session",
+    "unsent": "session",
+}  # fmt: skip
 """The column that says to which session a row belongs."""
 
 DERIVED = (
@@ -134,6 +142,8 @@ UPDATE_SESSION = """UPDATE sessions SET updated = ?2, title = coalesce(?3, title
 HIDE = "UPDATE sessions SET deleted = ?2 WHERE id = ?1"
 ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole, name, deleted, omitted)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)"""
+ADD_PROMPT = """INSERT INTO prompts (session, node, system)
+    SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""
 UPDATE_NODE = """UPDATE nodes SET name = coalesce(?3, name), deleted = coalesce(?4, deleted)
     WHERE session = ?1 AND number = ?2"""
 ADD_RECORD = """INSERT INTO records (session, node, on_path, record)

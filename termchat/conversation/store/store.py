@@ -28,6 +28,7 @@ from termchat.conversation.store.reading import PATIENCE_S, StoreReader
 from termchat.conversation.store.schema import (
     ADD_MESSAGE,
     ADD_NODE,
+    ADD_PROMPT,
     ADD_RECORD,
     ADD_SESSION,
     ADOPT_UNSENT,
@@ -94,7 +95,7 @@ class Store:
         now = time.time()
         session = _new_id(now)
         self._live[session] = conversation
-        title, system = well_formed(conversation.title), well_formed(conversation.system)
+        title, system = well_formed(conversation.title), well_formed(conversation.first_system)
         settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
         self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(derived.begin, session, ()))
@@ -133,6 +134,8 @@ class Store:
             Operation(ADD_NODE, session, values, urgent=True, claims=claims),
             _touch(session, leaf=node.number),
         ]
+        if node.system is not None:
+            operations.append(Operation(ADD_PROMPT, session, (node.number, well_formed(node.system))))
         if node.parent is not None:
             operations.append(Operation(derived.add_if_missing, session, (node.parent,)))
         if node.role == "user":

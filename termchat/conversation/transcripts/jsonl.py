@@ -58,7 +58,7 @@ def _session(conversation: Conversation, info: SessionInfo) -> dict[str, Any]:
         "termchat": termchat.__version__,
         "id": info.id,
         "title": conversation.title[:LONGEST_NAME],
-        "system": conversation.system,
+        "system": conversation.first_system,
         "raw": conversation.raw,
         "leaf": conversation.leaf,
         "created": _iso(info.created),
@@ -93,7 +93,9 @@ def _node(node: Node) -> dict[str, Any]:
         "name": node.name[:LONGEST_NAME],
         "deleted": node.deleted,
     }
-    return said if node.omitted is None else said | {"omitted": msgspec.to_builtins(node.omitted)}
+    if node.omitted is not None:
+        said["omitted"] = msgspec.to_builtins(node.omitted)
+    return said if node.system is None else said | {"system": node.system}
 
 
 def _iso(seconds: float) -> str | None:

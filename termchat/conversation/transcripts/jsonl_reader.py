@@ -117,6 +117,7 @@ class NodeLine(msgspec.Struct, tag_field="record", tag="node"):
     name: Name = ""
     deleted: bool = False
     omitted: Omission | None = None
+    system: str | None = None
 
 
 Line = SessionLine | NodeLine | Record
@@ -354,9 +355,11 @@ class _Reader:
             )
         if line.omitted is not None and line.omitted.turns < 0:
             raise LineError(f"node {line.number} omits {line.omitted.turns} turns")
+        if line.system is not None and (line.parent is not None or line.role != "user"):
+            raise LineError(f"node {line.number} has a system prompt of its own, but is not a first message")
         node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")
         node.whole, node.name, node.deleted = line.whole, line.name, line.deleted
-        node.omitted = line.omitted
+        node.omitted, node.system = line.omitted, line.system
         if node.role == "user":
             node.prompt_ids = array("i", line.ids)
         self._begin(node, None if node.role == "user" else len(line.ids))

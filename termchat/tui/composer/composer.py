@@ -34,8 +34,8 @@ class Composer(LabelledArea):
     `sources` are what it can complete, shown in `popup`; `earlier` is what was written before. `commands` is asked first about
     each text that is to be sent: True means that it was one, and is done. `take_back` is asked at Up in the empty field: True
     means that it wrote what was sent last and is still waiting. `beyond` is asked before that where Up leaves the first line
-    (-1) or Down the last (1): True means that it went somewhere. `hand_over` puts the files that
-    a text names into it, and gives the whole to whom it is meant for.
+    (-1) or Down the last (1): True means that it went somewhere. `hand_over` puts the files that a text names into it, and
+    gives the whole to whom it is meant for. `sends_blank`: an empty text may be sent, too.
     """
 
     DEFAULT_CSS = """
@@ -72,6 +72,7 @@ class Composer(LabelledArea):
         self.hand_over: Callable[[str, Callable[[str], object]], object] = lambda text, to: to(text)
         self.aside: str | None = None
         """The draft, while something else is being written: an earlier message anew."""
+        self.sends_blank = False
         self._walk: Walk | None = None
         self._walked = ""
         self._let_be: tuple[int, int] | None = None
@@ -129,9 +130,10 @@ class Composer(LabelledArea):
             getattr(self, f"action_{action}")()
 
     def action_send(self) -> None:
-        """Sends the text, unless it is blank, and empties the field; a command is done, and may write something there again."""
+        """Sends the text, unless it is blank and may not be, and empties the field; a command is done, and may write something
+        there again."""
         written = self.text
-        if not written.strip():
+        if not written.strip() and not self.sends_blank:
             return
         text = self.attachments.unfold(written)
         self.earlier.add(text)

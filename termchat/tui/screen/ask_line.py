@@ -111,10 +111,14 @@ class AskLine:
 
     # --- who asks ----------------------------------------------------------------------------------------------------
 
-    async def edit(self) -> None:
-        """Opens a message for editing: your last one, in token mode the reply under the cursor; again, the previous message."""
+    async def edit(self, node: int | None = None) -> None:
+        """Opens a message for editing: the one that a node is part of; without one your last, in token mode the reply under the
+        cursor; again, the previous message."""
         if self._rewriting is not None:
-            self._rewriting.back()
+            if node is None:
+                self._rewriting.back()
+            else:
+                self._rewriting.open(node)
             return
         from termchat.tui.screen.editing import Rewriting  # not needed before the first frame
 
@@ -123,7 +127,9 @@ class AskLine:
         await self._open()
         if self._parts.tokens.mode.open:
             self._parts.tokens.leave()
-        if not rewriting.begin(place.node.number if place is not None else None):
+        if node is None and place is not None:
+            node = place.node.number
+        if not rewriting.begin(node):
             self._parts.tell(Notice("no message to edit yet"))
             return
         self._rewriting = rewriting

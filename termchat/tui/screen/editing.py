@@ -1,11 +1,12 @@
-"""Writing an earlier message anew: it comes into the composer, and what is made of it goes out on a branch of its own."""
+"""Writing an earlier message, or the system prompt, anew: it comes into the composer, and what is made of it goes out on a
+branch of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
 
-from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.tree import HEAD, Conversation, Node, Span
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import strip_line
@@ -17,7 +18,8 @@ Said = list[Span]
 
 
 def messages_of(chat: Conversation) -> list[Said]:
-    messages: list[Said] = []
+    """The messages of the path; the system prompt first, where there can be one."""
+    messages: list[Said] = [] if chat.raw else [[Span(chat.head, 0)]]
     for user, spans in groupby(chat.path(), key=lambda span: span.node.role == "user"):
         group = list(spans)
         messages += [[span] for span in group] if user else [group]
@@ -51,18 +53,27 @@ class Rewriting:
         return self._chat.conversation is not self._conversation
 
     def begin(self, node: int | None) -> bool:
-        """Opens the message that a node is part of, else your last one; False if there is none."""
+        """Opens the message that a node is part of, else your last one, else the system prompt; False if there is none."""
+        at = self._find(node)
+        if at is None:
+            return False
+        self._composer.beyond = self.step
+        self._composer.aside = self._composer.message
+        self._open(at)
+        return True
+
+    def open(self, node: int) -> None:
+        """Opens the message that a node is part of instead."""
+        if (at := self._find(node)) is not None:
+            self.step(at - self._at)
+
+    def _find(self, node: int | None) -> int | None:
         those = [
             at
             for at, said in enumerate(self._messages)
             if any(span.node.number == node if node is not None else span.node.role == "user" for span in said)
         ]
-        if not those:
-            return False
-        self._composer.beyond = self.step
-        self._composer.aside = self._composer.message
-        self._open(those[-1])
-        return True
+        return those[-1] if those else None
 
     def step(self, by: int) -> bool:
         """Opens the previous or next message; False if there is none."""
@@ -80,6 +91,7 @@ class Rewriting:
     def end(self, *, returns: bool) -> None:
         """Restores the draft; with `returns` also the scroll position."""
         self._composer.beyond = lambda _: False
+        self._composer.sends_blank = False
         draft, self._composer.aside = self._composer.draft, None
         self._composer.put(draft)
         if returns and not self.is_stale:
@@ -89,7 +101,9 @@ class Rewriting:
         """Sends the edited text, with the files that your message names."""
         said = self._messages[self._at]
         self.end(returns=False)
-        if said[0].node.role == "user":
+        if said[0].node.number == HEAD:
+            self._composer.hand_over(text, self._prompt)
+        elif said[0].node.role == "user":
             self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
             self._transcript.follow()
@@ -102,11 +116,25 @@ class Rewriting:
         self._transcript.follow()
         self._do(lambda: self._chat.editing.edit(node, text))
 
+    def _prompt(self, text: str) -> None:
+        if self.is_stale:
+            self._composer.give_back(text)
+        else:
+            self._do(lambda: self._chat.editing.edit_system(text))
+
     def line(self, room: int) -> Line:
         """The strip that describes the edit."""
-        mine = self._messages[self._at][0].node.role == "user"
-        what = f"editing {'message' if mine else 'reply'} {self._at + 1} of {len(self._messages)}"
-        does = "Enter sends it as a new branch" if mine else "Enter saves it on a new branch"
+        node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD
+        which = f"{self._at + (not head)} of {len(self._messages) - head}"
+        if node.number == HEAD:
+            what = "editing the system prompt"
+            does = "Enter sends your first message again, on a new branch"
+            if self._conversation.leaf is None:
+                does = "Enter saves it"
+        elif node.role == "user":
+            what, does = f"editing message {which}", "Enter sends it as a new branch"
+        else:
+            what, does = f"editing reply {which}", "Enter saves it on a new branch"
         hints = (
             f"{does}, Esc cancels, ↑ ↓ or {name_of('edit')} selects another",
             f"{does}, Esc cancels",
@@ -118,6 +146,7 @@ class Rewriting:
     def _open(self, at: int) -> None:
         self._at = at
         said = self._messages[at]
+        self._composer.sends_blank = said[0].node.number == HEAD
         self._composer.put(self._written.get(at, text_of(said)))
         parts = self._transcript.parts()
         number = said[0].node.number

@@ -434,8 +434,8 @@ class ChatScreen(LiveScreen):
     def action_regenerate(self, same: bool = False) -> None:
         self._versions.regenerate(same=same)
 
-    async def action_edit(self) -> None:
-        await self._ask_line.edit()
+    async def action_edit(self, node: int | None = None) -> None:
+        await self._ask_line.edit(node)
 
     async def action_prefill(self) -> None:
         await self._ask_line.prefill()

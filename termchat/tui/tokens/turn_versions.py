@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from termchat.chat.changes import Notice
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import HEAD, Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.parts import Parts
@@ -44,7 +44,7 @@ class TurnVersions:
             )
             return
         parts = turns[turn]
-        this, ends = Versions(chat).of(parts[0].node, parts[-1].node)
+        this, ends = _versions(Versions(chat), parts)
         if len(ends) == 1:
             self._tell(Notice("this reply has no other version", f"{name_of('regenerate')} regenerates the last reply"))
         elif not 0 <= this + by < len(ends):
@@ -53,7 +53,8 @@ class TurnVersions:
             why = "a reply is paused" if self._chat.paused is not None else "a reply is running"
             self._tell(Notice(f"cannot show another version: {why}", f"{name_of('back')} stops it"))
         else:
-            self._show(turn, leaf_of(chat, ends[this + by], self._used))
+            leaves = (leaf_of(chat, end, self._used) for end in ends[this + by])
+            self._show(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
 
     def regenerate(self, *, same: bool = False) -> None:
         """Writes another reply to the last message; says so if its dice are the same."""
@@ -79,7 +80,7 @@ class TurnVersions:
             )
         versions = Versions(self._chat.conversation)
         backwards = range(len(turns) - 1, -1, -1)
-        return next((at for at in backwards if len(versions.of(turns[at][0].node, turns[at][-1].node)[1]) > 1), None)
+        return next((at for at in backwards if len(_versions(versions, turns[at])[1]) > 1), None)
 
     def _show(self, turn: int, leaf: int) -> None:
         """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
@@ -99,6 +100,14 @@ class TurnVersions:
                 return before + cursor.index
             before += _reached(part)
         return None
+
+
+def _versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]]]:
+    """Which of its versions a turn is, and the nodes that each of them ends in: of a system prompt there may be several."""
+    if parts[0].node.number == HEAD:
+        return versions.of_prompt()
+    this, ends = versions.of(parts[0].node, parts[-1].node)
+    return this, [[end] for end in ends]
 
 
 def _token(parts: TurnParts, into: int) -> TokenRef | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from textual.strip import Strip
 
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import HEAD, Conversation
 from termchat.conversation.versions import Versions
 from termchat.tui.draw.ink import Line, Paint
 from termchat.tui.transcript.blocks import Block, body_width
@@ -56,8 +56,11 @@ class Document:
 
     def show(self, conversation: Conversation, paint: Paint, *, running: bool) -> None:
         """Reads the path; turns that are there already stay as they are. `running`: the last one may still grow."""
+        versions = Versions(conversation)
         groups = groupby(conversation.path(), key=lambda span: span.node.role)
         parts = [parts_of(list(spans)) for _, spans in groups]
+        if parts and (conversation.system or len(versions.of_prompt()[1]) > 1):
+            parts.insert(0, (Part(conversation.head, None),))
         same = 0
         while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
             same += 1
@@ -69,7 +72,7 @@ class Document:
             for index, part in enumerate(parts[same:], same)
         ]
         self._built = {index for index in self._built if index < same}
-        self._count_versions(Versions(conversation))
+        self._count_versions(versions)
         self.track = Track(parts)
         if same and self.turns[same - 1].built:  # it may have been the last one until now, and running
             self.turns[same - 1].update(paint, running=self._is_running(same - 1))
@@ -77,8 +80,9 @@ class Document:
 
     def _count_versions(self, versions: Versions) -> None:
         for turn in self.turns:
-            this, ends = versions.of(turn.parts[0].node, turn.parts[-1].node)
-            turn.count_versions(this + 1, len(ends))
+            first, last = turn.parts[0].node, turn.parts[-1].node
+            this, every = versions.of_prompt() if first.number == HEAD else versions.of(first, last)
+            turn.count_versions(this + 1, len(every))
 
     def resize(self, width: int) -> None:
         self.width = width

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.setting_changes import changes, model_change
-from termchat.conversation.tree import Node, Role, Span, TokenColumns
+from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
 
@@ -126,6 +126,8 @@ class Source:
 
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""
+        if self.parts[0].node.number == HEAD:
+            return "system prompt", "" if self.parts[0].node.written else "none"
         if self.role == "user":
             omitted = self.parts[0].node.omitted
             return "you", str(omitted) if omitted is not None else ""

@@ -28,8 +28,8 @@ class Title(NamedTuple):
 
 
 class TitleBlock(Block):
-    """A title, laid out. The version, if there are others, is never cut, and a click on its arrows goes to another one; it
-    stands before the remark, so that it stays under the mouse whatever the remark is."""
+    """A title, laid out. A click on the name edits the turn. The version, if there are others, is never cut, and a click on its
+    arrows goes to another one; it stands before the remark, so that it stays under the mouse whatever the remark is."""
 
     def __init__(self, title: Title, ink: Ink, *, gap: bool, ground: str = "") -> None:
         super().__init__(-1, -1, gap=gap, ground=ground)
@@ -39,7 +39,9 @@ class TitleBlock(Block):
         title, wrapper = self.title, Wrapper(width)
         marks = version_marks(title)
         taken = len(_BETWEEN) + sum(cell_len(text) for text, _ in marks)
-        wrapper.feed(one_line(title.name, width - taken) if marks else title.name, self._ink)
+        wrapper.feed(
+            one_line(title.name, width - taken) if marks else title.name, self._ink._replace(does=f"edit({title.node})")
+        )
         if marks:
             for text, ink in ((_BETWEEN, LABEL), *marks):
                 wrapper.feed(text, ink)
