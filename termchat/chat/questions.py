@@ -77,7 +77,7 @@ class Rescored:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The tokens of a typed `text`, or of a `node`."""
+    """The tokens of a typed `text`, or of a `node`, of a reply all of its pieces."""
 
     node: Node | None
     text: str
@@ -156,7 +156,8 @@ def pieces_of_text(state: State, text: str) -> Inquiry[Answer]:
 def pieces_of_node(state: State, chat: Conversation, node: Node) -> Inquiry[Answer]:
     """See `Questions.tokens_of`."""
     _check(state, chat, node)
-    tokenized = yield Describe(list(node.ids))
+    spans = [Span(node, len(node.ids))] if node.role == "user" else reply_with(chat, node)
+    tokenized = yield Describe([i for span in spans for i in span.node.ids[: span.count]])
     assert isinstance(tokenized, Tokenized)
     return Pieces(node, node.written, tokenized)
 
@@ -244,7 +245,7 @@ class Questions:
         self._ask("tokenized", text, partial(pieces_of_text, self._state, text), live=False)
 
     def tokens_of(self, node: Node) -> None:
-        """The tokens of a node as they are; of what a person wrote with the template's scaffold around it."""
+        """The tokens of a message as they are, with the template's scaffold around it, or of the whole reply of a node."""
         inquiry = partial(pieces_of_node, self._state, self._state.conversation, node)
         self._ask("tokenized", node, inquiry, live=False)
 

@@ -34,7 +34,8 @@ def exported(text: str, turned: list[int], *, size: int = 3, forced: tuple[int, 
         for record in records
     ])  # fmt: skip
     shown = "\n".join(page.lines("md")).partition("## smollm2\n\n")[2]
-    return shown.rpartition("\n\n*seed")[0]
+    said = shown.rpartition("\n\n*seed")[0]
+    return re.sub(r"  $", "", said, flags=re.MULTILINE)  # the spaces that keep its line breaks
 
 
 def marks_in_code(text: str) -> list[str]:
@@ -90,11 +91,14 @@ def test_no_mix_of_markdown_gets_a_mark_into_code(text: str, turned: set[int]) -
     assert re.sub(r"[\s>]", "", MARK.sub("", shown)) == plain
 
 
+WORDS = st.text('ab é漢"\\{}[],`\n\t0', max_size=6)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.recursive(
-        st.none() | st.integers() | st.text(max_size=6),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+        st.none() | st.integers() | WORDS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
         max_leaves=12,
     ).filter(lambda value: isinstance(value, (list, dict))),
     st.sampled_from([None, 2]),
@@ -104,7 +108,4 @@ def test_an_object_is_still_one(value: object, indent: int | None, turned: set[i
     text = json.dumps(value, indent=indent)
     lines = exported(text, sorted(turned), size=2).split("\n")
     begin = next((at for at, line in enumerate(lines) if not line.startswith("⟦")), 0)
-    assert (
-        "\n".join(lines[begin:]).replace("&lt;", "<").replace("\\!", "!").replace("]\\:", "]:").replace("&amp;", "&")
-        == text
-    )
+    assert "\n".join(lines[begin:]) == text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from textual.widgets import Label
+from textual.events import Paste
+from textual.widgets import Input, Label
 
 from termchat.chat.recording import Recorder
 from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
+from termchat.tui.tokens.tokenizer import MOST_TYPED
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import index, looking
@@ -360,10 +362,46 @@ async def test_what_if_says_which_knobs_are_not_as_they_were_for_every_piece_and
 async def test_the_prompt_is_shown_with_control_tokens_marked() -> None:
     async with looking() as desk:
         await desk.type("", "p")
-        assert "3 tokens, 2 control" in desk.text
+        assert "Prompt: 3 tokens (2 control)" in desk.text
         assert "<|im_start|>" in desk.text
         await desk.type("", "escape", "h")
         assert index(desk) == 9
+
+
+async def test_the_tokens_of_the_reply_are_shown_in_line_with_their_ids_on_demand() -> None:
+    async with looking() as desk:
+        node = desk.chat.conversation.nodes[2]
+        text, ids = node.text(), [str(i) for i in node.ids]
+        await desk.type("", "T")
+        assert f"Reply: {len(ids)} tokens" in desk.text
+        assert f"{len(text)} characters ({sum(map(str.isalpha, text))} letters)" in desk.text
+        assert text.split("\n")[0].replace(" ", "·") in desk.text
+        assert ids[3] not in desk.text
+        await desk.type("", "tab")
+        assert all(number in desk.text for number in ids)
+        await desk.type("", "tab")  # one per line, with its bytes
+        assert "20 66 6f 78" in desk.text
+        await desk.type("", "tab")
+        assert text.split("\n")[0].replace(" ", "·") in desk.text
+        assert ids[3] not in desk.text
+
+
+async def test_any_text_is_tokenized_by_a_command_typed_or_pasted() -> None:
+    async with looking() as desk:
+        await desk.type("", "escape", *["backspace"] * 5)
+        await desk.type("/tokens a fox\\nand", "enter")
+        field = desk.app.screen.query_one(Input)
+        assert field.value == "a fox\\nand"
+        assert "a·fox⏎" in desk.text
+        field.post_message(Paste(" one\ntwo\r\n\x1b[2J"))
+        await desk.settle()
+        assert field.value == "a fox\\nand one\\ntwo\\n\\u001b[2J"  # all of it, not its first line
+        assert "two⏎" in desk.text
+        await desk.type("", "escape")
+        desk.composer.text = "x" * (MOST_TYPED + 1)
+        await desk.type("", "ctrl+g", "P")
+        assert not desk.app.screen.query(Input)  # too long for a field: it can be read
+        assert f"{MOST_TYPED + 1:,} characters" in desk.text
 
 
 async def test_the_tokenizer_begins_with_what_is_being_typed_and_follows() -> None:

@@ -22,7 +22,7 @@ from termchat.tui.panels.why import remedies, why_lines
 from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
 from termchat.tui.tokens.breakpoints import rule_lines
 from termchat.tui.tokens.compare import compare, compare_lines, summary
-from termchat.tui.tokens.tokenizer import piece_lines, pieces_title
+from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
 from tests.tui.fake_engine import replaced
 
@@ -344,10 +344,23 @@ def test_the_tokenizer_has_number_id_piece_and_bytes_and_marks_what_steers() -> 
         ["0", "1", "<|im_start|>", "control"],
         ["1", "9690", "·fox", "20", "66", "6f", "78"],
         ["2", "198", "⏎", "0a"],
-        ["3", "7", "�", "f0", "9f"],
+        ["3", "7", "<F0><9F>", "f0", "9f"],
     ]
-    assert pieces_title(tokenized) == "4 tokens, 1 control"
-    assert pieces_title(Tokenized([5], [b"a"])) == "1 token"
+    assert pieces_title(tokenized) == "4 tokens (1 control), 6 characters (3 letters), 7 bytes"
+    assert pieces_title(Tokenized([5], [b"a"])) == "1 token, 1 character (1 letter), 1 byte"
+    assert pieces_title(Tokenized([5, 6], [b" ", b"3 \xc3\xa9"]), "3 é") == "2 tokens, 3 characters (1 letter), 4 bytes"
+
+
+def test_pieces_in_line_alternate_show_spaces_and_break_where_a_line_ends() -> None:
+    pieces = [b"The", b" fox", b"\n", b"\n\n", b" runs", b"  ", b"x" * 25]
+    tokenized = Tokenized([*range(100, 107)], pieces, [piece.decode() for piece in pieces], [4])
+    lines = piece_flow(tokenized, 20, ids=False)
+    assert read(lines) == ["The·fox⏎", "⏎⏎", "·runs··", "x" * 20, "x" * 5]
+    inks = [ink for text, ink in lines[0].runs]
+    assert inks[0] != inks[1] != inks[2]
+    assert [ink.underline for ink in inks] == [False, True, False]  # a mark without colours
+    assert lines[2].runs[0][1].color == "stamp"
+    assert read(piece_flow(tokenized, 20, ids=True))[:3] == ["The 100  ·fox 101", "⏎ 102", "⏎⏎ 103"]
 
 
 def test_a_rule_says_whether_it_is_on_what_it_does_and_when() -> None:

@@ -48,6 +48,10 @@ READING: tuple[Key, ...] = (
 )
 """What moves in text that is only read, beside the arrows."""
 
+PIECES: tuple[Key, ...] = (
+    Key("pieces-view", "tab", "next_view", "Show the ids of the tokens; again: one per line, with its bytes", {}),
+)
+
 MODELS: tuple[Key, ...] = (
     Key("model-enter", "enter", "", "Chat with the highlighted model, or download it", {}),
     Key("model-engine", "ctrl+t", "engine", "Settings of the highlighted model", {}),
@@ -166,6 +170,7 @@ GROUPS: tuple[Group, ...] = (
     Group("QUEUE", QUEUE, _LIST),
     Group("LISTS", ARROWS, (DIALOG, tables.APP), written=True),
     Group("READING", READING, _LIST),
+    Group("TOKENS OF A TEXT", PIECES, _LIST, written=True),
     Group("DIALOGS", DIALOG, (tables.APP,), written=True),
 )
 """All keys, by where they work; each is in one of them."""

@@ -175,8 +175,10 @@ TOKENS: tuple[Key, ...] = (
     Key("copy-message", "m", "screen.copy_message", "Copy the reply under the cursor", {}),
     Key("token-find", "/", "screen.find", "Find text in the chat", {}),
     Key("tree", "y", "dialog('tree')", "Branch tree: browse, name, delete, compare", {}, "Branches"),
-    Key("prompt", "p", "dialog('prompt')", "Prompt tokens of the previous turn, as the model reads them", {}, "Prompt tokens"),
-    Key("tokenize", "P", "dialog('tokenize')", "Tokens of your draft", {}, "Tokenize the draft"),
+    Key("prompt", "p", "dialog('prompt')", "Tokens of the message, with the template around it, as the model reads them", {},
+        "Prompt tokens"),
+    Key("reply-tokens", "T", "dialog('reply-tokens')", "Tokens of the whole reply, with their ids", {}, "Tokens of the reply"),
+    Key("tokenize", "P", "dialog('tokenize')", "Tokens of your draft, or of any text", {}, "Tokens of any text"),
 )  # fmt: skip
 
 BIG: tuple[Key, ...] = (

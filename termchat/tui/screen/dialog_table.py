@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from termchat.chat.changes import Way
+    from termchat.conversation.tree import Node
     from termchat.tui.screen.features import Features
 
 
@@ -45,20 +46,27 @@ def _tree(features: Features) -> None:
     parts.open(TreeDialog(chat, parts.palette()), closed)
 
 
-def _prompt(features: Features) -> None:
+def _tokens_of(features: Features, title: str, node_of: Callable[[Node], Node | None]) -> None:
+    """Shows the tokens of a node that belongs to the reply under the cursor, given its first one."""
     from termchat.tui.tokens.tokenizer import PiecesDialog
 
     parts, chat = features.parts, features.parts.chat
     reply = parts.transcript.cursor_reply
-    parent = reply[0].node.parent if reply else None
-    if parent is not None:
-        parts.tokens.read(PiecesDialog(parts.palette()))
-        chat.questions.tokens_of(chat.conversation.nodes[parent])
+    node = node_of(reply[0].node) if reply else None
+    if node is not None:
+        parts.tokens.read(PiecesDialog(parts.palette(), title))
+        chat.questions.tokens_of(node)
         parts.tokens.follow()
 
 
-def _tokenizer(features: Features) -> None:
-    from termchat.tui.tokens.tokenizer import TokenizerDialog
+def _prompt(features: Features) -> None:
+    nodes = features.parts.chat.conversation.nodes
+    _tokens_of(features, "Prompt", lambda first: nodes[first.parent] if first.parent is not None else None)
+
+
+def tokenize(features: Features, text: str) -> None:
+    """Shows the tokens of a text, which can be typed on."""
+    from termchat.tui.tokens.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
 
     parts = features.parts
 
@@ -66,7 +74,11 @@ def _tokenizer(features: Features) -> None:
         parts.chat.questions.tokens(text)
         parts.tokens.follow()
 
-    parts.tokens.read(TokenizerDialog(parts.palette(), parts.composer.message, ask))
+    if len(text) <= MOST_TYPED:
+        parts.tokens.read(TokenizerDialog(parts.palette(), text, ask))
+    else:
+        parts.tokens.read(PiecesDialog(parts.palette(), "Tokens"))
+        ask(text)
 
 
 DIALOGS: Mapping[str, Callable[[Features], None]] = {
@@ -81,5 +93,6 @@ DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "breakpoints": _breakpoints,
     "tree": _tree,
     "prompt": _prompt,
-    "tokenize": _tokenizer,
+    "reply-tokens": lambda features: _tokens_of(features, "Reply", lambda first: first),
+    "tokenize": lambda features: tokenize(features, features.parts.composer.message),
 }

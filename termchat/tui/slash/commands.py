@@ -22,6 +22,7 @@ from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
+from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
 from termchat.tui.themes.theme_file import AUTO
@@ -126,6 +127,10 @@ def _look(features: Features, name: str) -> None:
 
 def _prefill(features: Features, text: str) -> None:
     features.parts.do(lambda: features.parts.chat.begin_with(unescape(text)))
+
+
+def _tokens(features: Features, text: str) -> None:
+    tokenize(features, unescape(text))
 
 
 def _title(features: Features, text: str) -> None:
@@ -241,6 +246,7 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
     _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
     _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank or time", _look,

@@ -136,7 +136,7 @@ class Tokens(Column):
         if self._pieces is not None and any(isinstance(change, Answered) for change in news):
             questions = self._chat.questions
             if questions.tokenized is not None:
-                self._pieces.take(questions.tokenized.tokenized)
+                self._pieces.take(questions.tokenized)
             elif questions.failed:
                 self._pieces.refuse(questions.failed)
 
