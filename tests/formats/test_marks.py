@@ -48,7 +48,7 @@ def marks_in_code(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "turned", "wanted"),
     [
-        ("Look:\n```python\nx = [1]\n```\nDone.", [5], "Look:  \n⟦1⟧\n```python\nx = [1]\n```\nDone."),
+        ("Look:\n```python\nx = [1]\n```\nDone.", [5], "Look:\n⟦1⟧\n```python\nx = [1]\n```\nDone."),
         ("```\nx = [1]\n```", [4], "⟦1⟧\n```\nx = [1]\n```"),
         ("```\nx = [1]", [2], "⟦1⟧\n```\nx = [1]\n```"),
         ("- a\n\n  ```\n  x\n  ```\n- b", [4], "- a\n\n  ⟦1⟧\n  ```\n  x\n  ```\n- b"),
