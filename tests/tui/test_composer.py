@@ -352,13 +352,13 @@ async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.Mon
     async with desktop() as desk:
         desk.engine.prompt = [1] * 100
         await desk.type("how long is this")
-        await desk.shows("100 tokens, 5% of the free context")
+        await desk.shows("100 tokens with template, 5% of the free context")
         asked = [command for command in desk.engine.commands if isinstance(command, Render)]
         assert asked[-1].messages[-1].content == "how long is this"
         assert len(asked) < len("how long is this")
         desk.engine.prompt = [1] * 2049
         await desk.type("?")
-        await desk.shows("2,049 tokens, 1 over the free context")
+        await desk.shows("2,049 tokens with template, 1 over the free context")
         await desk.type("", "ctrl+u")
         assert "tokens" not in desk.text.splitlines()[-4]
 

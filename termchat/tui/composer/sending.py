@@ -234,6 +234,8 @@ class Sending:
 
 def _said(counted: Size) -> str:
     tokens = f"{'about ' if counted.about else ''}{counted.tokens:,} token{'s' * (counted.tokens != 1)}"
+    if counted.around != "nothing":
+        tokens += f" with {counted.around}"
     if not counted.fits:
         return f"{tokens}, {counted.tokens - counted.free:,} over the free context"
     share = 100 * counted.tokens / max(counted.free, 1)

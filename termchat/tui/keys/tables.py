@@ -82,7 +82,8 @@ CHAT: tuple[Key, ...] = (
         "look", "ctrl+l", "look", "Next look: reading, or tokens by probability (model), after (chain), entropy, rank or time",
         _everywhere("look") | _in_tokens("look"), "Look",
     ),
-    Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
+    Key("panels", "ctrl+b,ctrl+backslash", "panels", "Show or hide the panels (tmux takes Ctrl+B)", {}, "Panels",
+        display="Ctrl+B Ctrl+\\"),
     Key(
         "page", "ctrl+right_square_bracket", "turn_page(1)", "Next page of the panels: chain, plots of the reply, next token",
         {}, "Next page of the panels",
@@ -153,8 +154,8 @@ TOKENS: tuple[Key, ...] = (
     Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "cut"}),
     Key("cut-paused", "X", "cut_paused", "Restart from here, paused, so you can step", {}),
     Key("fork-there", "enter", "fork_there", "In what-if: fork at the first token that differs", {}),
-    Key("token-half-down", "ctrl+d", "half_page('down')", "Move half a page down or up", {}, display="Ctrl+D Ctrl+U"),
-    Key("token-half-up", "ctrl+u", "half_page('up')", "", {}),
+    Key("token-half-down", "d", "half_page('down')", "Move half a page down or up", {}, display="d u"),
+    Key("token-half-up", "u", "half_page('up')", "", {}),
     Key("token-turn-up", "{", "move('turn_up')", "Previous or next turn", {}, display="{ }"),
     Key("token-turn-down", "}", "move('turn_down')", "", {}),
     Key("token-line-start", "0,home", "move('line_start')", "Start or end of the line", {}, display="0 $"),
@@ -252,6 +253,12 @@ def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+T"."""
     key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP) if key.id == id)
     return displayed([key._replace(display="")])
+
+
+def way_to(id: str) -> str:
+    """The keys that lead to it from the chat: "Ctrl+T", "Ctrl+G v"; "" where none do."""
+    name = name_of(id)
+    return f"{name_of('tokens')} {name}" if name and any(key.id == id for key in TOKENS) else name
 
 
 def working(situation: Situation, offers: Collection[Feature] = ALL_FEATURES) -> tuple[list[Label], list[Label]]:

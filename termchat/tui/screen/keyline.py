@@ -56,7 +56,8 @@ def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
 
     if tune.editing:
         on_empty = Label("Backspace", "when empty, removes the last", "backspace")
-        return [*labels(("tune-accept", "add")), on_empty, *labels(("back", "back"))]
+        adds = labels(("tune-accept", "add"), ("tune-stop-after", "add, keep the text"))
+        return [*adds, on_empty, *labels(("back", "back"))]
     if tune.typed is not None:
         return labels(("tune-accept", "accept"), ("back", "drop"))
     if tune.selected == "stop":
