@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -24,6 +25,9 @@ _LEAST = 6
 """Lines that the field may always grow to, where"""
 _OTHERS = 6
 """rows are left for all else."""
+_UNASKED = 0.4
+"""Seconds after offers came late, as from a slow disk, in which only Tab is for them: other keys were pressed before they were
+seen."""
 _GOES_ON = ("/", " ")
 """What an offer ends with behind which there is more to choose, or nothing to add."""
 
@@ -75,6 +79,7 @@ class Composer(LabelledArea):
         self._walk: Walk | None = None
         self._walked = ""
         self._let_be: tuple[int, int] | None = None
+        self._came_late = -_UNASKED
         remapped = keymap or {}
         self._own = {name.strip(): key.action for key in COMPOSER for name in remapped.get(key.id, key.keys).split(",")}
         self._back = {name.strip() for name in remapped.get("back", "escape").split(",")}
@@ -101,9 +106,9 @@ class Composer(LabelledArea):
         if self.aside is not None:
             self.aside = "\n".join(filter(None, (text, self.aside)))
             return
-        text, written = self.attachments.fold(text), self.text
+        text, written, (row, column) = self.attachments.fold(text), self.text, self.cursor_location
         self.load_text(f"{text}\n{written}" if written else text)
-        self.move_cursor(self.document.end)
+        self.move_cursor((row + text.count("\n") + 1, column) if written else self.document.end)
 
     def fit(self, rows: int) -> None:
         """Grows to a third of a screen of so many rows, or to a few lines where they leave some to the chat."""
@@ -200,7 +205,10 @@ class Composer(LabelledArea):
 
     def on_composer_learnt(self) -> None:
         """Asks again."""
+        before = self.popup.completion
         self.complete()
+        if before is None and self.popup.completion is not None:
+            self._came_late = monotonic()
 
     def _completion(self) -> Completion | None:
         row, column = self.cursor_location
@@ -215,6 +223,8 @@ class Composer(LabelledArea):
 
     def _choose(self, key: str) -> bool:
         """What a key does to the offers; whether it did."""
+        if key != "tab" and monotonic() - self._came_late < _UNASKED:
+            return False
         if self.popup.completion is not None:
             self.complete()  # what was typed just before it has not been looked at yet
         completion, offer = self.popup.completion, self.popup.offer

@@ -12,8 +12,6 @@ from termchat.tui.transcript.hits import Finding, HitPlace
 
 _GOES_ON = 1 / 15
 """Seconds between parts of a long search."""
-_WIDE = 70
-"""Columns from which on there is room to say what keys do."""
 
 
 class Searching:
@@ -98,6 +96,4 @@ class Searching:
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
-            hint = f"  ↑ ↓ moves, Enter stays, {name_of('back')} goes back" if self._asking.size.width >= _WIDE else ""
-            more = "…" * finding.is_going_on
-            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")
+            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{'…' * finding.is_going_on}")
