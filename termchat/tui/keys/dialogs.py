@@ -186,7 +186,7 @@ def name_of(id: str) -> str:
 
 
 def actions(table: tuple[Key, ...]) -> dict[str, str]:
-    """Keys to their actions, for widgets that handle keys themselves."""
+    """For widgets that handle keys themselves."""
     return {name: key.action for key in table if key.action for name in keys_of(key)}
 
 

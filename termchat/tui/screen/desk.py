@@ -80,7 +80,7 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def take_keyboard(self) -> None:
-        """Gives the keyboard to what is open here: the stop sequences, the knobs, else what has it when nothing is."""
+        """Focuses what is open here: the editor of stop sequences, the knobs, else `home`."""
         if self.tune is not None:
             self.screen.set_focus(self._input if self._tune.editing else self._keys)
         else:
@@ -99,7 +99,7 @@ class Desk(Column):
         return True
 
     def show_keys(self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature]) -> None:
-        """Shows the keys that work now; `asked` are those of the line above the composer."""
+        """`asked` are the keys of the line above the composer."""
         self._keys.show_keys(situation, asked, offers)
 
     def paint_with(self, palette: Palette) -> None:
@@ -113,7 +113,6 @@ class Desk(Column):
         self.composer.take(event.number)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Whoever clicks into the composer wants to write; the key line has the keyboard only in TUNE."""
         if event.widget is not self.screen.focused:
             return  # a key that came meanwhile has given the keyboard to somebody else
         if self.tune is not None and isinstance(event.widget, Composer):
@@ -152,7 +151,7 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def _edit_stops(self, editing: bool) -> None:
-        """Opens or closes the input, which always opens empty."""
+        """The input always opens empty."""
         self._tune.error = ""
         self._tune.editing = self._input.display = editing
         self._input.clear()

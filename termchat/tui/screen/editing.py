@@ -47,11 +47,11 @@ class Rewriting:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the chat was changed for another."""
+        """Whether another chat is shown."""
         return self._chat.conversation is not self._conversation
 
     def begin(self, node: int | None) -> bool:
-        """Opens the message that a node is part of, else your last one; False if there is none."""
+        """Opens the message that `node` is part of, else your last one; False if there is none."""
         those = [
             at
             for at, said in enumerate(self._messages)
@@ -65,7 +65,7 @@ class Rewriting:
         return True
 
     def step(self, by: int) -> bool:
-        """Opens the previous or next message; False if there is none."""
+        """False where there is no previous or next message."""
         if not 0 <= self._at + by < len(self._messages):
             return False
         if self._composer.message != text_of(self._messages[self._at]):
@@ -74,7 +74,7 @@ class Rewriting:
         return True
 
     def back(self) -> bool:
-        """Opens the previous message; before the first comes the last."""
+        """Before the first message comes the last."""
         return self.step(-1) or self.step(len(self._messages) - 1 - self._at)
 
     def end(self, *, returns: bool) -> None:
@@ -86,7 +86,6 @@ class Rewriting:
             self._transcript.return_to(self._place)
 
     def send(self, text: str) -> None:
-        """Sends the edited text, with the files that your message names."""
         said = self._messages[self._at]
         self.end(returns=False)
         if said[0].node.role == "user":
@@ -103,7 +102,6 @@ class Rewriting:
         self._do(lambda: self._chat.editing.edit(node, text))
 
     def line(self, room: int) -> Line:
-        """The strip that describes the edit."""
         mine = self._messages[self._at][0].node.role == "user"
         what = f"editing {'message' if mine else 'reply'} {self._at + 1} of {len(self._messages)}"
         does = "Enter sends it as a new branch" if mine else "Enter saves it on a new branch"
