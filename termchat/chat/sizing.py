@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from termchat.chat.full_context import messages
 from termchat.chat.requests import Inquiry, Newest
 from termchat.chat.state import State
 from termchat.chat.turns import question
+from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message, Rendered, Tokenized
 
@@ -20,12 +22,18 @@ SAMPLED = 200_000
 """Characters of a longer message that are counted; the rest is thought to be like them."""
 
 
+Around = Literal["nothing", "template", "template and system prompt", "whole chat"]
+"""What is counted with a message: the whole chat is read again where another model has read it before."""
+
+
 @dataclass(frozen=True)
 class Size:
-    """`tokens` of a message, of the `free` ones that the context has for it; `about` where not all of it was counted."""
+    """`tokens` of a message and what is `around` it, of the `free` ones that the context has for it; `about` where not all of
+    it was counted."""
 
     tokens: int
     free: int
+    around: Around = "template"
     about: bool = False
 
     @property
@@ -70,4 +78,12 @@ class Sizing:
         about = len(counted) < len(text)
         if about:
             tokens = tokens * len(text) // len(counted)
-        return Size(tokens, max(model.context - taken, 0), about)
+        return Size(tokens, max(model.context - taken, 0), _around(chat, parent, whole=whole), about)
+
+
+def _around(chat: Conversation, parent: Node | None, *, whole: bool) -> Around:
+    if whole and parent is not None:
+        return "whole chat"
+    if chat.raw:
+        return "nothing"
+    return "template and system prompt" if parent is None and chat.system else "template"

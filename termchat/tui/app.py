@@ -29,7 +29,7 @@ from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import refusal, refusal_of
-from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
+from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of, way_to
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -297,7 +297,10 @@ class TermchatApp(App[None]):
             for key in (*CHAT, *MODEL, *TOKENS, *APP):
                 if key.palette:
                     help = refusal(key.id, self.chat.engine.offers) or key.help
-                    yield SystemCommand(key.palette, help, lambda key=key: self._act(key))
+                    keys = way_to(key.id)
+                    yield SystemCommand(
+                        key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
+                    )
         for name in (AUTO, *self.theme_chooser.library.all()):
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
 

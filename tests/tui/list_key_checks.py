@@ -129,8 +129,7 @@ async def rules(group: Group, _: Path) -> Place:
         await place.press("rule-enter", known(True, True, True))
         await place.walk()
         await place.press("rule-enter", known(False, True, True))
-        await place.press("rule-delete", known(True, True), key="delete")
-        await place.press("rule-delete", known(True), key="ctrl+d")
+        await place.press("rule-delete", known(True, True))
         await place.close()
     return place
 

@@ -17,10 +17,13 @@ from textual import events
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
+from termchat.decoding.conditions import Text
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Load
 from termchat.tui.app import TermchatApp
+from termchat.tui.screen.desk import StopInput
 from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
 from tests.tui.fake_engine import FakeEngine
@@ -377,7 +380,8 @@ async def test_the_stop_editor_opens_empty_lists_what_is_there_and_says_what_wor
         *_, listed, _field, keys = desk.text.splitlines()
         assert '"one"' in listed
         assert '"two"' in listed
-        assert "Enter add  Backspace when empty, removes the last  Esc back" in keys
+        assert "Enter add  Tab add, keep the text  Backspace when empty, removes the last" in keys
+        assert "Esc back" in keys
         assert "undo" not in keys
         await desk.type("", *"3x", "backspace", "enter", "backspace", "backspace")
         assert desk.chat.tuning.stop == ("one",)
@@ -518,6 +522,8 @@ async def test_the_palette_lists_everything_and_does_it() -> None:
         commands = {command.title: command for command in desk.app.get_system_commands(desk.app.screen)}
         for title in ("Tune", "Save transcript", "New chat", "Quit", "Theme light", "System prompt and raw mode"):
             assert title in commands
+        for title, key in (("Tune", "Ctrl+T  "), ("Panels", "Ctrl+B  "), ("What-if", "Ctrl+G v  "), ("Keys", "F1  ")):
+            assert commands[title].help.startswith(key), title
         await desk.type("", "ctrl+p")
         await desk.type("save")
         await desk.until(lambda: "Save transcript" in desk.text and "Quit" not in desk.text)
@@ -644,3 +650,16 @@ async def test_a_long_coloured_log_is_pasted_at_once_and_sent_as_it_is() -> None
         assert not desk.engine.generated
         await desk.type("", "enter")
         assert [text for role, text in desk.chat.conversation.turns() if role == "user"] == [log]
+
+
+async def test_a_text_that_ends_the_reply_is_kept_on_demand() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+t", "s", "enter")
+        await desk.type("}", "tab")
+        await desk.type("END", "enter")
+        assert 'stop before  "END"   after  "}"' in desk.text
+        assert (desk.chat.tuning.stop, desk.chat.breakpoints) == (("END",), (Breakpoint(Text("}", action="stop")),))
+        await desk.type("}", "tab")
+        assert desk.chat.breakpoints == ()
+        await desk.type("", "tab")
+        assert desk.app.focused is desk.app.screen.query_one(StopInput)

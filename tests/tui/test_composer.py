@@ -9,12 +9,12 @@ from textual import events
 
 from termchat.engine.port import Render
 from termchat.external_editor import EditorError, editor_command
-from termchat.tui.composer import sending
+from termchat.tui.composer import composer, sending
 from termchat.tui.composer.completion import Popup
 from termchat.tui.composer.history import History
 from termchat.tui.composer.labelled import Attachments
 from termchat.tui.composer.mentions import include
-from tests.tui.running_app import Desktop, desktop
+from tests.tui.running_app import PATIENCE, Desktop, desktop
 
 LONG = "".join(f"line {number}\n" for number in range(20_431))
 
@@ -215,6 +215,7 @@ def test_attachments_are_forgotten_in_time() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(composer, "_UNASKED", 0.0)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "Notes.md").write_text("remember ``` this\n")
@@ -270,6 +271,23 @@ async def test_esc_closes_the_offers_and_then_enter_sends() -> None:
         await desk.type("", "enter")
         await desk.shows("mail @no")
         assert sent(desk) == ["mail @no"]
+
+
+@pytest.mark.usefixtures("folder")
+async def test_offers_that_come_late_take_no_key_that_was_meant_for_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(composer, "_UNASKED", PATIENCE)  # all that follows is soon after they came
+    async with desktop() as desk:
+        await desk.type("mail @no")
+        await desk.shows("@Notes.md")
+        await desk.type("", "enter")
+        await desk.until(lambda: sent(desk) == ["mail @no"])
+        desk.engine.end()
+        await desk.type("mail @no")
+        await desk.until(lambda: offered(desk))
+        await desk.type("", "tab")
+        assert desk.composer.text == 'mail @"north west.txt" '
 
 
 @pytest.mark.usefixtures("folder")
@@ -352,13 +370,13 @@ async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.Mon
     async with desktop() as desk:
         desk.engine.prompt = [1] * 100
         await desk.type("how long is this")
-        await desk.shows("100 tokens, 5% of the free context")
+        await desk.shows("100 tokens with template, 5% of the free context")
         asked = [command for command in desk.engine.commands if isinstance(command, Render)]
         assert asked[-1].messages[-1].content == "how long is this"
         assert len(asked) < len("how long is this")
         desk.engine.prompt = [1] * 2049
         await desk.type("?")
-        await desk.shows("2,049 tokens, 1 over the free context")
+        await desk.shows("2,049 tokens with template, 1 over the free context")
         await desk.type("", "ctrl+u")
         assert "tokens" not in desk.text.splitlines()[-4]
 

@@ -88,6 +88,8 @@ async def tune(group: Group, _: Path) -> Place:
         await place.press("tune-undo", heat(0.8))
         await place.press("tune-off", heat(1.0))
         await place.press("tune-default", heat(0.8))
+        await place.press("tune-stop-after", lambda: desk.chat.breakpoints, "s", "enter", "a")
+        await desk.type("", "escape", "t")
         await place.press("tune-after", on(names[names.index("temperature") + 1]))
         await place.press("tune-before", on("temperature"))
         for name in (*names[names.index("temperature") + 1 :], *names[: names.index("temperature") + 1]):

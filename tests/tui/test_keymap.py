@@ -128,6 +128,20 @@ async def test_remapped_keys_act_and_are_shown_wherever_keys_are_named() -> None
         assert desk.chat.model is None
 
 
+def test_keys_that_edit_a_text_do_that_and_nothing_else() -> None:
+    taken = {name for group in GROUPS for key in group.table for name in key.keys.split(",")}
+    assert not taken & {"ctrl+d", "ctrl+u", "ctrl+w", "ctrl+k", "ctrl+a", "ctrl+e"}
+
+
+async def test_the_panels_have_a_key_that_no_multiplexer_takes() -> None:
+    async with desktop((140, 40)) as desk:
+        assert "CHAIN" in desk.text
+        await desk.type("", "ctrl+backslash")
+        assert "CHAIN" not in desk.text
+        await desk.type("", "ctrl+b")
+        assert "CHAIN" in desk.text
+
+
 async def test_half_a_page_of_lines_is_moved_at_once() -> None:
     async with desktop((120, 30)) as desk:
         await desk.sent("go", *(f"word{number}\n\n" for number in range(40)))
@@ -135,11 +149,11 @@ async def test_half_a_page_of_lines_is_moved_at_once() -> None:
         await desk.settle()
         await desk.type("", "ctrl+g")
         transcript = desk.app.query_one(TranscriptView)
-        await desk.type("", "ctrl+u")
+        await desk.type("", "u")
         assert transcript.cursor is not None
         begin = transcript.cursor.index
-        await desk.type("", "ctrl+u")
+        await desk.type("", "u")
         moved = begin - transcript.cursor.index
         assert moved > 3
-        await desk.type("", "ctrl+d")
+        await desk.type("", "d")
         assert transcript.cursor.index == begin

@@ -127,7 +127,7 @@ async def test_title_model_when_turns_tokens_and_the_end_of_the_highlighted_one(
 async def test_an_empty_store_says_so() -> None:
     async with library(FakeStore(0)) as desk:
         await desk.shows("no saved chats yet")
-        await desk.type("", "enter", "ctrl+r", "ctrl+d", "delete", "ctrl+y")
+        await desk.type("", "enter", "ctrl+r", "f5", "delete", "ctrl+y")
         await desk.shows("nothing to restore")
         assert desk.open
 
@@ -229,7 +229,7 @@ async def test_rename_in_place() -> None:
 async def test_duplicate_highlights_the_copy() -> None:
     store = FakeStore()
     async with library(store) as desk:
-        await desk.type("", "down", "down", "ctrl+d")
+        await desk.type("", "down", "down", "f5")
         await desk.until(lambda: desk.list.row is not None and desk.list.row.id == "copy")
         assert desk.text.count("Regular expre") >= 2
 

@@ -429,7 +429,7 @@ async def test_breakpoints_are_added_toggled_and_deleted_and_a_mistake_is_told_i
         await desk.type("", "enter")
         assert not desk.chat.breakpoints[0].enabled
         assert "[ ] pauses at  entropy > 3" in desk.text
-        await desk.type("", "ctrl+d")
+        await desk.type("", "delete")
         assert desk.chat.breakpoints == ()
         await desk.type("", "escape", "h")
         assert index(desk) == 9

@@ -46,8 +46,6 @@ class CompletionSource(Protocol):
 
 
 class Popup(Slip):
-    """Shows a completion while it is open; one suggestion is selected."""
-
     GROUND = "panel"
 
     @dataclass
@@ -61,7 +59,7 @@ class Popup(Slip):
         self._top = 0
 
     def put(self, completion: Completion | None) -> None:
-        """Shows these suggestions with the first selected, or closes."""
+        """None closes it; otherwise the first offer is selected."""
         self.completion = completion if completion is not None and completion.offers else None
         self.chosen = self._top = 0
         self._draw()
@@ -71,7 +69,7 @@ class Popup(Slip):
         return self.completion.offers[self.chosen] if self.completion is not None else None
 
     def move(self, rows: int) -> None:
-        """Moves the selection; after the last comes the first."""
+        """After the last comes the first."""
         if self.completion is not None:
             self.chosen = (self.chosen + rows) % len(self.completion.offers)
             self._draw()

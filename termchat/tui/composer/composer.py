@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -24,18 +25,25 @@ _LEAST = 6
 """Lines that the field may always grow to, where"""
 _OTHERS = 6
 """rows are left for all else."""
+_UNASKED = 0.4
+"""Seconds after offers came late, as from a slow disk, in which only Tab is for them: other keys were pressed before they were
+seen."""
 _GOES_ON = ("/", " ")
 """What an offer ends with behind which there is more to choose, or nothing to add."""
 
 
 class Composer(LabelledArea):
-    """A text field that grows, walks through what was written before, and offers what fits.
+    """A text field that grows, walks through earlier messages and offers completions.
 
-    `sources` are what it can complete, shown in `popup`; `earlier` is what was written before. `commands` is asked first about
-    each text that is to be sent: True means that it was one, and is done. `take_back` is asked at Up in the empty field: True
-    means that it wrote what was sent last and is still waiting. `beyond` is asked before that where Up leaves the first line
-    (-1) or Down the last (1): True means that it went somewhere. `hand_over` puts the files that a text names into it, and
-    gives the whole to whom it is meant for. `sends_blank`: an empty text may be sent, too.
+    What others do for it is set from outside:
+
+    - `sources` know what can be completed; `popup` shows it.
+    - `earlier` is the message history.
+    - `commands` gets each text before it is sent; True if it was a command, which is done by then.
+    - `take_back` is called at Up in the empty field; True if it put the last queued message there.
+    - `beyond` is called where Up leaves the first line (-1) or Down the last (1); True if it went somewhere.
+    - `hand_over` adds the files that a text names, and calls its second argument with the whole.
+    - `sends_blank`: an empty text may be sent, too.
     """
 
     DEFAULT_CSS = """
@@ -57,7 +65,7 @@ class Composer(LabelledArea):
         written: str = ""
 
     class Learnt(Message):
-        """A source of completions knows more."""
+        """A source of completions knows more now."""
 
     def __init__(self, text: str = "", *, placeholder: str = "", keymap: Mapping[str, str] | None = None) -> None:
         super().__init__(text, placeholder=placeholder)
@@ -76,6 +84,7 @@ class Composer(LabelledArea):
         self._walk: Walk | None = None
         self._walked = ""
         self._let_be: tuple[int, int] | None = None
+        self._came_late = -_UNASKED
         remapped = keymap or {}
         self._own = {name.strip(): key.action for key in COMPOSER for name in remapped.get(key.id, key.keys).split(",")}
         self._back = {name.strip() for name in remapped.get("back", "escape").split(",")}
@@ -83,17 +92,17 @@ class Composer(LabelledArea):
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def put(self, text: str) -> None:
-        """Writes another text in place of what is there; undo brings that back."""
+        """Replaces the text; undo brings it back."""
         self.replace(self.attachments.fold(text), (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
 
     @property
     def draft(self) -> str:
-        """The message that is being written, in full."""
+        """The draft with its attachments in full, also while another message is edited."""
         return self.message if self.aside is None else self.aside
 
     def open(self, draft: str) -> None:
-        """Shows the draft of another chat, which undo does not lead out of."""
+        """Shows another chat's draft; undo does not lead out of it."""
         self.load_text(self.attachments.fold(draft))
         self.move_cursor(self.document.end)
 
@@ -102,23 +111,23 @@ class Composer(LabelledArea):
         if self.aside is not None:
             self.aside = "\n".join(filter(None, (text, self.aside)))
             return
-        text, written = self.attachments.fold(text), self.text
+        text, written, (row, column) = self.attachments.fold(text), self.text, self.cursor_location
         self.load_text(f"{text}\n{written}" if written else text)
-        self.move_cursor(self.document.end)
+        self.move_cursor((row + text.count("\n") + 1, column) if written else self.document.end)
 
     def fit(self, rows: int) -> None:
-        """Grows to a third of a screen of so many rows, or to a few lines where they leave some to the chat."""
+        """Grows to a third of `rows`, those of the screen, or to a few lines where that leaves some to the chat."""
         self.styles.max_height = max(min(max(_LEAST, rows // 3), rows - _OTHERS), 1)
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def watch_has_focus(self, _has_focus: bool) -> None:
-        """Only the cursor comes or goes: Textual would make all styles again, which takes milliseconds."""
+        # Only the cursor comes or goes: Textual would make all styles again, which takes milliseconds.
         self.notify_style_update()  # drops the lines that were drawn with the cursor, or without it
         self.refresh()
 
     def on_key(self, event: events.Key) -> None:
-        """Acts at once: a binding would act before the keys that were pressed just before it have been written."""
+        # At once: a binding would act before the keys that were pressed just before it have been written.
         if self._choose(event.key) or self._move(event.key):
             event.stop()
             event.prevent_default()
@@ -130,8 +139,6 @@ class Composer(LabelledArea):
             getattr(self, f"action_{action}")()
 
     def action_send(self) -> None:
-        """Sends the text, unless it is blank and may not be, and empties the field; a command is done, and may write something
-        there again."""
         written = self.text
         if not written.strip() and not self.sends_blank:
             return
@@ -142,11 +149,10 @@ class Composer(LabelledArea):
             self.post_message(self.Submitted(text, written))
 
     def action_newline(self) -> None:
-        """Begins a new line at the cursor."""
         self.insert("\n")
 
     def _move(self, key: str) -> bool:
-        """Up on the first line and Down on the last walk through earlier messages."""
+        """Up on the first line and Down on the last walk through earlier messages; False for what is not such a step."""
         if key not in ("up", "down") or not self.selection.is_empty:
             return False
         _, y = self.wrapped_document.location_to_offset(self.cursor_location)
@@ -180,19 +186,16 @@ class Composer(LabelledArea):
     # --- completion --------------------------------------------------------------------------------------------------
 
     def on_text_area_changed(self) -> None:
-        """Another text: offers what fits to it, and is no longer the message that was walked to."""
         self._let_be = None
         if self._walk is not None and self.text != self._walked:
             self._walk = None
         self.complete()
 
     def on_text_area_selection_changed(self) -> None:
-        """Another place."""
         if self.popup.completion is not None:
             self.complete()
 
     def complete(self) -> None:
-        """Offers what fits before the cursor."""
         offered = None if self._walk is not None else self._completion()
         row, _ = self.cursor_location
         if offered is not None and self._let_be == (row, offered.start):
@@ -201,8 +204,10 @@ class Composer(LabelledArea):
             self.popup.put(offered)
 
     def on_composer_learnt(self) -> None:
-        """Asks again."""
+        before = self.popup.completion
         self.complete()
+        if before is None and self.popup.completion is not None:
+            self._came_late = monotonic()
 
     def _completion(self) -> Completion | None:
         row, column = self.cursor_location
@@ -216,7 +221,9 @@ class Composer(LabelledArea):
         return None
 
     def _choose(self, key: str) -> bool:
-        """What a key does to the offers; whether it did."""
+        """True if the key was for the offers."""
+        if key != "tab" and monotonic() - self._came_late < _UNASKED:
+            return False
         if self.popup.completion is not None:
             self.complete()  # what was typed just before it has not been looked at yet
         completion, offer = self.popup.completion, self.popup.offer
@@ -235,7 +242,7 @@ class Composer(LabelledArea):
         return True
 
     def take(self, number: int) -> None:
-        """Puts in one of the offers, counted from 0."""
+        """Inserts an offer, counted from 0."""
         if self.popup.completion is not None:
             self._take(self.popup.completion.offers[number])
 
@@ -253,14 +260,12 @@ class Composer(LabelledArea):
     # --- how it is drawn ---------------------------------------------------------------------------------------------
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is drawn, with what was searched for marked."""
         text = super().get_line(line_index)
         if self._walk is not None and not self._walk.is_back and self._walk.typed:
             self._mark_found(text, self.document.get_line(line_index))
         return text
 
     def _mark_found(self, text: Text, line: str) -> None:
-        """Marks what was searched for."""
         assert self._walk is not None
         typed = self._walk.typed
         if typed.islower() and matches(line, typed):
@@ -277,25 +282,22 @@ _BEHIND = 2
 
 
 class Edge(LinesView):
-    """A thin line with a text at its right."""
-
     def __init__(self) -> None:
         super().__init__(id="edge")
         self._said, self._ink = "", _RULE
 
     def say(self, said: str, color: str = "muted") -> None:
-        """Shows another text, "" for none. It may be foreign."""
+        """The text may be foreign; "" shows none."""
         self._said, self._ink = said, Ink(color)
         self._draw()
 
     def fade(self) -> None:
-        """What is said is no longer so."""
+        """Marks the text as out of date."""
         if self._said and self._ink is not _FADED:
             self._said, self._ink = self._said + " …", _FADED
             self._draw()
 
     def on_resize(self) -> None:
-        """As long as there is room."""
         self._draw()
 
     def _draw(self) -> None:

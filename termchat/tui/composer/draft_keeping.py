@@ -19,7 +19,7 @@ class DraftKeeping:
         self._looking: BackgroundTask[str] | None = None
 
     def begin(self) -> None:
-        """Shows what the chat was left with; looks, in a thread, for a message that nobody could finish."""
+        """Shows what the chat was left with; a thread looks for what was left in a chat without a message."""
         self._composer.open(self._shown.unsent.draft)
         recorder = self._chat.recorder
         self._looking = BackgroundTask(lambda: [recorder.abandoned()], lambda: self._screen.call_later(self._found))
@@ -30,7 +30,6 @@ class DraftKeeping:
         self.follow()
 
     def changed(self) -> None:
-        """The text of the composer has changed."""
         if self._timer is None:
             self._timer = self._screen.set_timer(_KEPT_AFTER, self.keep)
 
@@ -39,7 +38,7 @@ class DraftKeeping:
         self._chat.wrote(self._shown, self._composer.draft)
 
     def follow(self) -> None:
-        """Goes along to another chat, and puts what was given back before the draft."""
+        """Switches drafts where another chat is shown, and puts what was given back before the draft."""
         shown = self._chat.conversation
         if shown is not self._shown:
             self.keep()

@@ -65,7 +65,7 @@ def _read(file: Path) -> str:
 
 
 async def _run(words: list[str], suspend: Suspend) -> int:
-    """The editor's exit code."""
+    """The exit code. Raises EditorError where the editor cannot be started."""
     try:
         with suspend():
             ended = await _ended(words)

@@ -22,13 +22,11 @@ class History:
         self._reading: BackgroundTask[str] | None = None
 
     def begin(self) -> None:
-        """Reads what was kept."""
         if self._store is not None and self._reading is None:
             store = self._store
             self._reading = BackgroundTask(lambda: _read(store))
 
     def add(self, text: str) -> None:
-        """The newest message."""
         self._take_read()
         if not text.strip():
             return
@@ -39,12 +37,11 @@ class History:
 
     @property
     def texts(self) -> list[str]:
-        """All, the newest first."""
+        """The newest first."""
         self._take_read()
         return list(reversed(self._texts))
 
     def walk(self, typed: str) -> Walk:
-        """The way back through all that contain what is typed."""
         return Walk(self.texts, typed)
 
     def _take_read(self) -> None:
@@ -80,16 +77,15 @@ class Walk:
 
     @property
     def text(self) -> str:
-        """The message it stands at."""
         return self._found[self._at]
 
     @property
     def is_back(self) -> bool:
-        """Whether it is back at what was typed."""
+        """Whether it stands at `typed`."""
         return self._at == 0
 
     def move(self, older: bool) -> bool:
-        """To the next older message, or the next newer; False where there is none."""
+        """False where there is no older or newer message."""
         at = self._at + (1 if older else -1)
         if not 0 <= at < len(self._found):
             return False

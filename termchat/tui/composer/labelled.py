@@ -34,12 +34,11 @@ _DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
 
 
 def is_long(text: str) -> bool:
-    """Whether a paste becomes a label."""
     return len(text) > CHARACTERS or text.count("\n") >= LINES
 
 
 def is_editable(text: str) -> bool:
-    """Whether the field can show a text as it is."""
+    """Whether the field stays quick with the text in it."""
     return len(text) <= EDITABLE and (len(text) <= LONGEST_LINE or max(map(len, text.split("\n"))) <= LONGEST_LINE)
 
 
@@ -69,7 +68,6 @@ class Attachments:
         return label
 
     def held(self, label: str) -> str:
-        """What a label stands for."""
         return self._texts[label]
 
     def spans(self, line: str) -> list[tuple[int, int]]:
@@ -165,7 +163,6 @@ class LabelledArea(TextArea):
 
     @property
     def selected_text(self) -> str:
-        """The selection, with the attachments in place of their labels."""
         return self.attachments.unfold(super().selected_text)
 
     # --- labels ------------------------------------------------------------------------------------------------------
@@ -224,7 +221,7 @@ class LabelledArea(TextArea):
         return self._outside(super().get_cursor_right_location(), after=True)
 
     def edit(self, edit: Edit) -> EditResult:
-        """What is taken away takes labels as a whole."""
+        # What is deleted takes labels as a whole.
         begin, end = sorted((edit.from_location, edit.to_location))
         wider = self._outside(begin, after=begin == end), self._outside(end, after=True)
         if wider != (begin, end):
@@ -234,7 +231,7 @@ class LabelledArea(TextArea):
         return result
 
     def get_line(self, line_index: int) -> Text:
-        """A line as it is drawn: a foreign character is one mark, so that the cursor stays where it is."""
+        # A foreign character is one mark, so that the cursor stays where it is.
         line = self.document.get_line(line_index)
         shown = drawn(line)
         if sanitize(shown) is not shown:

@@ -101,7 +101,7 @@ def _find(name: str) -> tuple[str, Path] | None:
 
 
 def _read_file(shown: str, path: Path) -> tuple[str, int]:
-    """The text of a file, and its bytes."""
+    """The text and its size in bytes. Raises Unreadable."""
     try:
         with regular_files.opened(path) as opened:
             length, data = os.fstat(opened.fileno()).st_size, opened.read(LARGEST + 1)

@@ -47,8 +47,6 @@ class _Outgoing(NamedTuple):
 
 
 class Sending:
-    """Stands between the composer and the chat."""
-
     def __init__(self, parts: Parts, history: History) -> None:
         self._parts, self._screen, self._chat = parts, parts.screen, parts.chat
         self._composer, self._edge, self._do, self._tell = parts.composer, parts.desk.edge, parts.do, parts.tell
@@ -74,7 +72,7 @@ class Sending:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, text: str, written: str = "") -> None:
-        """Sends a message, with the files that it names; `written` is the same with labels for what is attached."""
+        """`written` is the text with labels for what is attached."""
         self._sending.append(_Outgoing(text, written or text, self._say))
         self._send_next()
 
@@ -105,7 +103,7 @@ class Sending:
         self._do(lambda: self._chat.send(text))
 
     def _read(self, text: str, written: str, *, sends: bool) -> None:
-        """Reads files, in a thread: the disk may be slow."""
+        """In a thread: the disk may be slow."""
 
         def work() -> Iterator[None]:
             from termchat.tui.composer.mentions import Unreadable, include
@@ -134,7 +132,7 @@ class Sending:
         self._send_next()
 
     def _refuse(self, message: str, problem: str, hint: str) -> None:
-        """Gives the next message to be sent back to whoever wrote it."""
+        """Gives the next message to be sent back to its author."""
         del self._sending[0]
         self._composer.give_back(message)
         self._tell(Notice(problem, hint, "warning"))
@@ -142,7 +140,6 @@ class Sending:
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """The draft has changed: the count shown is out of date."""
         if self._timer is None:
             return
         if self._composer.is_blank:
@@ -154,7 +151,7 @@ class Sending:
             self._timer.resume()
 
     def follow(self) -> None:
-        """The chat has changed: counts again if the number may differ."""
+        """Counts again if the number may differ after a change of the chat."""
         chat = self._chat
         stands = chat.phase in ("idle", "no model", "failed"), chat.conversation, chat.conversation.leaf, chat.loaded
         if stands != self._stands:
@@ -234,6 +231,8 @@ class Sending:
 
 def _said(counted: Size) -> str:
     tokens = f"{'about ' if counted.about else ''}{counted.tokens:,} token{'s' * (counted.tokens != 1)}"
+    if counted.around != "nothing":
+        tokens += f" with {counted.around}"
     if not counted.fits:
         return f"{tokens}, {counted.tokens - counted.free:,} over the free context"
     share = 100 * counted.tokens / max(counted.free, 1)

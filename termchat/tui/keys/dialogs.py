@@ -24,6 +24,13 @@ TUNE: tuple[Key, ...] = (
     Key("tune-after", "down", "step(1)", "", {}),
     Key("tune-type", "0-9", "", "Type a value", {}),
     Key("tune-accept", "enter", "accept", "Accept the value; edit the stop sequences", {}),
+    Key(
+        "tune-stop-after",
+        "tab",
+        "",
+        "In the editor of stop sequences: stop after the text and keep it in the reply",
+        {},
+    ),
     Key("tune-erase", "backspace", "erase", "Erase the last character", {}),
     Key("tune-off", "x", "off", "Set the knob to off", {}),
     Key("tune-default", "d", "default", "Reset the knob to its default", {}),
@@ -74,7 +81,7 @@ ENGINE: tuple[Key, ...] = (
 SESSIONS: tuple[Key, ...] = (
     Key("session-enter", "enter", "", "Open the highlighted chat", {}),
     Key("session-rename", "ctrl+r", "rename", "Rename the highlighted chat", {}),
-    Key("session-duplicate", "ctrl+d", "duplicate", "Duplicate the highlighted chat", {}),
+    Key("session-duplicate", "f5", "duplicate", "Duplicate the highlighted chat", {}),
     Key("session-delete", "delete", "drop", "Delete the highlighted chat", {}),
     Key("session-undelete", "ctrl+y", "undo", "Restore the last deleted chat", {}),
     Key("session-new", "ctrl+n", "new", "New chat", {}),
@@ -102,7 +109,7 @@ THEMES: tuple[Key, ...] = (
 
 BREAKPOINTS: tuple[Key, ...] = (
     Key("rule-enter", "enter", "", "Add the typed rule, or switch the selected one on or off", {}),
-    Key("rule-delete", "ctrl+d,delete", "drop", "Delete the selected rule", {}),
+    Key("rule-delete", "delete", "drop", "Delete the selected rule", {}),
 )
 
 SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file", {}),)
@@ -184,7 +191,7 @@ def name_of(id: str) -> str:
 
 
 def actions(table: tuple[Key, ...]) -> dict[str, str]:
-    """Keys to their actions, for widgets that handle keys themselves."""
+    """For widgets that handle keys themselves."""
     return {name: key.action for key in table if key.action for name in keys_of(key)}
 
 

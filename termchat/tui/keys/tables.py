@@ -1,6 +1,6 @@
 """Every key of the chat, declared once: bindings, the key line, the help and the palette are made from these tables.
 
-Those of TUNE and of the dialogs are in `dialogkeys`, which is not needed before the first frame; what a key is, is in `key`.
+Those of TUNE and of the dialogs are in `dialogs`, which is not needed before the first frame.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ CHAT: tuple[Key, ...] = (
         _in_tokens("back") | {"busy": "stop", "paused": "stop", "big": "back"}, priority=False,
     ),
     Key(
-        "continue", "ctrl+o", "continue", "Resume a paused reply, or continue the last one; restart a stopped engine first",
+        "continue", "ctrl+o", "continue",
+        "Resume a paused reply, or continue the last one; restart a stopped engine or make room in a full context first",
         {"idle": "continue", "paused": "resume", "unloaded": "load", "failed": "restart"}, "Continue the reply",
     ),
     Key(
@@ -82,7 +83,8 @@ CHAT: tuple[Key, ...] = (
         "look", "ctrl+l", "look", "Next look: reading, or tokens by probability (model), after (chain), entropy, rank or time",
         _everywhere("look") | _in_tokens("look"), "Look",
     ),
-    Key("panels", "ctrl+b", "panels", "Show or hide the panels", {}, "Panels"),
+    Key("panels", "ctrl+b,ctrl+backslash", "panels", "Show or hide the panels (tmux takes Ctrl+B)", {}, "Panels",
+        display="Ctrl+B Ctrl+\\"),
     Key(
         "page", "ctrl+right_square_bracket", "turn_page(1)", "Next page of the panels: chain, plots of the reply, next token",
         {}, "Next page of the panels",
@@ -153,8 +155,8 @@ TOKENS: tuple[Key, ...] = (
     Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "cut"}),
     Key("cut-paused", "X", "cut_paused", "Restart from here, paused, so you can step", {}),
     Key("fork-there", "enter", "fork_there", "In what-if: fork at the first token that differs", {}),
-    Key("token-half-down", "ctrl+d", "half_page('down')", "Move half a page down or up", {}, display="Ctrl+D Ctrl+U"),
-    Key("token-half-up", "ctrl+u", "half_page('up')", "", {}),
+    Key("token-half-down", "d", "half_page('down')", "Move half a page down or up", {}, display="d u"),
+    Key("token-half-up", "u", "half_page('up')", "", {}),
     Key("token-turn-up", "{", "move('turn_up')", "Previous or next turn", {}, display="{ }"),
     Key("token-turn-down", "}", "move('turn_down')", "", {}),
     Key("token-line-start", "0,home", "move('line_start')", "Start or end of the line", {}, display="0 $"),
@@ -182,60 +184,29 @@ TOKENS: tuple[Key, ...] = (
 )  # fmt: skip
 
 BIG: tuple[Key, ...] = (
-    Key(
-        "big-next",
-        "tab,right,down",
-        "screen.turn_page(1)",
-        "Next or previous page",
-        {"big": "page"},
-        display="Tab ←→",
-    ),
+    Key("big-next", "tab,right,down", "screen.turn_page(1)", "Next or previous page", {"big": "page"}, display="Tab ←→"),
     Key("big-previous", "shift+tab,left,up", "screen.turn_page(-1)", "", {}),
-)
+)  # fmt: skip
 """What works in the big view of the panels."""
 
 MODEL: tuple[Key, ...] = (
     Key("switch-back", "", "switch_back", "Switch back to the previous model", {}, "Previous model"),
     Key("unload", "", "unload", "Unload the model and free its memory", {}, "Unload the model"),
     Key("reload", "", "reload", "Reload the model", {}, "Reload the model"),
-    Key(
-        "regenerate-same",
-        "",
-        "regenerate(True)",
-        "Regenerate with the same dice, to see what a knob changes",
-        {},
-        "Regenerate with the same seed",
-    ),
-    Key(
-        "prefill",
-        "",
-        "prefill",
-        "Set how the next reply starts; the model continues from there",
-        {},
-        "Start the reply with",
-    ),
-    Key(
-        "version-before",
-        "",
-        "version(-1)",
-        "Previous version of the last turn that was edited, regenerated or forked",
-        {},
-        "Previous version",
-    ),
+    Key("regenerate-same", "", "regenerate(True)", "Regenerate with the same dice, to see what a knob changes", {},
+        "Regenerate with the same seed"),
+    Key("prefill", "", "prefill", "Set how the next reply starts; the model continues from there", {},
+        "Start the reply with"),
+    Key("version-before", "", "version(-1)", "Previous version of the last turn that was edited, regenerated or forked", {},
+        "Previous version"),
     Key("version-next", "", "version(1)", "Next version of the last turn that has several", {}, "Next version"),
     Key("copy-chat", "", "copy_chat", "Continue in a copy of this chat", {}, "Copy the chat"),
     Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),
-    Key(
-        "copy-code",
-        "",
-        "copy_code",
-        "Copy the last code block; press again for the one before it",
-        {},
-        "Copy the last code block",
-    ),
+    Key("copy-code", "", "copy_code", "Copy the last code block; press again for the one before it", {},
+        "Copy the last code block"),
     Key("history", "", "dialog('history')", "Message history: search, use one again", {}, "Message history"),
     Key("queue", "", "dialog('queue')", "Queued messages: edit, remove, reorder", {}, "Queued messages"),
-)
+)  # fmt: skip
 """What has no key of its own: the palette has it, and the list of models."""
 
 APP: tuple[Key, ...] = (
@@ -254,6 +225,12 @@ def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+T"."""
     key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP) if key.id == id)
     return displayed([key._replace(display="")])
+
+
+def way_to(id: str) -> str:
+    """The keys that lead to it from the chat: "Ctrl+T", "Ctrl+G v"; "" where none do."""
+    name = name_of(id)
+    return f"{name_of('tokens')} {name}" if name and any(key.id == id for key in TOKENS) else name
 
 
 def working(situation: Situation, offers: Collection[Feature] = ALL_FEATURES) -> tuple[list[Label], list[Label]]:

@@ -8,6 +8,9 @@ from time import monotonic
 from textual.actions import parse
 
 from termchat.chat.service import Chat
+from termchat.conversation.session import Breakpoint
+from termchat.decoding.conditions import Text
+from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError, Value
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
@@ -109,6 +112,26 @@ class Tune:
             self.error = str(error)
         else:
             self._set("stop", kept + added)
+
+    def toggle_stop_after(self, text: str) -> None:
+        """Adds a stop rule for a text, which stays in the reply, unlike a stop sequence; one that is there goes."""
+        self.error = ""
+        try:
+            (pattern,) = KNOBS["stop"].check([unescape(text)])  # type: ignore[misc]
+        except KnobError as error:
+            self.error = str(error)
+            return
+        rule, rules = Text(pattern, action="stop"), self._chat.breakpoints
+        others = tuple(one for one in rules if one.condition != rule)
+        self._chat.set_breakpoints(others if len(others) < len(rules) else (*rules, Breakpoint(rule)))
+
+    @property
+    def stops_after(self) -> tuple[str, ...]:
+        """The texts of such rules."""
+        rules = (one.condition for one in self._chat.breakpoints if one.enabled)
+        return tuple(
+            rule.pattern for rule in rules if isinstance(rule, Text) and rule.action == "stop" and not rule.regex
+        )
 
     def drop_stop(self) -> None:
         """Removes the last stop sequence, if there is one."""

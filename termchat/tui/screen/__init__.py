@@ -5,13 +5,17 @@ widgets, `do()` and `tell()`), and gives that to its collaborators; none of them
 
     a key or click ─ action ─▶ ChatScreen ─▶ collaborator ─ parts.do ─▶ Chat ─ pump ─▶ ChatScreen.tick ─▶ widgets
 
-Widgets: `header_line`, the transcript, `notices` (and the queue), `panels` (a page of `tui/panels/pages.py`; `knobs` has
-the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the line above the composer).
+Widgets: `header_line`, the transcript, `notices` (also the queue, and what a full context asks), `panels` (a page of
+`tui/panels/pages.py`; `knobs` has the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the
+line above the composer).
 
 Collaborators here: `big` (pages, the big view), `drawer` (whether the panels are shown), `pointing` (clicks on knobs and
 candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
-`Sending` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions), `TurnVersions` (tokens).
-`features` holds what dialogs and commands act on.
+`Sending` and `DraftKeeping` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions),
+`TurnVersions` (tokens). `features` holds what dialogs and commands act on.
+
+Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
+pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.
 
 A new dialog is a row of `dialog_table` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
 """

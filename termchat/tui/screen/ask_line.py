@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class AskLine:
-    """Opens the line, and closes it; knows which of its users is at work."""
-
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._asking: Asking | None = None
@@ -32,7 +30,6 @@ class AskLine:
         self._sought = ""
 
     async def _open(self) -> Asking:
-        """The line and the strip above it, mounted when first needed."""
         from termchat.tui.screen.asking import Asking  # not needed before the first frame
 
         if self._asking is None:
@@ -82,7 +79,7 @@ class AskLine:
             self._asking.close()
 
     def heard(self) -> None:
-        """Follows a change of the chat; another one ends the edit of a message."""
+        """After a change of the chat; another chat ends the edit of a message."""
         if self._searching is not None:
             self._searching.grew()
         if self._rewriting is not None and self._rewriting.is_stale:
@@ -91,7 +88,6 @@ class AskLine:
         self.show()
 
     def show(self) -> None:
-        """Updates the strip: the message being edited, and how the next reply starts."""
         if self._asking is None:
             if self._parts.chat.prefill is not None:
                 self._parts.screen.call_next(self._open_and_show)

@@ -41,7 +41,7 @@ class AskedField(Field):
 
 
 class Asking(Column):
-    """A strip of lines, and a line that is typed: what it is for, the field, and a remark. Mounted when it is first needed."""
+    """A strip of lines, and a line with the field: what is asked, the text, a remark."""
 
     DEFAULT_CSS = """
     Asking { height: auto; }
@@ -85,7 +85,7 @@ class Asking(Column):
         walked: Callable[[int], None] | None = None,
         entered: Callable[[str], None] | None = None,
     ) -> None:
-        """Asks for a text: who is told of every change of it, of the arrows as a walk, and of Enter."""
+        """`typed` hears of every change of the text, `walked` of the arrows (see `AskedField`), `entered` of Enter."""
         self.add_class("-open")
         self._typed, self._walked, self._entered = typed, walked, entered
         self.field.walks, self.field.placeholder = walked is not None, placeholder
@@ -116,11 +116,9 @@ class Asking(Column):
             self._walked(event.by)
 
     def remark(self, text: str, color: str = "muted") -> None:
-        """Shows a note after the field."""
         self._put(self._remark, Line(((text, _REMARK._replace(color=color)),)))
 
     def say(self, lines: list[Line]) -> None:
-        """Shows lines on the strip."""
         self.strip.show_lines(lines)
 
     @staticmethod

@@ -27,7 +27,6 @@ class Big:
         return self._panels if self._panels.big else None
 
     def show(self) -> None:
-        """Draws the panels if they are visible."""
         if not self._panels.display:
             return
         mode = self._tokens.mode
@@ -38,7 +37,7 @@ class Big:
         self._panels.show_chat(self._chat, self._desk.tune, mode)
 
     def turn(self, by: int) -> None:
-        """Goes to the next or previous page. Panels that are hidden are shown first."""
+        """Panels that are hidden are shown first."""
         if self._panels.display:
             self._panels.turn(by)
         else:
@@ -50,7 +49,6 @@ class Big:
         self.show()
 
     def toggle(self, page: str | None = None) -> None:
-        """Opens the big view, on `page` if given, or closes it."""
         big = page is not None or not self._panels.big
         if page is not None:
             self._panels.page = page
@@ -64,7 +62,6 @@ class Big:
         return True
 
     def point(self, ref: TokenRef) -> None:
-        """Puts the cursor on a token, which opens token mode."""
         self._transcript.set_cursor(ref)
 
     def _set(self, big: bool) -> None:

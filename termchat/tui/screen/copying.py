@@ -37,7 +37,7 @@ class Copying:
             self._parts.tell(Notice("no reply to copy yet"))
 
     def copy_code(self) -> None:
-        """Copies the last code block; again, the previous one."""
+        """The last code block; called again, the one before it."""
         from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
 
         found = [block for reply in self._replies() for block in blocks(reply)]

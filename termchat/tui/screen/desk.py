@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from textual.app import ComposeResult
-from textual.events import DescendantFocus
+from textual.events import DescendantFocus, Key
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
@@ -19,6 +19,7 @@ from termchat.tui.composer.composer import Composer, Edge
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.draw.marks import length
 from termchat.tui.keys.key import Label, Situation
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.keyline import KeyLine
@@ -53,7 +54,7 @@ class Desk(Column):
             yield LinesView(id="prompt")
             yield self.composer
         yield Slip(id="stops")
-        yield StopInput(placeholder="a stop sequence, \\n is a line break; type one again to remove it")
+        yield StopInput(placeholder="text that ends the reply; \\n is a line break; type it again to remove it")
         yield KeyLine()
 
     @property
@@ -79,7 +80,7 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def take_keyboard(self) -> None:
-        """Gives the keyboard to what is open here: the stop sequences, the knobs, else what has it when nothing is."""
+        """Focuses what is open here: the editor of stop sequences, the knobs, else `home`."""
         if self.tune is not None:
             self.screen.set_focus(self._input if self._tune.editing else self._keys)
         else:
@@ -98,7 +99,7 @@ class Desk(Column):
         return True
 
     def show_keys(self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature]) -> None:
-        """Shows the keys that work now; `asked` are those of the line above the composer."""
+        """`asked` are the keys of the line above the composer."""
         self._keys.show_keys(situation, asked, offers)
 
     def paint_with(self, palette: Palette) -> None:
@@ -112,7 +113,6 @@ class Desk(Column):
         self.composer.take(event.number)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Whoever clicks into the composer wants to write; the key line has the keyboard only in TUNE."""
         if event.widget is not self.screen.focused:
             return  # a key that came meanwhile has given the keyboard to somebody else
         if self.tune is not None and isinstance(event.widget, Composer):
@@ -133,6 +133,13 @@ class Desk(Column):
             self.back()
             return
         self._tune.toggle_stop(event.value)
+        self._stops_changed()
+
+    def on_stop_input_kept(self) -> None:
+        self._tune.toggle_stop_after(self._input.value)
+        self._stops_changed()
+
+    def _stops_changed(self) -> None:
         if not self._tune.error:
             self._input.clear()
         self._list_stops()
@@ -144,15 +151,19 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def _edit_stops(self, editing: bool) -> None:
-        """Opens or closes the input, which always opens empty."""
+        """The input always opens empty."""
         self._tune.error = ""
         self._tune.editing = self._input.display = editing
         self._input.clear()
         self._list_stops()
 
     def _list_stops(self) -> None:
-        listed = KNOBS["stop"].show(self._chat.tuning.stop)
-        line = Line((("stop at  ", Ink("muted")), (one_line(listed, self._keys.room - 9), Ink("text"))), "panel")
+        stop, room, muted, text = KNOBS["stop"], self._keys.room, Ink("muted"), Ink("text")
+        runs = [("stop before  ", muted), (one_line(stop.show(self._chat.tuning.stop), room - 13), text)]
+        if after := self._tune.stops_after:
+            left = room - length(runs)
+            runs += [("   after  ", muted), (one_line(stop.show(after), left - 10), text)] if left > 20 else []
+        line = Line(tuple(runs), "panel")
         self.query_one("#stops", Slip).show_lines([line] if self._tune.editing else [])
 
     @property
@@ -167,6 +178,16 @@ class Desk(Column):
 class StopInput(Field):
     class Erased(Message):
         """Backspace, with nothing left to erase."""
+
+    class Kept(Message):
+        """Tab: the text is to stay in the reply."""
+
+    def on_key(self, event: Key) -> None:
+        if event.key == "tab":
+            event.stop()
+            event.prevent_default()
+            if self.value:
+                self.post_message(self.Kept())
 
     def action_delete_left(self) -> None:
         if self.value:

@@ -28,14 +28,12 @@ class Drawer:
         return self._open[self.beside]
 
     def fit(self, width: int) -> None:
-        """Follows the width of the screen."""
         self.beside = width >= _BESIDE
         self._screen.set_class(width >= _WIDE, "-wide")
         self._screen.set_class(width < ALONE, "-alone")
         self._apply()
 
     def toggle(self) -> None:
-        """A person shows or hides the panels."""
         self._open[self.beside] = not self.shown
         self._unasked = False
         self._apply()

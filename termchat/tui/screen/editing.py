@@ -49,11 +49,11 @@ class Rewriting:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the chat was changed for another."""
+        """Whether another chat is shown."""
         return self._chat.conversation is not self._conversation
 
     def begin(self, node: int | None) -> bool:
-        """Opens the message that a node is part of, else your last one, else the system prompt; False if there is none."""
+        """Opens the message that `node` is part of, else your last one, else the system prompt; False if there is none."""
         at = self._find(node)
         if at is None:
             return False
@@ -76,7 +76,7 @@ class Rewriting:
         return those[-1] if those else None
 
     def step(self, by: int) -> bool:
-        """Opens the previous or next message; False if there is none."""
+        """False where there is no previous or next message."""
         if not 0 <= self._at + by < len(self._messages):
             return False
         if self._composer.message != text_of(self._messages[self._at]):
@@ -85,7 +85,7 @@ class Rewriting:
         return True
 
     def back(self) -> bool:
-        """Opens the previous message; before the first comes the last."""
+        """Before the first message comes the last."""
         return self.step(-1) or self.step(len(self._messages) - 1 - self._at)
 
     def end(self, *, returns: bool) -> None:
@@ -98,7 +98,6 @@ class Rewriting:
             self._transcript.return_to(self._place)
 
     def send(self, text: str) -> None:
-        """Sends the edited text, with the files that your message names."""
         said = self._messages[self._at]
         self.end(returns=False)
         if said[0].node.number == HEAD:
@@ -123,7 +122,6 @@ class Rewriting:
             self._do(lambda: self._chat.editing.edit_system(text))
 
     def line(self, room: int) -> Line:
-        """The strip that describes the edit."""
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD
         which = f"{self._at + (not head)} of {len(self._messages) - head}"
         if node.number == HEAD:

@@ -25,19 +25,18 @@ _BADGE = Ink("background", ground="accent", bold=True)
 
 
 def key_line(situation: Situation, width: int, offers: Collection[Feature] = ALL_FEATURES) -> Line:
-    """As many keys as there is room for; a click presses one."""
+    """As many keys as fit; a click presses one."""
     others, important = tables.working(situation, offers)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
 
 def asked_line(asked: Iterable[Label], width: int) -> Line:
-    """The keys of the line above the composer, as many as there is room for."""
     return Line(tuple(_fitting(asked, width)), "surface")
 
 
 def tune_line(tune: Tune, width: int) -> Line:
-    """The selected knob, the keys that turn it and what it does; or what is wrong with the value. The panel has the letters."""
+    """The selected knob, its keys and its help; or what is wrong with the value. The letters of knobs are in the panel."""
     runs: list[Run] = [(" TUNE ", _BADGE), (f"  {tune.selected}  ", STRONG)]
     if tune.error:
         return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
@@ -51,12 +50,13 @@ def tune_line(tune: Tune, width: int) -> Line:
 
 
 def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
-    """The keys of TUNE, the way out last."""
+    """The way out last."""
     from termchat.tui.keys.dialogs import labels  # not needed before the first frame
 
     if tune.editing:
         on_empty = Label("Backspace", "when empty, removes the last", "backspace")
-        return [*labels(("tune-accept", "add")), on_empty, *labels(("back", "back"))]
+        adds = labels(("tune-accept", "add"), ("tune-stop-after", "add, keep the text"))
+        return [*adds, on_empty, *labels(("back", "back"))]
     if tune.typed is not None:
         return labels(("tune-accept", "accept"), ("back", "drop"))
     if tune.selected == "stop":
@@ -81,7 +81,7 @@ def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
 
 
 class KeyLine(LinesView, can_focus=True):
-    """Shows keys; while `tuning` is set, key presses turn knobs."""
+    """While `tuning` is set it has the keyboard, and keys turn knobs."""
 
     GROUND = "surface"
 
@@ -99,7 +99,7 @@ class KeyLine(LinesView, can_focus=True):
     def show_keys(
         self, situation: Situation, asked: Sequence[Label] = (), offers: Collection[Feature] = ALL_FEATURES
     ) -> None:
-        """Shows the keys of this situation or of TUNE; those of the line above the composer go first."""
+        """`asked` are the keys of the line above the composer, which come first."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])

@@ -25,10 +25,7 @@ _QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 
 
 def notice_lines(notices: Sequence[Notice], width: int, *, dead: bool = False) -> list[Line]:
-    """What happened, and what to do about it; long texts are cut. `dead` adds the key that starts the engine again.
-
-    A click takes a notice away.
-    """
+    """`dead` adds the key that starts the engine again. Long texts are cut; a click closes a notice."""
     lines = [
         Line(tuple(doing(f"forget_notice({at})", line.runs)), line.ground)
         for at, notice in enumerate(notices)
@@ -52,7 +49,7 @@ def _barred(text: str, ink: Ink, bar: Ink) -> Line:
 
 
 def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list[Line]:
-    """The texts that wait, the next one first, and how the last is taken back. A click shows all of them."""
+    """The next text first; `held` ones wait for the next message. A click opens the queue."""
     texts, take_back = list(queue), _HELD if held else _TAKE_BACK
     shown, more = texts[:_MOST_QUEUED], len(texts) - _MOST_QUEUED
     lines: list[Line] = []
@@ -66,7 +63,7 @@ def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list
 
 
 def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
-    """What happened when the context was full, and, where it `asks`, the keys that decide what is done; a click asks, too."""
+    """What happened when the context was full; where it `asks`, the keys that decide what is done, and a click does, too."""
     bar, does = _INKS["warning"], "continue"
     oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
     room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
@@ -123,7 +120,7 @@ class NoticeSlip(Slip):
         return bool(self._told)
 
     def tell(self, notice: Notice) -> None:
-        """Shows a notice; one that is shown already becomes the newest."""
+        """A notice that is shown already becomes the newest."""
         others = [told for told in self._told if told != notice]
         self._told = [*others[1 - _MOST_TOLD :], notice]
         if notice.severity == "information":
@@ -131,7 +128,7 @@ class NoticeSlip(Slip):
         self.draw()
 
     def forget(self, kept: Sequence[Notice] = ()) -> None:
-        """Removes all but these."""
+        """Removes all but `kept`."""
         self._told = list(kept)
         self.draw()
 
@@ -140,7 +137,7 @@ class NoticeSlip(Slip):
         self.forget([told for told in self._told if told.severity != "warning"])
 
     def drop(self, at: int) -> None:
-        """Removes one, counted from the oldest."""
+        """`at` counts from the oldest."""
         self.forget([told for place, told in enumerate(self._told) if place != at])
 
     def draw(self) -> None:

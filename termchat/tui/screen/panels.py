@@ -59,7 +59,7 @@ class Panels(KnobsView):
 
     @property
     def pages(self) -> list[str]:
-        """The names of the pages that can be turned to."""
+        """Those that can be turned to."""
         return [page.name for page in PAGES.values() if self.big or not page.part_of]
 
     def turn(self, by: int) -> None:

@@ -43,5 +43,5 @@ class Parts:
         return self.desk.composer
 
     def open(self, dialog: Screen[Result], closed: Callable[[Result | None], None] | None = None) -> None:
-        """Opens a dialog; `closed` gets its result."""
+        """`closed` gets the dialog's result."""
         self.screen.app.push_screen(dialog, closed)

@@ -14,7 +14,7 @@ class Pointing:
         self._parts, self._chat, self._desk, self._tokens = parts, parts.chat, parts.desk, parts.tokens
 
     def open_tune(self) -> None:
-        """Opens TUNE, and the panels with it."""
+        """With the panels, if they are hidden."""
         self._parts.drawer.need()
         self._desk.open_tune()
 

@@ -200,7 +200,7 @@ class ChatScreen(LiveScreen):
 
     @property
     def place(self) -> str:
-        """The title of the keys that work now."""
+        """The title of the group of keys that work now."""
         if self._desk.tune is not None:
             return "TUNE"
         return "TOKEN MODE" if self.tokens.mode.open else "BIG VIEW" if self._panels.big else "CHAT"
@@ -211,7 +211,7 @@ class ChatScreen(LiveScreen):
     # --- what the chat says ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Takes in what happened since the last look, and shows it."""
+        """Pumps the chat and shows what changed. Called by the timer, the engine's pipe, and after each action."""
         chat = self._chat
         if self._pulse is None:
             return
@@ -271,7 +271,6 @@ class ChatScreen(LiveScreen):
         self._show_waiting()
 
     def _show_waiting(self) -> None:
-        """The messages that wait, and what for."""
         chat = self._chat
         self._queue.show_lines(queue_lines(chat.turns.queue, self._room, held=chat.replies.held))
         asks = chat.phase == "idle"
@@ -336,7 +335,7 @@ class ChatScreen(LiveScreen):
         self._show_soon()
 
     def on_transcript_view_cursor_moved(self) -> None:
-        """A click on a token opens token mode; losing the cursor closes it."""
+        # A click on a token opens token mode; losing the cursor closes it.
         if self._transcript.cursor is not None and not self.tokens.mode.open:
             self.tokens.enter()
         elif self.tokens.mode.open and not self.tokens.mode.pointed():
@@ -345,7 +344,7 @@ class ChatScreen(LiveScreen):
         self._show_soon()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write."""
+        # The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write.
         if event.widget is not self.focused:
             return  # as in `Desk`
         self._ask_line.focused(event.widget)
@@ -419,7 +418,6 @@ class ChatScreen(LiveScreen):
             self.tokens.mode.keep()
 
     def action_continue(self) -> None:
-        """Resumes a paused reply, continues the last one, restarts a dead engine, or asks how a full context is to be used."""
         self._told.forget()
         chat = self._chat
         if chat.full is not None and chat.phase == "idle":
@@ -453,7 +451,6 @@ class ChatScreen(LiveScreen):
         self.copying.copy_message()
 
     def action_turn(self, by: int) -> None:
-        """Goes to the start of this turn, or of the previous or next one; in token mode to that of a reply."""
         if self.tokens.mode.open:
             self.tokens.action_move("turn_down" if by > 0 else "turn_up")
         else:
@@ -472,7 +469,7 @@ class ChatScreen(LiveScreen):
         self.action_dialog(event.name)
 
     def choose_model(self, problem: str = "") -> None:
-        """Opens the list of models; `problem` is why one has to be chosen."""
+        """`problem` says why one has to be chosen."""
         self._choosing.open(problem)
 
     def on_heard(self, message: Heard) -> None:
@@ -497,7 +494,7 @@ class ChatScreen(LiveScreen):
         self._desk.composer.action_unfold()
 
     def action_interrupt(self) -> None:
-        """Copies the selection, else stops the reply, else asks, and then quits. What was just done is not done again."""
+        # What was just done is not done again: the next press goes a step further.
         selected = self._desk.query_one(Composer).selected_text or self.get_selected_text()
         if selected and not self._interrupted:
             self._interrupted = "copied"
@@ -532,7 +529,7 @@ class ChatScreen(LiveScreen):
         self._drafts.keep()
 
     def noticed(self, event: events.Event) -> None:
-        """Someone goes on, whatever it does and wherever it goes: who was asked whether to quit has answered."""
+        """Whoever does anything, wherever it goes, has answered whether to quit."""
         if not isinstance(event, events.Key) or event.key not in self.interrupts | self.quits:
             self._interrupted = ""
             self._told.answer()

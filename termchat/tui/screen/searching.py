@@ -12,8 +12,6 @@ from termchat.tui.transcript.hits import Finding, HitPlace
 
 _GOES_ON = 1 / 15
 """Seconds between parts of a long search."""
-_WIDE = 70
-"""Columns from which on there is room to say what keys do."""
 
 
 class Searching:
@@ -27,7 +25,7 @@ class Searching:
         self._worker = parts.transcript.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def begin(self, query: str, stay: Callable[[str], None]) -> None:
-        """Opens the line with the last query; `stay` is called at Enter."""
+        """`query` is what was last looked for; `stay` is called at Enter."""
         self._transcript.finding = self._finding
         self._finding.read(self._transcript.parts())
         hint = f"↑ ↓ or {name_of('find')} moves, Enter stays there, {name_of('back')} goes back"
@@ -35,7 +33,6 @@ class Searching:
         self._look_for(query)
 
     def grew(self) -> None:
-        """Follows a change of the chat."""
         if self._finding.read(self._transcript.parts()):
             self._say()
             self._transcript.found()
@@ -60,7 +57,7 @@ class Searching:
         self._show()
 
     def _go_on(self) -> None:
-        """Searches the next part of a chat that is too long to be searched at once."""
+        # A chat that is too long to be searched at once is searched part by part.
         before = self._finding.at
         self._finding.go_on()
         if self._finding.at != before:
@@ -70,7 +67,7 @@ class Searching:
             self._transcript.found()
 
     def step(self, by: int) -> None:
-        """Goes to the next (1) or previous (-1) hit."""
+        """To the next (1) or previous (-1) hit."""
         self._finding.step(by)
         self._show()
 
@@ -98,6 +95,4 @@ class Searching:
         elif finding.at is None:
             self._asking.remark("not found", "warning")
         else:
-            hint = f"  ↑ ↓ moves, Enter stays, {name_of('back')} goes back" if self._asking.size.width >= _WIDE else ""
-            more = "…" * finding.is_going_on
-            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{more}{hint}")
+            self._asking.remark(f"{finding.at + 1:,} of {finding.count:,}{'…' * finding.is_going_on}")

@@ -77,7 +77,6 @@ class Redrawn(LineFilter):
         self._strict = glyphs == "ascii"
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments, as wide as before."""
         return [
             segment
             if segment.text.isascii()
@@ -115,7 +114,6 @@ class Abilities(NamedTuple):
 
     @property
     def filters(self) -> list[LineFilter]:
-        """What lines go through before they are shown."""
         wanted = ((Colorless(), self.depth == "none"), (Redrawn(self.glyphs), self.glyphs != "unicode"))
         return [line_filter for line_filter, needed in wanted if needed]
 

@@ -27,7 +27,7 @@ _PATIENCE = 5.0
 
 
 class Tool(NamedTuple):
-    """A program that takes the text on stdin. It works only where one of the variables `needs` is set; () is anywhere."""
+    """A program that takes the text on stdin; one of the variables `needs` must be set, if it has any."""
 
     command: tuple[str, ...]
     needs: tuple[str, ...] = ()
@@ -103,7 +103,6 @@ class Clipboard:
 
 
 async def _give(tool: Tool, text: str) -> bool:
-    """Whether a tool took the text."""
     try:
         process = await asyncio.create_subprocess_exec(
             *tool.command,

@@ -67,7 +67,6 @@ class LinesUpdate(CompositorUpdate):
         self.lines, self._whole = lines, whole
 
     def render_segments(self, console: Console) -> str:
-        """The lines as what the terminal is sent."""
         return "".join(
             [
                 f"{_to(x, y)}{strip.render(console)}" if _is_sure(strip.text) else _placed(strip, x, y, console)
@@ -76,7 +75,7 @@ class LinesUpdate(CompositorUpdate):
         )
 
     def __rich_console__(self, console: Console, options: object) -> Iterable[object]:
-        """The same for whoever prints it with Rich, which makes screenshots: there is no cursor to be moved there."""
+        # For whoever prints it with Rich, which makes screenshots: there is no cursor to be moved there.
         if self._whole is not None:
             yield self._whole()
             return
@@ -112,7 +111,6 @@ class PlacingCompositor(Compositor):
     """Textual's compositor; the terminal is sent its lines with the cursor put behind what nobody can be sure of."""
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
-        """Everything."""
         update = super().render_full_update(simplify)
         if simplify:
             return update
@@ -121,7 +119,6 @@ class PlacingCompositor(Compositor):
         return LinesUpdate(lines, lambda: update)  # type: ignore[return-value]
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """What changed since the last time."""
         update = super().render_partial_update()
         if update is None:
             return None
@@ -143,7 +140,7 @@ class LineCompositor(PlacingCompositor):
         self._areas_of: object = None
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
-        """Everything: widget by widget, where those that stand alone cover the screen."""
+        # Widget by widget, where those that stand alone cover the screen.
         areas = self._all_areas()
         if simplify or sum(area.region.area for area in areas) != self.size.area:
             return super().render_full_update(simplify)
@@ -156,7 +153,6 @@ class LineCompositor(PlacingCompositor):
         return LinesUpdate(lines, super().render_full_update)  # type: ignore[return-value]
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """What changed since the last time."""
         rows: dict[Area, set[int]] = {}
         for dirty in self._dirty_regions:
             missing = (dirty := dirty.intersection(self.size.region)).area

@@ -39,7 +39,6 @@ class Terminal(LinuxDriver):
         self._changing_hands = self._continued = False
 
     def start_application_mode(self) -> None:
-        """Takes the terminal over."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         # It gives up where it was sent to the background: then nobody reads keys.
         self._given_back = self._key_thread is None or not self._key_thread.is_alive()
@@ -47,7 +46,6 @@ class Terminal(LinuxDriver):
             self.write(_ASK_BACKGROUND)
 
     def suspend_application_mode(self) -> None:
-        """Gives the terminal back."""
         self._given_back = True
         super().suspend_application_mode()
 
@@ -89,7 +87,6 @@ class Terminal(LinuxDriver):
             self._changing_hands = False
 
     def run_input_thread(self) -> None:
-        """Reads keys until the app ends or the terminal does."""
         stream = InputStream(getattr(self._app, "alt_keys", ()), debug=self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         heard = monotonic()

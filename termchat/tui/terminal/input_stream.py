@@ -35,8 +35,6 @@ _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O[0-9;]*)?\Z")
 
 
 class BackgroundIs(Message):
-    """The terminal says whether its background is dark."""
-
     def __init__(self, dark: bool) -> None:
         super().__init__()
         self.dark = dark
@@ -47,7 +45,7 @@ class InputStream:
 
     Args:
         alt: the Alt keys that do something, as Textual names them: "alt+x". Most terminals send ESC and the character for them,
-            and so does who presses Esc and the character while the program is busy; with no such key it is always the latter.
+            which also comes of Esc and the character pressed while the program was busy; it is the latter for all other keys.
         debug: has Textual log what its parser is given.
     """
 
@@ -61,14 +59,14 @@ class InputStream:
         return LONE_S if self._pastes.is_lone_escape else BROKEN_S
 
     def read(self, text: str, silence: float) -> Iterator[Message]:
-        """What this text, read after so many seconds of silence, is."""
+        """The events of a text that was read after so many seconds of silence."""
         yield from self._parser.tick()
         if self._pastes.is_lone_escape and silence >= LONE_S:  # nobody had time to call `rest`
             yield from self.rest(silence)
         yield from self._events(self._pastes.take(text))
 
     def rest(self, silence: float) -> Iterator[Message]:
-        """What was held, when nothing has come for so many seconds."""
+        """The events of what was held, once nothing has come for so many seconds."""
         yield from self._parsed(self._escapes.take(self._answers.rest(silence)))
         yield from self._events(self._pastes.rest(silence))
         yield from self._parsed(self._escapes.rest(silence))
@@ -105,7 +103,6 @@ class Pastes:
 
     @property
     def is_lone_escape(self) -> bool:
-        """Whether what is held is ESC alone."""
         return self._pasted is None and self._held == ESC
 
     def take(self, text: str) -> list[str | events.Paste]:

@@ -20,7 +20,6 @@ def use_compositor(screen: Screen[Any], compositor: PlacingCompositor) -> None:
 
 
 def frame_is_due(screen: Screen[Any]) -> bool:
-    """Whether widgets wait to be drawn."""
     return bool(screen._dirty_widgets)
 
 
@@ -34,7 +33,7 @@ class SelectingScreen(Screen[None]):
     """A screen on which a selection in a `QuickScrollView` is exactly what the mouse went over."""
 
     def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
-        """The second cell of a wide character counts as that character, not as the next one."""
+        # The second cell of a wide character counts as that character, not as the next one.
         widget, offset = super().get_widget_and_offset_at(x, y)
         if isinstance(widget, QuickScrollView) and offset is not None:
             region = self.find_widget(widget).region
@@ -44,7 +43,7 @@ class SelectingScreen(Screen[None]):
         return widget, offset
 
     def _update_select(self) -> None:
-        """While the view scrolls under the mouse, the selection grows to the text that is there now."""
+        # While the view scrolls under the mouse, the selection grows to the text that is there now.
         state = self._select_state
         if state is not None and state.end is not None and isinstance(state.end.content_widget, QuickScrollView):
             mouse = self.app.mouse_position

@@ -38,7 +38,6 @@ class TypeAhead:
         self._patience: Timer | None = None
 
     async def add(self, event: events.Event) -> None:
-        """Has it taken, now or in its turn."""
         if not self._way:
             await self._hand_over(event)
             return
@@ -57,7 +56,7 @@ class TypeAhead:
         await self._climb(self._way * _ROUNDS, self._turn)
 
     async def _climb(self, way: Sequence[MessagePump], turn: int) -> None:
-        """Goes behind the key, the way that it goes."""
+        """Follows the key through the queues of all that it goes through."""
         for at, pump in enumerate(way, 1):
             if pump.call_later(self._climb, way[at:], turn):
                 return  # else it is closed: nothing waits there
