@@ -20,9 +20,9 @@ _WIDTH = 100
 _FOREWORD = """\
 termchat settings. A line that starts with # and no space shows a default: remove the # and change the value.
 
-Flags and variables (TERMCHAT_TOP_K for top_k) override this file. A setting that is not set anywhere takes the model's own
-recommendation, then the default. Run termchat config show to see where each value comes from, and termchat config check to
-find mistakes.\
+Flags, variables (TERMCHAT_TOP_K for top_k) and what is saved for a model in the list of models override this file. A setting
+that is not set anywhere takes the model's own recommendation, then the default. Run termchat config show to see where each
+value comes from, and termchat config check to find mistakes.\
 """
 _TABLES = {
     "engine": "How the engine runs the model.",

@@ -5,6 +5,7 @@ Not compared are times, and what says how the reply came about: versions, model,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
@@ -28,7 +29,7 @@ class ChangedField(NamedTuple):
     now: object
 
     def __str__(self) -> str:
-        recorded, now = (show_piece(v) if isinstance(v, str) else repr(v) for v in (self.recorded, self.now))
+        recorded, now = (show_piece(v) if isinstance(v, str) else json.dumps(v) for v in (self.recorded, self.now))
         return f"{sanitize(self.name)}: {recorded} recorded, {now} now"
 
 

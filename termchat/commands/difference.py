@@ -73,7 +73,7 @@ class Difference(msgspec.Struct, frozen=True):
         if self.same_token or self.parted != recorded.step:  # else the table has it
             yield from (f"  {field}" for field in self.fields[:MOST_FIELDS])
             if len(self.fields) > MOST_FIELDS:
-                yield f"  and {len(self.fields) - MOST_FIELDS} more fields"
+                yield f"  and {len(self.fields) - MOST_FIELDS} more"
         if now is not None and (self.parted is not None or not self.same_token):
             yield ""
             yield from _table(recorded, now)
