@@ -58,7 +58,7 @@ class Forks:
         turn = chat.nodes[number]
         prefill = state.beginning
         if state.is_foreign():  # its ids are another model's: the message is sent again
-            state.prefill = prefill
+            state.prefill = prefill or state.prefill
             self._turns.begin_beside(turn)
             return
         before = _seed(spans) if same else None

@@ -82,8 +82,8 @@ def test_nothing_that_is_written_may_be_longer_than_a_message(whose: str) -> Non
         it.chat.begin_with(long)
     it.pump()
     assert set(it.chat.conversation.nodes) == there
-    assert it.chat.prefill == ""
-    assert it.chat.returned == long
+    assert it.chat.prefill is None
+    assert it.chat.conversation.unsent.returned == long
     assert it.notices == ["a text can have at most 1,000,000 characters"]
 
 

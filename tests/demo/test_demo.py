@@ -18,7 +18,7 @@ from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Generate, Load, Loaded, ModelSpec, Render
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import player as demo_app
-from termchat.tui.demo import script, tape
+from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
 from termchat.tui.demo.player import build
 from termchat.tui.panels.why import why_lines
@@ -55,7 +55,7 @@ def generate() -> Generate:
     """The command that began the recorded reply, as far as it counts."""
     events = next(exchange.events for exchange in tape.load().exchanges if exchange.asked.startswith("Generate"))
     start = next(event for _, event in events if type(event).__name__ == "Start")
-    return Generate(start.prompt_ids, script.TUNING.samplers(), (), 7)  # type: ignore[union-attr]
+    return Generate(start.prompt_ids, demo_app.TUNING.samplers(), (), 7)  # type: ignore[union-attr]
 
 
 def test_the_recording_is_small_and_says_nothing_of_where_it_was_made() -> None:
@@ -78,7 +78,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
     events = [event for _, event in demo.receive()]
     assert before < 10
     assert not any(isinstance(event, Finished) for event in events)
-    hot = script.TUNING.turned({"temperature": 1.4}).samplers()
+    hot = demo_app.TUNING.turned({"temperature": 1.4}).samplers()
     demo.send(Adjust(hot, ()))
     found: list[Event] = []
     for _ in range(3):
@@ -115,7 +115,7 @@ def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
     question = next(exchange.asked for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
     ids, wanted = ast.literal_eval(question.removeprefix("Explain "))
     demo = engine()
-    demo.send(Explain(ids, wanted, script.TUNING.samplers(), 7, 0))
+    demo.send(Explain(ids, wanted, demo_app.TUNING.samplers(), 7, 0))
     [(_, explained)] = demo.receive()
     assert isinstance(explained, Explained)
     lines = why_lines(WhyNot(Node(1, None, 0, "assistant"), 0, False, "", 0, explained, {}), 46)
@@ -159,7 +159,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
     """Its answers are those of the recording: a script that asks anything else needs another one."""
     started = time.monotonic()
     monkeypatch.setattr(playing, "monotonic", lambda: started + (time.monotonic() - started) * 20)
-    monkeypatch.setattr(demo_app, "STEPS", [step._replace(pause=0.0, pace=0.0) for step in script.STEPS])
+    monkeypatch.setattr(demo_app, "STEPS", [step._replace(pause=0.0, pace=0.0) for step in demo_app.STEPS])
     monkeypatch.setattr(demo_app, "_LETTER", 0.0)
     demo, refused = Watched(), []
     app = build(settings.load({}, {}, tmp_path / "none"), demo, tmp_path, theme="dark")
@@ -175,7 +175,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
         await until(pilot, over)
         assert app.chat.failure is None
     assert not refused
-    for said in ("Demo: a recording of", script.PROMPT, "TUNE", "temperature 0.8 → 1.4", "pip install"):
+    for said in ("Demo: a recording of", demo_app.PROMPT, "TUNE", "temperature 0.8 → 1.4", "pip install"):
         assert said in seen
     assert [one.samplers.temperature for one in app.chat.conversation.reply()[0].node.settings] == [0.8, 1.4]
     recorded = {exchange.asked for exchange in tape.load().exchanges}
