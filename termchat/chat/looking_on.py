@@ -9,6 +9,7 @@ from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, S
 from termchat.chat.state import State
 from termchat.conversation.session import Followed, SessionInfo, SessionNews
 from termchat.conversation.tree import Conversation
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.records import Failed, Record, Start
 
 INTERRUPTED = Failed("interrupted", "termchat stopped during this reply", "use Continue to resume from its last token")
@@ -35,6 +36,7 @@ class LookingOn:
         """The chat that is shown is followed from now on."""
         state = self._state
         self.followed, self.writing, self._leaf = followed, True, state.conversation.leaf
+        state.conversation.unsent = Unsent()  # the other's draft and queue are its own
         state.recorder.looks_on(state.conversation, info)
         hint = "you are looking on; what you send goes into a copy, and /copy-chat makes one now"
         state.changed(StatusChanged(), Notice("another termchat is writing this chat", hint))

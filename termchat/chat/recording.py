@@ -151,6 +151,7 @@ class StoreRecorder(Recorder):
                 view=info.view,
                 leaf=conversation.leaf,
             )
+            self.unsent(conversation)
 
     def _look_away(self) -> None:
         """What is only looked on may be another one by the time when it is opened again."""
@@ -202,7 +203,8 @@ class StoreRecorder(Recorder):
 
     def unsent(self, conversation: Conversation) -> None:
         unsent = conversation.unsent
-        self.store.keep_unsent(self._ids.get(conversation, ""), unsent.written, unsent.waiting)
+        if conversation is not self._looked:
+            self.store.keep_unsent(self._ids.get(conversation, ""), unsent.written, unsent.waiting)
 
     def abandoned(self) -> str:
         with contextlib.suppress(StoreError):

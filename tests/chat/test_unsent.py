@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -12,8 +12,9 @@ import pytest
 
 from termchat.chat.opening import fetch
 from termchat.chat.recording import StoreRecorder
+from termchat.chat.reopening import Past
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Followed, SessionInfo
 from termchat.conversation.store import unsent_rows
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -151,11 +152,46 @@ def test_a_draft_in_a_chat_without_a_message_is_found_once_by_the_next_process(f
         assert db.execute("SELECT session FROM unsent").fetchall() == [(unsent_rows.OWN,)]
 
 
+RUNNING = """
+store = Store.open(path)
+store.keep_unsent("", "theirs", ["queued"])
+store.flush()
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_what_a_running_process_writes_is_left_to_it(file: Path) -> None:
     with contextlib.closing(Store.open(file)) as store:
-        store.keep_unsent(f"new {os.getppid()} 1234", "theirs", [])
-        store.keep_unsent(f"new {os.getpid()} 1234", "of one that had this number before", ["queued"])
-        assert store.abandoned() == "queued\nof one that had this number before"
+        process = child(RUNNING, file, stdin=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "kept\n"
+            assert store.abandoned() == ""
+        finally:
+            process.kill()
+            process.communicate(timeout=240)
+        assert store.abandoned() == "queued\ntheirs"
+
+
+def test_of_a_chat_that_is_looked_on_the_draft_is_left_to_whoever_writes_it(file: Path) -> None:
+    it, store = chat_in(file)
+    it.replied("one", " a")
+    it.chat.wrote(it.chat.conversation, "theirs")
+    assert store.flush()
+    session = session_of(it)
+    other, elsewhere = chat_in(file)
+    stored = elsewhere.load(session)
+    other.chat.reopen(Past(stored.conversation, stored.info, {}, followed=Followed(session, 2, 0)))
+    assert other.chat.conversation.unsent.written == ""
+    other.chat.wrote(other.chat.conversation, "mine")
+    assert elsewhere.flush()
+    assert left(file, session) == ("theirs", [])
+    other.chat.looking_on.copy()
+    assert elsewhere.flush()
+    assert left(file, session_of(other)) == ("mine", [])
+    store.close()
+    elsewhere.close()
 
 
 def test_what_a_resumed_chat_had_in_its_queue_waits_for_the_next_message() -> None:

@@ -34,7 +34,7 @@ async def test_a_draft_is_on_the_disk_while_it_is_written_and_there_when_the_cha
 
 async def test_the_first_message_is_there_again_when_nobody_could_send_it(tmp_path: Path) -> None:
     with closing(Store.open(tmp_path / "sessions.db")) as store:
-        store.keep_unsent("new 999999999 ab", "never sent", [])
+        store.keep_unsent("new 1234", "never sent", [])
     async with kept(tmp_path) as desk:
         await desk.until(lambda: desk.composer.text == "never sent")
         await told(desk)

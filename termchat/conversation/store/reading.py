@@ -183,9 +183,9 @@ class StoreReader:
         """Those of the history, the oldest first."""
         return self._settled(lambda db: [text for (text,) in db.execute("SELECT text FROM history ORDER BY seq")]) or []
 
-    def abandoned(self) -> list[unsent_rows.UnsentRow]:
-        """What was written in chats without a message by processes that have ended, the newest first."""
-        return self._settled(unsent_rows.abandoned) or []
+    def unsent_of_others(self) -> list[unsent_rows.UnsentRow]:
+        """What was written in other processes' chats without a message, the newest first."""
+        return self._settled(unsent_rows.of_others) or []
 
     def opening(self) -> bool:
         """Whether the file is still being opened, which takes long where it has to be repaired."""

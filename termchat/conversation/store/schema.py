@@ -152,7 +152,6 @@ PACK_REPLY = """INSERT OR REPLACE INTO replies (session, node, records, packed)
     SELECT ?1, ?2, (SELECT count(*) FROM records WHERE session = ?1 AND node = ?2), ?3
     WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""
 KEEP_UNSENT = "INSERT OR REPLACE INTO unsent (session, draft, queue) VALUES (?1, ?2, ?3)"
-ADOPT_UNSENT = "UPDATE OR REPLACE unsent SET session = ?2 WHERE session = ?1"
 DROP_UNSENT = "DELETE FROM unsent WHERE session = ?1"
 ADD_MESSAGE = "INSERT OR REPLACE INTO history (text) VALUES (?2)"
 TRIM_HISTORY = """DELETE FROM history WHERE seq <= (SELECT seq FROM history ORDER BY seq DESC LIMIT 1 OFFSET ?2)"""

@@ -31,7 +31,6 @@ from termchat.conversation.store.schema import (
     ADD_PROMPT,
     ADD_RECORD,
     ADD_SESSION,
-    ADOPT_UNSENT,
     DATE,
     DROP_UNSENT,
     HIDE,
@@ -75,7 +74,7 @@ class Store:
         )
         self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
-        self.news, self._abandoned = reader.news, reader.abandoned
+        self.news, self._of_others = reader.news, reader.unsent_of_others
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
@@ -222,17 +221,20 @@ class Store:
         key = session or unsent_rows.OWN
         if draft or queue:
             values = well_formed(draft), codec.from_settings([well_formed(text) for text in queue])
-            self._writer.put(Operation(KEEP_UNSENT, key, values, urgent=bool(queue)))
+            kept = Operation(KEEP_UNSENT, key, values, urgent=bool(queue))
         else:
-            self._writer.put(Operation(DROP_UNSENT, key, ()))
+            kept = Operation(DROP_UNSENT, key, ())
+        self._writer.put(kept if session else kept._replace(claims=kept.does is KEEP_UNSENT))
 
     def abandoned(self) -> str:
         """What was last written in a chat without a message by a process that has ended; it becomes this process's own."""
-        left = self._abandoned()
-        if not left:
+        left = next((row for row in self._of_others() if not self._claims.is_elsewhere(row.session)), None)
+        if left is None:
             return ""
-        self._writer.put(Operation(ADOPT_UNSENT, left[0].session, (unsent_rows.OWN,)))
-        return "\n".join([*left[0].queue, *filter(None, [left[0].text])])
+        text = "\n".join([*left.queue, *filter(None, [left.text])])
+        self.keep_unsent("", text, ())
+        self._writer.put(Operation(DROP_UNSENT, left.session, ()))
+        return text
 
     def problem(self) -> str | None:
         """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
