@@ -8,8 +8,8 @@ widgets, `do()` and `tell()`), and gives that to its collaborators; none of them
 Widgets: `header_line`, the transcript, `notices` (and the queue), `panels` (a page of `tui/panels/pages.py`; `knobs` has
 the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the line above the composer).
 
-Collaborators here: `big` (pages, the big view), `drawer` (whether the panels are shown), `pointing` (clicks on knobs and
-candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
+Collaborators here: `big` (pages, the big view, rolls), `drawer` (whether the panels are shown), `pointing` (clicks on knobs
+and candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
 `Sending` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions), `TurnVersions` (tokens).
 `features` holds what dialogs and commands act on.
 
