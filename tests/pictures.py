@@ -71,6 +71,17 @@ async def streaming(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     picture(app, folder / "reply.svg")
 
 
+async def token(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
+    """The first token of a completion, in full size, with rolls of the dice."""
+    await say(pilot, app, "The capital of France is", 12)
+    await pilot.press("escape")
+    await until(pilot, lambda: app.chat.phase == "idle")
+    await pilot.press("ctrl+g", "g", "f6")
+    await app.run_action("screen.roll(100, 1)")
+    await pilot.pause(0.5)
+    picture(app, folder / "token.svg")
+
+
 async def small(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     """An 80-column terminal."""
     await say(pilot, app, PROMPT, 80)
@@ -80,19 +91,22 @@ async def small(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     picture(app, folder / "small.svg")
 
 
-SHOTS: tuple[tuple[str, tuple[int, int], Callable[[Pilot[None], TermchatApp, Path], Awaitable[None]]], ...] = (
-    ("dark", (120, 36), streaming),
-    ("light", (80, 24), small),
+Shoot = Callable[[Pilot[None], TermchatApp, Path], Awaitable[None]]
+SHOTS: tuple[tuple[Shoot, tuple[int, int], str], ...] = (
+    (streaming, (120, 36), "dark"),
+    (token, (100, 30), "dark"),
+    (small, (80, 24), "light"),
 )
 
 
 async def main(folder: Path) -> None:
     """Makes them all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for theme, size, shoot in SHOTS:
+    for shoot, size, theme in SHOTS:
         with tempfile.TemporaryDirectory() as home:
             os.environ |= {f"XDG_{kind}_HOME": home for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
-            app = build(settings.load({"theme": theme, "seed": 1, "max_tokens": 300}, environ={}))
+            config = settings.load({"theme": theme, "seed": 1, "max_tokens": 300}, environ={})
+            app = build(config, raw=shoot is token)
             async with app.run_test(size=size) as pilot:
                 await shoot(pilot, app, folder)
 

@@ -5,7 +5,8 @@ screen or a file.
   `Tuning`). Flags, config file, panel and checks are made from it.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
-- `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token.
+- `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token, and
+  rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
 - `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
 - `escapes`: backslash escapes in typed text.

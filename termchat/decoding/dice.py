@@ -12,7 +12,7 @@ cells of (0, 1); g = -log(-log(u)).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +34,25 @@ def _mix(x: int) -> int:
 def uniform(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     """Shape (n,), strictly inside (0, 1), one for each of the n ids."""
     word = ids.astype(np.uint64)
-    word ^= np.uint64(_mix(_mix(seed) ^ step))
-    word += _GOLDEN_64  # the same mixing, in place; a step's noise is on the way to its token
-    word ^= word >> _S30
-    word *= _MIX_1_64
-    word ^= word >> _S27
-    word *= _MIX_2_64
-    word ^= word >> _S31
-    word >>= _S12
-    u = word.astype(np.float64)
+    word ^= np.uint64(_mix(_mix(seed) ^ step))  # a step's noise is on the way to its token
+    return _units(word)
+
+
+def _mix_all(words: NDArray[np.uint64]) -> None:
+    """`_mix`, in place."""
+    words += _GOLDEN_64
+    words ^= words >> _S30
+    words *= _MIX_1_64
+    words ^= words >> _S27
+    words *= _MIX_2_64
+    words ^= words >> _S31
+
+
+def _units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Mixes the words in place, and makes each a number in (0, 1)."""
+    _mix_all(words)
+    words >>= _S12
+    u = words.astype(np.float64)
     u += 0.5
     u *= 2.0**-52
     return u
@@ -50,7 +60,20 @@ def uniform(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]
 
 def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     """Standard Gumbel noise, shape (n,), for a seed >= 0, a step >= 0 of the reply and n token ids."""
-    u = uniform(seed, step, ids)
+    return _gumbel(uniform(seed, step, ids))
+
+
+def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+    """The same for many seeds at once, shape (seeds, n)."""
+    keys = np.array(seeds, np.uint64)
+    _mix_all(keys)
+    keys ^= np.uint64(step)
+    _mix_all(keys)
+    return _gumbel(_units(keys[:, None] ^ ids.astype(np.uint64)))
+
+
+def _gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-log(-log(u)), in place."""
     np.log(u, out=u)
     np.negative(u, out=u)
     np.log(u, out=u)

@@ -1,9 +1,10 @@
-"""The end of the chain: from the logits that are left to probabilities, and with the dice to the one that is drawn."""
+"""The end of the chain: from the logits that are left to probabilities, and with the dice to the one that is drawn; and how
+often each would be drawn with other seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,3 +64,25 @@ def _many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, flo
     wanted = np.flatnonzero(np.isin(ids, np.array(list(noise), np.int32)))
     probability.update(zip(ids[wanted].tolist(), (weights[wanted] / mass).tolist(), strict=True))
     return Draw(winner, probability, noise)
+
+
+OTHERS = 2**31 - 1
+"""Stands for all tokens that are not listed; no token has this id."""
+_TOGETHER = 1000
+"""Seeds whose noise is in memory at once."""
+
+
+def rolls(probabilities: Mapping[int, float], seeds: Sequence[int], step: int) -> dict[int, int]:
+    """How often each token is drawn at step `step` of a reply, once with each of the seeds.
+
+    `probabilities` are after the chain, by id. Where they are those of all tokens that are left, a seed draws here what it
+    draws in a reply. `OTHERS` may stand for the rest: its one noise decides for all of them (the highest of several Gumbel
+    variables is one whose weight is their sum), so the counts are still exact in distribution.
+    """
+    left = {i: p for i, p in probabilities.items() if p > 0}
+    ids, logs = np.array(list(left), np.int32), np.log(np.array(list(left.values())))
+    counts = np.zeros(len(ids), np.int64)
+    for begin in range(0, len(seeds), _TOGETHER):
+        thrown = dice.gumbel_of_seeds(seeds[begin : begin + _TOGETHER], step, ids)
+        counts += np.bincount((logs + thrown).argmax(axis=1), minlength=len(ids))
+    return dict.fromkeys(probabilities, 0) | dict(zip(ids.tolist(), counts.tolist(), strict=True))

@@ -73,3 +73,15 @@ def test_neighbouring_steps_seeds_and_ids_are_independent() -> None:
 @given(seed=st.integers(0, 2**53 - 1), step=st.integers(0, 2**31), ids=st.lists(st.integers(0, 300_000), max_size=5))
 def test_a_few_ids_have_the_same_noise_without_numpy(seed: int, step: int, ids: list[int]) -> None:
     assert dice.noise(seed, step, ids) == pytest.approx(dice.gumbel(seed, step, np.array(ids, np.int32)), rel=1e-14)
+
+
+@given(
+    seeds=st.lists(st.integers(0, 2**53 - 1), min_size=1, max_size=6),
+    step=st.integers(0, 2**31),
+    ids=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5),
+)
+def test_many_seeds_at_once_have_each_the_same_noise(seeds: list[int], step: int, ids: list[int]) -> None:
+    together = dice.gumbel_of_seeds(seeds, step, np.array(ids, np.int32))
+    assert together.shape == (len(seeds), len(ids))
+    for row, seed in zip(together, seeds, strict=True):
+        assert row.tolist() == dice.gumbel(seed, step, np.array(ids, np.int32)).tolist()

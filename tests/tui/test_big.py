@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from termchat.chat.service import Chat
@@ -40,12 +42,6 @@ async def click(desk: Desktop, text: str) -> None:
     await desk.settle()
 
 
-def temperature_rows(desk: Desktop) -> list[str]:
-    lines = desk.text.split("\n")
-    begin = row_of(desk, "TEMPERATURE")
-    return [line.split("│")[-1] for line in lines[begin : begin + 8]]
-
-
 async def test_the_pages_turn_by_key_and_by_mouse_and_the_page_stays() -> None:
     async with desktop() as desk:
         await talk(desk)
@@ -54,9 +50,9 @@ async def test_the_pages_turn_by_key_and_by_mouse_and_the_page_stays() -> None:
         assert all(title in desk.text for title in ("ENTROPY", "PROBABILITY", "DECODE"))
         assert "top_k" not in desk.text
         await desk.type("", NEXT_PAGE)
-        assert all(title in desk.text for title in ("NEXT TOKEN", "TEMPERATURE", "SURVIVORS"))
+        assert all(title in desk.text for title in ("TOKEN 11 ·w11", "after", "49,144 others", "LEFT AFTER"))
         await desk.type("", "ctrl+b", "ctrl+b")
-        assert "SURVIVORS" in desk.text
+        assert "49,144 others" in desk.text
         await click(desk, "REPLY")
         assert "ENTROPY" in desk.text
         await click(desk, "CHAIN")
@@ -88,15 +84,15 @@ async def test_the_big_view_takes_the_place_of_the_chat_while_the_reply_goes_on(
         await desk.type("", NEXT_PAGE, "f6")
         panels = desk.app.query_one(Panels)
         assert panels.size.width == 120
-        assert "hello" not in desk.text
-        assert "11 1.00" in desk.text  # the newest token and its entropy
+        assert "w10 ▐w11▌" in desk.text  # the sentence stays in sight
+        assert "11 ·w11 1.00" in desk.text  # the newest token and its entropy
         assert "Tab ←→ page" in desk.text
         assert "Esc back" in desk.text
         desk.engine.say(" new", entropy=4.25)
         await desk.settle()
-        assert "12 4.25" in desk.text
+        assert "12 ·new 4.25" in desk.text
         await desk.type("", "escape")
-        assert "hello" in desk.text
+        assert "you" in desk.text
         assert "ENTROPY" in desk.text
         assert desk.chat.phase == "decoding"  # Esc closed the view and not the reply
         assert desk.composer.has_focus
@@ -113,11 +109,11 @@ async def test_every_picture_has_a_page_of_its_own_in_the_big_view(onward: str, 
             seen.append(panels.page)
             await desk.type("", onward)
         assert seen == list(PAGES)
-        await desk.type("", back)
-        assert (panels.page, "SURVIVORS" in desk.text, "ENTROPY" in desk.text) == ("survivors", True, False)
+        await desk.type("", back, back)
+        assert (panels.page, "DECODE TIME" in desk.text, "ENTROPY" in desk.text) == ("time", True, False)
         await desk.type("", "f6")
-        assert panels.page == "next"  # where that picture stands
-        assert "TEMPERATURE" in desk.text
+        assert panels.page == "reply"  # where that picture stands
+        assert "ENTROPY" in desk.text
 
 
 @pytest.mark.parametrize("width", [80, 90, 120])
@@ -128,12 +124,10 @@ async def test_every_page_of_the_big_view_has_the_way_back_on_its_first_line(wid
         for page in PAGES:
             tabs = desk.text.splitlines()[1]
             assert "F6 back" in tabs
-            assert "survivors" in tabs.lower()
-            assert page[:4] in tabs.lower()
-            assert ("probability" in tabs) == (width > 90)
+            assert page in tabs.lower()
             await desk.type("", "tab")
         await click(desk, "F6 back")
-        assert "hello" in desk.text
+        assert "you" in desk.text
 
 
 async def test_the_big_view_opens_at_a_title_and_closes_by_the_mouse() -> None:
@@ -144,10 +138,10 @@ async def test_the_big_view_opens_at_a_title_and_closes_by_the_mouse() -> None:
         assert desk.app.query_one(Panels).page == "time"
         assert "PROBABILITY" not in desk.text
         await click(desk, "F6 back")
-        assert "hello" in desk.text
+        assert "you" in desk.text
         assert "PROBABILITY" in desk.text
         await click(desk, "F6 big")
-        assert "hello" not in desk.text
+        assert "F6 back" in desk.text
 
 
 async def test_a_click_in_a_plot_puts_the_cursor_on_the_token_and_the_plots_mark_it() -> None:
@@ -174,8 +168,8 @@ async def test_the_big_view_keeps_the_keys_of_token_mode() -> None:
     async with desktop() as desk:
         await talk(desk)
         await desk.type("", "f6", "tab", "ctrl+g", "left")
-        assert "10 1.00" in desk.text
-        assert "hello" not in desk.text
+        assert "10 ·w10 1.00" in desk.text
+        assert "▐w10▌ w11" in desk.text
         edge = desk.text.split("\n")[row_of(desk, "ENTROPY") + 2].index("│")
         assert edge == LABEL
         await desk.pilot.click(offset=(edge + 1 + 7, row_of(desk, "ENTROPY") + 2))
@@ -184,23 +178,110 @@ async def test_the_big_view_keeps_the_keys_of_token_mode() -> None:
         await desk.type("", "w")
         await desk.type("no", "enter")
         await desk.type("", "escape")
-        assert "hello" in desk.text
+        assert "you" in desk.text
         assert "TOKEN" in desk.text
 
 
-async def test_a_temperature_that_is_turned_reshapes_its_curve_at_once_also_while_nothing_runs() -> None:
+def distribution(desk: Desktop) -> list[str]:
+    """Head, candidates and others."""
+    lines = [line.split("│")[-1][1:] for line in desk.text.split("\n")]
+    begin = next(at for at, line in enumerate(lines) if line.strip().startswith("model"))
+    return lines[begin : begin + 2 + len(CANDIDATES)]
+
+
+async def test_a_knob_that_is_turned_while_nothing_runs_reshapes_the_distribution_under_a_title_that_says_so() -> None:
     async with desktop() as desk:
         await talk(desk)
         desk.engine.end()
         await desk.settle()
-        await desk.type("", NEXT_PAGE, NEXT_PAGE, "ctrl+t", "t")
-        before = temperature_rows(desk)
-        assert "█ 0.8" in before[0]
-        await desk.type("2", "enter")
-        after = temperature_rows(desk)
-        assert "█ 2" in after[0]
-        assert after[1:] != before[1:]
-        assert "temp" in desk.text  # the knob that is turned stands above
+        await desk.type("", NEXT_PAGE, NEXT_PAGE)
+        assert "TOKEN 11 ·w11  as recorded" in desk.text
+        await desk.type("", "ctrl+t", "t", "2", "enter")
+        assert "as recorded" not in desk.text
+        assert "PREVIEW 11 x  with the current knobs" in desk.text
+        assert "t temp     2" in desk.text  # the knob that is turned stands above
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (200, 60)])
+async def test_the_large_view_of_a_token_has_its_sentence_words_percents_and_all_the_rest(
+    size: tuple[int, int],
+) -> None:
+    async with desktop(size, chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+        await talk(desk)
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+g", "left", "left", "f6")
+        assert "w8 ▐w9▌ w10 w11" in desk.text
+        assert "TOKEN 9 ·w9  as recorded" in desk.text
+        assert "seed 1" in desk.text
+        head, *lines, others = distribution(desk)
+        assert head.split()[:4] == ["model", "0%", "100%", "after"]
+        for at, line in enumerate(lines):
+            assert re.match(rf"(\d )?·c{at} +[<\d.]+% [█▉-▏ ]+ +[\d.]+% █", line), line
+        assert others.strip().startswith("49,144 others")
+        assert "LEFT AFTER" in desk.text
+        await desk.type("", "left")
+        assert "▐w8▌ w9" in desk.text
+
+
+async def test_the_dice_are_rolled_by_key_again_for_more_and_by_command_with_any_number() -> None:
+    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+        await talk(desk)
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+g", "r")
+        assert "100 ROLLS" in desk.text
+        first = re.search(r"seeds (\d+) to (\d+)", desk.text)
+        assert first is not None
+        assert int(first[2]) - int(first[1]) == 99
+        await desk.type("", "f6", "r")
+        assert "1,000 ROLLS" in desk.text
+        assert f"seeds {first[1]} to {int(first[1]) + 999}" in desk.text
+        head, *lines = distribution(desk)
+        begin = head.index("rolls") + len("rolls")
+        assert sum(int(line[:begin].split()[-1]) for line in lines) == 1000
+        await desk.type("", "left")
+        assert "ROLLS" not in desk.text  # of another token
+        await desk.type("", "right")
+        assert "1,000 ROLLS" in desk.text
+        await desk.type("", "f6", "ctrl+g")
+        await desk.type("/roll 250 42", "enter")
+        assert "250 ROLLS  seeds 42 to 291" in desk.text
+        await desk.type("/roll many", "enter")
+        assert "/roll takes a number from 1 to 100000" in desk.text
+
+
+async def test_rolling_while_a_reply_runs_holds_its_token_in_sight() -> None:
+    async with desktop() as desk:
+        await talk(desk)
+        await desk.type("", "f6", "r")
+        assert "TOKEN 11 ·w11" in desk.text
+        desk.engine.say(" more")
+        await desk.settle()
+        assert "TOKEN 11 ·w11" in desk.text
+        assert desk.app.screen_stack[0].tokens.mode.open  # type: ignore[attr-defined]
+
+
+async def test_a_new_message_waits_for_its_own_token() -> None:
+    async with desktop() as desk:
+        await talk(desk)
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", NEXT_PAGE, NEXT_PAGE)
+        assert "others" in desk.text
+        desk.chat.send("and then?")
+        await desk.settle()
+        assert "waiting for the first token" in desk.text
+        assert "others" not in desk.text  # those of the reply before
+        desk.engine.say(" well", candidates=CANDIDATES)
+        await desk.settle()
+        assert "TOKEN 0 ·well" in desk.text
+
+
+async def test_rolling_with_nothing_to_draw_from_says_why() -> None:
+    async with desktop() as desk:
+        await desk.type("/roll", "enter")
+        assert "no candidates to draw from" in desk.text
 
 
 async def test_the_drawer_of_a_small_screen_has_all_plots_of_a_reply() -> None:
@@ -211,7 +292,7 @@ async def test_the_drawer_of_a_small_screen_has_all_plots_of_a_reply() -> None:
         await desk.type("", NEXT_PAGE)
         assert all(title in desk.text for title in ("ENTROPY", "PROBABILITY", "DECODE", "worst 40 at 7"))
         await desk.type("", "f6", "escape", "escape")
-        assert "hello" in desk.text
+        assert "you" in desk.text
 
 
 async def test_the_smallest_screen_shows_a_picture() -> None:

@@ -1,36 +1,26 @@
-"""The plots against numbers that numpy computes: heights, labels, foldings, shares, outliers."""
+"""The plots of a reply against numbers that numpy computes: heights, labels, foldings, outliers."""
 
 from __future__ import annotations
 
 import math
 import random
+import re
 
 import numpy as np
 import pytest
 
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
-from termchat.decoding.records import Candidate, Stage, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.panels.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
-from termchat.tui.panels.plots.pictures import PICTURES, Name, Subject, arranged, stacked
+from termchat.tui.panels.plots.pictures import PICTURES, Name, arranged, stacked
 from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
-from termchat.tui.panels.plots.step import (
-    LEAST,
-    Rest,
-    distribution_plot,
-    shares,
-    slots,
-    survivors_plot,
-    temperature_plot,
-)
 from termchat.tui.panels.plots.trace import Folded, Times, Trace
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
 
 REPLY: tuple[Name, ...] = ("entropy", "probability", "time")
-NEXT: tuple[Name, ...] = ("distribution", "temperature", "survivors")
 
 
 def texts(lines: list[Line]) -> list[str]:
@@ -77,14 +67,6 @@ def test_a_column_is_as_high_as_its_value_to_an_eighth_of_a_row(rows: int, top: 
     assert np.abs(np.array(heights(lines, 97)) - expected).max() <= 1
     assert heights(lines, 97)[0] == 0
     assert heights(lines, 97)[-1] == rows * 8
-
-
-def test_on_a_logarithmic_axis_every_decade_takes_the_same_height() -> None:
-    axis = Axis(1.0, number, LEAST, logarithmic=True)
-    values = [1.0, 0.1, 0.01, 0.001, LEAST, 0.0]
-    lines = plot([Bar(value) for value in values], axis, 8, [])
-    assert heights(lines[:8], 6) == [64, 48, 32, 16, 0, 0]
-    assert [label for label in labels(lines) if label] == ["1", "0.1", "0.01", "1e-03", "1e-04"]
 
 
 @pytest.mark.parametrize("rows", [2, 4, 6, 8, 10, 12, 15, 16, 20, 24])
@@ -147,6 +129,17 @@ def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
     assert axis.endswith(" token")
     assert len(axis) == LABEL + 40
     assert "12" not in plot([Bar(0.0)] * 9, Axis(1.0, number), 2, [Tick(0, "1111"), Tick(3, "12")])[-1].text
+
+
+def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
+    trace = traced(reply_of([1.0] * 90), 118)
+    each = trace.folded("entropy").each
+    axis = entropy_plot(trace, 118, 10)[-1].text
+    named = re.findall(r"(\d+) ·w(\d+)", axis)
+    assert len(named) >= 4
+    assert all(number == word for number, word in named)
+    assert all(axis[LABEL + int(number) // each :].startswith(number) for number, _ in named)
+    assert axis.endswith(" token")
 
 
 @pytest.mark.parametrize("rows", range(1, 70))
@@ -241,7 +234,7 @@ def test_entropy_is_drawn_in_bits_token_by_token_while_there_is_room() -> None:
     entropies = [0.0, 1.0, 2.0, 3.0, 4.0, 3.9]
     lines = entropy_plot(traced(reply_of(entropies)), 43, 10)
     head, body = lines[0].text, lines[1:9]
-    assert head.split() == ["ENTROPY", "bit", "5", "3.90"]
+    assert head.split() == ["ENTROPY", "in", "bit", "5", "3.90"]
     assert labels(lines[1:])[0] == "4"
     expected = np.array(entropies) / 4 * 64
     assert np.abs(np.array(heights(body, 6)) - expected).max() <= 1
@@ -253,15 +246,15 @@ def test_where_a_column_stands_for_several_tokens_the_plot_says_which_number_it_
     each = trace.folded("entropy").each
     assert each == math.ceil(300 / 37 / each) * each
     assert f"mean, max of {each}" in entropy_plot(trace, 43, 10)[0].text
-    assert f"mean of {each}" in probability_plot(trace, 60, 10)[0].text
+    assert f"mean of {each}" in probability_plot(trace, 70, 10)[0].text
     assert f"max of {each}" in time_plot(trace, 43, 10)[0].text
 
 
 def test_probability_is_the_models_own_before_the_chain() -> None:
     logprobs = [math.log(share) for share in (1.0, 0.5, 0.25, 0.125)]
     lines = probability_plot(traced(reply_of([1.0] * 4, logprobs)), 50, 10)
-    assert "before the chain" in lines[0].text
-    assert lines[0].text.endswith(" 12.5%")
+    assert "model, before the chain" in lines[0].text
+    assert lines[0].text.endswith(" 3 12.5%")
     assert heights(lines[1:9], 4) == [64, 32, 16, 8]
     assert labels(lines[1:])[0] == "100%"
     assert labels(lines[1:])[8] == "0%"
@@ -285,6 +278,7 @@ def test_decode_times_show_the_median_and_name_the_worst_and_leave_the_scale_to_
 def test_the_token_under_the_cursor_is_marked_and_named() -> None:
     lines = entropy_plot(traced(reply_of([1.0, 2.0, 3.0]), cursor=1), 43, 10)
     assert lines[0].text.split()[-2:] == ["1", "2.00"]
+    assert entropy_plot(traced(reply_of([1.0, 2.0, 3.0]), 90, cursor=1), 90, 10)[0].text.endswith(" 1 ·w1 2.00")
     marked = [[text for text, ink in line.runs if ink.color == "cursor"] for line in lines[1:9]]
     assert all(len(cells) == 1 and len(cells[0]) == 1 for cells in marked)
     assert all(line.text[LABEL + 1] == cells[0] for line, cells in zip(lines[1:9], marked, strict=True))
@@ -304,100 +298,16 @@ def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) 
         assert all(len(line.text) == width for line in lines[1 : 1 + fitted(rows - 3)])
 
 
-# --- the next token --------------------------------------------------------------------------------------------------
-
-
-def step(logits: list[float], after: list[float], *, drawn: int = 0, vocabulary: float = 1.0) -> Token:
-    """A step whose candidates have `vocabulary` of all probability."""
-    weights = np.exp(np.array(logits) - max(logits))
-    model = weights / weights.sum() * vocabulary
-    candidates = [
-        Candidate(at, f" c{at}", logit, math.log(share), left, 0.0, None if left else "top_p")
-        for at, (logit, share, left) in enumerate(zip(logits, model, after, strict=True))
-    ]
-    stages = [Stage("top_k", 40), Stage("top_p", sum(map(bool, after))), Stage("dice", 1)]
-    return replaced(made_records.token(0, b"c", "c", token_id=drawn), candidates=candidates, stages=stages)
-
-
-def test_shares_are_the_softmax_at_a_temperature() -> None:
-    logits = [18.2, 17.6, 15.9, 15.1, -3.0]
-    for temperature in (0.1, 0.8, 1.0, 1.7, 5.0):
-        scaled = np.array(logits) / temperature
-        expected = np.exp(scaled - scaled.max()) / np.exp(scaled - scaled.max()).sum()
-        np.testing.assert_allclose(shares(logits, temperature), expected)
-    assert shares([1.0, 3.0, 3.0], 0.0) == [0.0, 1.0, 0.0]
-    assert shares([], 1.0) == []
-
-
-def test_the_curve_shows_each_candidate_before_and_after_the_chain_and_the_rest_as_one_number() -> None:
-    token = step([10.0, 9.0, 8.0, 4.0], [0.7, 0.3, 0.0, 0.0], drawn=1, vocabulary=0.9)
-    lines = distribution_plot(token, LABEL + 12, 12)  # three cells a candidate: two columns and a gap
-    model = [math.exp(candidate.logprob) for candidate in token.candidates]
-    expected = [share for pair in zip(model, [0.7, 0.3, 0, 0], strict=True) for share in (*pair, 0.0)]
-    fractions = [1 + math.log10(share) / 4 if share > LEAST else 0.0 for share in expected]
-    assert np.abs(np.array(heights(lines[1:9], 12)) - np.array(fractions) * 64).max() <= 1
-    assert [label for label in labels(lines[1:10]) if label] == ["100%", "10%", "1%", "0.1%", "0.01%"]
-    assert lines[10].text[LABEL:] == "   ●  x  x  "
-    assert lines[11].text.startswith("all others 10.0% → 0.0%")
-    assert "x cut by top_p 2" in distribution_plot(token, 60, 12)[-1].text
-    assert Rest(token, 1).after == pytest.approx(0.3)
-
-
-def test_where_there_is_no_room_for_all_candidates_those_that_are_left_out_count_among_the_rest() -> None:
-    token = step([5.0, 4.0, 3.0, 2.0], [0.4, 0.3, 0.2, 0.1], vocabulary=0.8)
-    lines = distribution_plot(token, LABEL + 4, 12)
-    assert slots(LABEL + 4, 4) == (2, 2)
-    model = [math.exp(candidate.logprob) for candidate in token.candidates]
-    assert f"all others {1 - sum(model[:2]):.1%} → 30.0%" in lines[-1].text
-
-
-def test_the_two_temperatures_are_shares_among_the_shown_candidates() -> None:
-    token = step([10.0, 9.0, 8.0, 4.0], [0.7, 0.3, 0.0, 0.0], vocabulary=0.5)
-    lines = temperature_plot(token, 2.0, LABEL + 8, 10)
-    logits = np.array([10.0, 9.0, 8.0, 4.0])
-    one, two = (np.exp(logits / t) / np.exp(logits / t).sum() for t in (1.0, 2.0))
-    top = float(labels(lines[1:])[0].rstrip("%")) / 100
-    expected = np.stack([one, two], axis=1).ravel() / top * 64
-    assert np.abs(np.array(heights(lines[1:9], 8)) - expected).max() <= 1
-    head = temperature_plot(token, 2.0, 60, 10)[0].text
-    assert "1" in head
-    assert "█ 2" in head
-    assert "share among these 4" in head
-
-
-def test_wide_columns_are_named_by_their_tokens() -> None:
-    token = step([3.0, 2.0], [0.7, 0.3])
-    assert "·c0" in distribution_plot(token, 60, 12)[9].text
-    assert "·c1" in temperature_plot(token, 0.5, 60, 10)[9].text
-
-
-def test_each_stage_has_a_bar_by_the_logarithm_of_what_it_left() -> None:
-    stages = [Stage("penalties", 10_000), Stage("top_k", 100), Stage("min_p", 10), Stage("dice", 1)]
-    lines = survivors_plot(replaced(step([1.0], [1.0]), stages=stages), 61, 10)
-    filled = [line.text.count("━") for line in lines[1:]]
-    assert filled == [40, 20, 10, 0]
-    assert [line.text.split()[-1] for line in lines[1:]] == ["10000", "100", "10", "1"]
-    assert "1 to 10000" in lines[0].text
-
-
 # --- pages -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("width", "rows"), [(78, 19), (43, 35), (58, 56), (118, 34), (198, 54), (43, 6)])
-@pytest.mark.parametrize("names", [REPLY, NEXT, *((name,) for name in PICTURES)])
-def test_a_page_has_room_for_its_pictures(names: tuple[str, ...], width: int, rows: int) -> None:
-    subject = Subject(traced(reply_of([1.0] * 90), width), step([3.0, 2.0, 1.0], [0.6, 0.4, 0.0]), "NEXT TOKEN", 0.8)
-    placed = arranged(names, subject, width, rows)  # type: ignore[arg-type]
+@pytest.mark.parametrize("names", [REPLY, *((name,) for name in PICTURES)])
+def test_a_page_has_room_for_its_pictures(names: tuple[Name, ...], width: int, rows: int) -> None:
+    placed = arranged(names, traced(reply_of([1.0] * 90), width), width, rows)
     lines = stacked(placed)
     assert placed[0].name == names[0]
-    assert len(lines) <= rows or rows < PICTURES[names[0]].least  # type: ignore[index]
+    assert len(lines) <= rows or rows < PICTURES[names[0]].least
     assert all(len(line.text) <= width for line in lines)
     if rows >= 19:
-        assert len(placed) == min(len(names), 2 if rows < 20 and names == NEXT else 3)
-
-
-def test_a_page_about_a_step_says_what_is_missing() -> None:
-    waiting = Subject(Trace(), None, "NEXT TOKEN", 0.8)
-    assert texts(stacked(arranged(NEXT, waiting, 43, 30))) == ["waiting for the first token"]
-    bare = waiting._replace(token=replaced(step([1.0], [1.0]), candidates=[]))
-    assert texts(stacked(arranged(NEXT, bare, 43, 30))) == ["No candidates were recorded for this token."]
+        assert len(placed) == len(names)

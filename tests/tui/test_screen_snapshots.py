@@ -107,7 +107,7 @@ async def reply(desk: Desktop) -> None:
 async def next_token(desk: Desktop) -> None:
     """The temperature is turned while the reply runs."""
     await begun(desk)
-    await turned_to(desk, "SURVIVORS" if desk.app.size.height > 24 else "TEMPERATURE")
+    await turned_to(desk, "LEFT AFTER")
     await desk.type("", "ctrl+t", "t")
     await desk.type("1.6", "enter")
     narrate(desk.engine)
@@ -120,9 +120,19 @@ async def big(desk: Desktop) -> None:
     await desk.type("", "f6", "ctrl+g", "g", "s", "s")
 
 
-async def big_curve(desk: Desktop) -> None:
+async def large(desk: Desktop) -> None:
+    """The large view of the newest token."""
     await begun(desk)
-    await desk.type("", "f6", *["tab"] * 6)
+    await desk.type("", "f6", *["tab"] * 5)
+
+
+async def rolled(desk: Desktop) -> None:
+    """The large view of a token in the middle of a reply, with rolls of the dice."""
+    await begun(desk)
+    desk.engine.end()
+    await desk.settle()
+    await desk.type("", "ctrl+g", "g", "s", "s", "f6")
+    await desk.app.run_action("screen.roll(100, 42)")
 
 
 async def cut_off(desk: Desktop) -> None:
@@ -158,9 +168,10 @@ Scene = Callable[[Desktop], Awaitable[None]]
         (streaming, (80, 24), "light"), (streaming, (120, 40), "dark"), (streaming, (200, 60), "light"),
         (tuning, (120, 40), "light"), (tuning, (200, 60), "dark"),
         (reply, (80, 24), "dark"), (reply, (120, 40), "light"), (reply, (200, 60), "dark"),
-        (next_token, (80, 24), "light"), (next_token, (120, 40), "dark"),
+        (next_token, (80, 24), "light"), (next_token, (120, 40), "dark"), (next_token, (200, 60), "light"),
         (big, (80, 24), "light"), (big, (120, 40), "dark"), (big, (200, 60), "light"),
-        (big_curve, (120, 40), "light"), (big_curve, (200, 60), "dark"),
+        (large, (80, 24), "dark"), (large, (120, 40), "light"), (large, (200, 60), "dark"),
+        (rolled, (80, 24), "light"), (rolled, (120, 40), "dark"), (rolled, (200, 60), "light"),
         (cut_off, (80, 24), "dark"), (cut_off, (120, 40), "light"),
         (dead, (80, 24), "light"), (dead, (120, 40), "dark"),
         (full, (80, 24), "dark"), (full, (200, 60), "light"),

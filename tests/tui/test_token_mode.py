@@ -11,7 +11,7 @@ from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
 from termchat.tui.tokens.tokenizer import MOST_TYPED
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript import TokenRef, TranscriptView
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import index, looking
 
@@ -553,3 +553,75 @@ async def test_what_is_typed_goes_on_after_the_terminal_was_too_small() -> None:
             await desk.settle()
         await desk.type("c")
         assert "\n abc" in desk.text
+
+
+# --- one page, one time ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys", [(), ("f6",), ("tab", "tab")], ids=["panel", "large view", "next"])
+async def test_in_tune_an_older_token_is_shown_with_the_knobs_of_now_and_nothing_of_then(keys: tuple[str, ...]) -> None:
+    async with looking() as desk:
+        await desk.type("", "left", "left", *keys)
+        assert "TOKEN 8 ·a  as recorded" in desk.text
+        await desk.type("", "ctrl+t", "t")
+        assert "ASKED NOW 8 x  with the current knobs" in desk.text
+        assert "as recorded" not in desk.text
+        asked = desk.engine.asked(Inspect)
+        assert (asked[-1].done, asked[-1].samplers) == (8, desk.chat.tuning.samplers())
+        await desk.type("1.7", "enter")
+        assert desk.engine.asked(Inspect)[len(asked) :][-1].samplers.temperature == 1.7
+        await desk.type("", "escape")
+        assert "TOKEN 8 ·a  as recorded" in desk.text
+        assert "with the current knobs" not in desk.text
+        count = len(desk.engine.asked(Inspect))
+        desk.chat.adjust("temperature", 0.3)
+        await desk.settle()
+        assert len(desk.engine.asked(Inspect)) == count + 1  # the preview alone
+
+
+async def test_what_is_beside_the_knob_belongs_to_what_is_below_it() -> None:
+    async with looking() as desk:
+        await desk.type("", "left", "ctrl+t", "t")
+        knob = next(line for line in desk.text.split("\n") if "│ t temp" in line)
+        assert knob.rstrip().endswith(" 4")  # what the stage leaves of the token that was asked about
+        desk.chat.loading.unload()
+        await desk.settle()
+        await desk.type("", "escape", "ctrl+t", "t")
+        assert "TOKEN 9 ·bear  as recorded" in desk.text  # nobody can be asked
+        knob = next(line for line in desk.text.split("\n") if "│ t temp" in line)
+        assert knob.rstrip().endswith("─")
+
+
+async def test_a_token_that_is_clicked_in_tune_is_asked_about_in_its_turn() -> None:
+    async with looking() as desk:
+        await desk.type("", "left", "ctrl+t")
+        desk.app.query_one(TranscriptView).set_cursor(TokenRef(2, 3))
+        await desk.settle()
+        assert desk.engine.asked(Inspect)[-1].done == 3
+        assert "ASKED NOW 3 x  with the current knobs" in desk.text
+
+
+async def test_why_not_follows_the_knobs_in_tune_and_says_so() -> None:
+    async with looking() as desk:
+        await desk.type("", "left", "w", "space", *"cat", "enter")
+        assert "WHY NOT ·cat  with its original settings" in desk.text
+        await desk.type("", "ctrl+t", "t")
+        assert "WHY NOT ·cat  with the current knobs" in desk.text
+        await desk.type("1.3", "enter")
+        assert desk.engine.asked(Explain)[-1].samplers.temperature == 1.3
+
+
+async def test_what_knobs_left_then_does_not_stand_beside_the_knobs_of_now() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "a", "b")
+        desk.engine.end()
+        await desk.settle()
+        top_k = next(line for line in desk.text.split("\n") if "│ k top_k" in line)
+        assert top_k.rstrip().endswith(" 40")
+        desk.chat.loading.unload()
+        await desk.settle()
+        desk.chat.adjust("top_k", 7)
+        await desk.settle()
+        top_k = next(line for line in desk.text.split("\n") if "│ k top_k" in line)
+        assert "7 " in top_k
+        assert top_k.rstrip().endswith("─")

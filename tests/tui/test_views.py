@@ -65,20 +65,20 @@ def grown(node: Node, *texts: str, reason: Reason = "end", first: int = 0, **fie
 
 def test_the_record_says_what_the_model_wanted_what_the_chain_left_and_what_the_dice_did() -> None:
     settings = SamplerSettings(temperature=1.2, top_k=0, repeat_penalty=1.1)
-    lines = record_lines(Shown(FOX, samplers=settings), 44, 40)
+    lines = record_lines(Shown(FOX, samplers=settings, seed=9), 44, 40)
     told = words(lines)
     for fact in (
-        "TOKEN 5 ·fox", "rank 0", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12", "decode 6.1 ms",
-        "sample 0.31 ms", "id 1 ", "bytes 20 66 6f 78", "position 35", "mu 9.50",
-        "STAGES penalties 49152 top_k 40 min_p 4 temperature 4", "DRAWN WITH repeat 1.1 last_n 64 top_p 0.95",
-        "temp 1.2",
+        "TOKEN 5 ·fox as recorded", "rank 0", "model 53.8%", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12",
+        "decode 6.1 ms", "sample 0.31 ms", "id 1 ", "bytes 20 66 6f 78", "position 35", "mu 9.50",
+        "LEFT AFTER penalties 49152 top_k 40 min_p 4 temperature 4", "DRAWN WITH repeat 1.1 last_n 64 top_p 0.95",
+        "temp 1.2 seed 9",
     ):  # fmt: skip
         assert fact in told
     assert "top_k 0" not in told  # off
     rows = read(lines)
-    assert rows[-20] == "1 ·c0                 18.2   60.7%   50.0%"  # e to the -0.5, and 1/2
-    assert rows[-19] == "2 ·c1                 17.2   22.3%   25.0% ●"  # e to the -1.5, and 1/4
-    assert rows[-1] == "  ·cut                -3.0   <0.1% cut min_p"
+    assert rows[-20] == "1 ·c0         18.2   60.7%   50.0%"  # e to the -0.5, and 1/2
+    assert rows[-19] == "2 ·c1         17.2   22.3%   25.0% ●"  # e to the -1.5, and 1/4
+    assert rows[-1] == "  ·cut        -3.0   <0.1%  cut min_p"
     assert len(rows) < 40
 
 
@@ -92,8 +92,8 @@ def test_where_there_is_little_room_the_token_that_was_drawn_is_still_among_the_
 
 def test_what_waits_says_why_and_nothing_of_a_sampling_that_has_not_been() -> None:
     waiting = replaced(FOX, bytes="🦊!!".encode(), sample_us=0, forced=True)
-    lines = record_lines(Shown(waiting, "PENDING", "entropy > 3", pending=True), 44, 20)
-    assert read(lines)[0] == "PENDING 5 🦊!!          entropy > 3 · forced"
+    lines = record_lines(Shown(waiting, "PENDING", "waiting: entropy > 3", pending=True), 44, 20)
+    assert read(lines)[0] == "PENDING 5 🦊!!  waiting: entropy > 3  forced"
     assert cell_len(lines[0].text) == 44
     assert "sample" not in words(lines)
     assert "bytes f0 9f a6 8a …" in words(lines)
@@ -115,8 +115,8 @@ def test_what_memory_alone_holds_of_a_token_is_shown_with_the_way_to_the_rest() 
 
 def test_a_control_token_goes_by_its_name_and_one_without_a_name_by_a_sign() -> None:
     end = replaced(FOX, id=2, bytes=b"", candidates=[Candidate(2, "<|im_end|>", 9.0, -0.5, 0.6, 0.0, None)])
-    assert read(record_lines(Shown(end), 44, 20))[0] == "TOKEN 5 <|im_end|>"
-    assert read(record_lines(Shown(replaced(end, candidates=[])), 44, 20))[0] == "TOKEN 5 ∅"
+    assert read(record_lines(Shown(end), 44, 20))[0] == "TOKEN 5 <|im_end|>  as recorded"
+    assert read(record_lines(Shown(replaced(end, candidates=[])), 44, 20))[0] == "TOKEN 5 ∅  as recorded"
 
 
 # --- why not ---------------------------------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ def why_not(*, drawn: bool = False, text: str = " cat", loss: float = 0.5, more:
 def test_why_not_has_the_way_through_the_chain_the_cut_and_what_it_would_have_taken() -> None:
     lines = why_lines(why_not(more=2), 43)
     rows = read(lines)
-    assert rows[0] == "WHY NOT ·cat                     recomputed"
-    assert rows[1:3] == ["as token 7  id 9  logit -2.00  rank 12", "model 5.0%  dice -0.25"]  # e to the -3 is 0.0498
-    assert rows[4] == "penalties            -2.50     4.0%   49152"
-    assert rows[6] == "min_p                      cut here       4"
-    assert rows[7] == "temperature                       –       4"
+    assert rows[:2] == ["WHY NOT ·cat  with its original settings", "recomputed"]
+    assert rows[2:4] == ["as token 7  id 9  logit -2.00  rank 12", "model 5.0%  dice -0.25"]  # e to the -3 is 0.0498
+    assert rows[5] == "penalties            -2.50     4.0%   49152"
+    assert rows[7] == "min_p                      cut here       4"
+    assert rows[8] == "temperature                       –       4"
     told = words(lines)
     assert 'Cut by min_p; the dice picked "·dog".' in told
     assert "To survive it needs min_p ≤ 0.01. Then it wins with temperature ≥ 1.6 and these dice." in told
@@ -412,7 +412,7 @@ def hostile_ending(width: int) -> list[Line]:
 
 VIEWS: dict[str, Callable[[int], list[Line]]] = {
     "record": lambda width: record_lines(
-        Shown(hostile_token(), "PENDING", HOSTILE, SamplerSettings(), True), width, 30
+        Shown(hostile_token(), "PENDING", "waiting: " + HOSTILE, samplers=SamplerSettings(), pending=True), width, 30
     ),
     "why": lambda width: why_lines(why_not(text=HOSTILE), width),
     "what if": lambda width: whatif_lines(rescored([HOSTILE, HOSTILE], [0.5, 0.0]), [HOSTILE], width, 30),

@@ -152,6 +152,8 @@ TOKENS: tuple[Key, ...] = (
     Key("ask-now", "I", "ask('now')", "Ask the model again, with the current knobs", {}),
     Key("what-if", "v", "show('what-if')", "What-if: redraw the whole reply with the current knobs",
         {"token": "what-if"}, "What-if"),
+    Key("roll", "r", "screen.roll", "Roll the dice 100 times at this token and count; again for 1,000, then 10,000", {},
+        "Roll the dice many times"),
     Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "cut"}),
     Key("cut-paused", "X", "cut_paused", "Restart from here, paused, so you can step", {}),
     Key("fork-there", "enter", "fork_there", "In what-if: fork at the first token that differs", {}),
@@ -186,6 +188,7 @@ TOKENS: tuple[Key, ...] = (
 BIG: tuple[Key, ...] = (
     Key("big-next", "tab,right,down", "screen.turn_page(1)", "Next or previous page", {"big": "page"}, display="Tab ←→"),
     Key("big-previous", "shift+tab,left,up", "screen.turn_page(-1)", "", {}),
+    Key("big-roll", "r", "screen.roll", "Roll the dice 100 times at the newest token and count; again for more", {"big": "roll"}),
 )  # fmt: skip
 """What works in the big view of the panels."""
 

@@ -1,7 +1,12 @@
-"""The record of one token: what the model said, what the chain left of it, what the dice took, and how long that was."""
+"""One step of the loop: what the model said, what the chain left of it, what the dice took, and how long that was.
+
+`record_lines` are all its numbers; `step_lines` its distribution in bars, for the page of the next token and for the large
+view. Both say which time they show: the token as it was recorded, or the same place with the knobs as they are now.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
@@ -10,40 +15,41 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import (
-    MUTED,
-    ROOMY,
-    STRONG,
-    TEXT,
-    TITLE,
-    column,
-    flowing,
-    length,
-    percent,
-    prose,
-    signed,
-    spread,
-)
+from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, flowing, percent, prose, signed
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
+from termchat.tui.panels.rolls import Rolls, missing, next_size
+
+AS_RECORDED = "as recorded"
+WITH_KNOBS = "with the current knobs"
+ORIGINAL = "with its original settings"
 
 _UNRECORDED = "No candidates were recorded for this token; {} asks the model for them."
 _STAMP = Ink("stamp", bold=True)
 _LONGEST = 4
 """Bytes of a token that are written out."""
+_NOTE = 24
+"""Cells for a note."""
+_LEAST = 3
+"""Candidates that are shown, however little room there is."""
 
 
 class Shown(NamedTuple):
-    """A step to look at: its record, what it is ("TOKEN", "PENDING" …), a word on where it comes from, and its settings.
+    """A step to look at: its record, what it is ("TOKEN", "PENDING" …), which time it is of, a word on where it comes from.
 
-    `pending`: it is not taken yet.
+    `now`: it is what the knobs make of it as they are, so that what they left may stand beside them. `pending`: it is not taken
+    yet. `samplers` and `seed` are what it was drawn with, as far as known; `node` is the piece of the reply that it is in.
     """
 
     token: Token
     what: str = "TOKEN"
+    time: str = AS_RECORDED
     note: str = ""
     samplers: SamplerSettings | None = None
+    now: bool = False
     pending: bool = False
+    seed: int | None = None
+    node: int = 0
 
 
 def from_columns(node: Node, index: int, step: int) -> Token:
@@ -60,18 +66,46 @@ def from_columns(node: Node, index: int, step: int) -> Token:
     )  # fmt: skip
 
 
+def settings_of(node: Node, number: int) -> SamplerSettings | None:
+    """The knobs of the settings record with that number."""
+    return next((settings.samplers for settings in node.settings if settings.number == number), None)
+
+
 def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     """The facts, the stages, then as many candidates as fit."""
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
-    stages = flowing(_stages(token), width)
-    settings = flowing(_settings(shown.samplers), width) if shown.samplers is not None else []
-    lines = [Line(_title(shown, width)), *flowing(_facts(shown), width)]
+    stages, settings = flowing(_stages(token), width), flowing(_settings(shown), width)
+    lines = [*_title(shown, width), *flowing(_facts(shown), width)]
     lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
-        return [*lines, *prose(_UNRECORDED.format(name_of("ask-again")), width, MUTED)]
+        return [*lines, *_unrecorded(width)]
     title: list[Run] = [("CANDIDATES", TITLE)]
-    return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, 3), numbered=True)
+    return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, _LEAST), numbered=True)
+
+
+def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, large: bool, numbered: bool) -> list[Line]:
+    """The distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with the facts
+    that are not in the table."""
+    token, title = shown.token, _title(shown, width)
+    if not token.candidates:
+        return [*title, *_unrecorded(width)]
+    gap = [BLANK] if rows >= ROOMY else []
+    room = rows - len(title) - 2 * len(gap) - 2
+    blocks: list[list[Line]] = []
+    for items, before in (
+        (_rolls(shown, rolls), _LEAST),
+        (_stages(token), _LEAST),
+        (_settings(shown) if large else [], _LEAST),
+        (_facts(shown) if large else [], len(token.candidates)),  # only where all candidates have room
+    ):
+        lines = flowing(items, width)
+        blocks.append(lines if len(lines) <= room - before else [])
+        room -= len(blocks[-1])
+    rolled, stages, settings, facts = blocks
+    counts = rolls.of(token) if rolls is not None else None
+    table = candidate_table(token, [], width, max(room, _LEAST) + 1, numbered=numbered, bars=True, rolled=counts)
+    return [*title, *settings, *facts, *gap, *table, *gap, *stages, *rolled]
 
 
 def piece_of(token: Token) -> str:
@@ -81,14 +115,18 @@ def piece_of(token: Token) -> str:
     return show_piece(token.bytes.decode("utf-8", "replace") or name)
 
 
-def _title(shown: Shown, width: int) -> tuple[Run, ...]:
+def _title(shown: Shown, width: int) -> list[Line]:
     token = shown.token
-    ink = _STAMP if shown.pending or shown.note else TITLE
-    left: list[Run] = [(f"{shown.what} {token.step} ", ink)]
-    note = one_line(" · ".join(filter(None, (shown.note, "forced" if token.forced else ""))), width // 2)
-    right: list[Run] = [(f" {note}", Ink("stamp"))] if note else []
-    room = width - length([*left, *right]) - 1
-    return spread([*left, (column(piece_of(token), max(room, 4)).rstrip(), STRONG)], right, width)
+    ink = TITLE if shown.time == AS_RECORDED else _STAMP
+    head = f"{shown.what} {token.step} "
+    items: list[list[Run]] = [[(head, ink), (one_line(piece_of(token), max(width - len(head), 4)), STRONG)]]
+    notes = [shown.time, shown.note, "forced" if token.forced else ""]
+    items += [[(one_line(note, width), MUTED if note == AS_RECORDED else Ink("stamp"))] for note in notes if note]
+    return flowing(items, width)
+
+
+def _unrecorded(width: int) -> list[Line]:
+    return prose(_UNRECORDED.format(name_of("ask-again")), width, MUTED)
 
 
 def _facts(shown: Shown) -> list[list[Run]]:
@@ -97,6 +135,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
     noise = next((candidate.noise for candidate in token.candidates if candidate.id == token.id), None)
     facts: list[tuple[str, str]] = [
         ("rank", str(token.rank)),
+        ("model", percent(math.exp(token.logprob))),
         ("after", percent(token.probability)),
         ("entropy", f"{token.entropy:.2f} bit"),
         ("p(end)", percent(token.p_end, 2)),
@@ -122,15 +161,35 @@ def _stages(token: Token) -> list[list[Run]]:
         cut = stage.survivors < before
         items.append([(stage.name + " ", MUTED), (str(stage.survivors), STRONG if cut else MUTED)])
         before = stage.survivors
-    return [[("STAGES", TITLE)], *items] if items else []
+    return [[("LEFT AFTER", TITLE)], *items] if items else []
 
 
-def _settings(samplers: SamplerSettings) -> list[list[Run]]:
-    """The knobs that did something, as the chain panel writes them."""
+def _settings(shown: Shown) -> list[list[Run]]:
+    """The knobs that did something, as the chain panel writes them, and the seed."""
+    if shown.samplers is None:
+        return []
     items: list[list[Run]] = [[("DRAWN WITH", TITLE)]]
     for stage in STAGES.values():
         for knob in map(KNOBS.__getitem__, stage.knobs):
-            value = getattr(samplers, knob.name)
-            if knob.always or (stage.active(samplers) and not knob.is_off(value)):
+            value = getattr(shown.samplers, knob.name)
+            if knob.always or (stage.active(shown.samplers) and not knob.is_off(value)):
                 items.append([(knob.label + " ", MUTED), (knob.show(value), TEXT)])
-    return items
+    return [*items, [("seed ", MUTED), (str(shown.seed), TEXT)]] if shown.seed is not None else items
+
+
+def _rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
+    """What was rolled with which seeds, and the key that rolls or rolls more."""
+    size = next_size(rolls.n if rolls is not None else 0)
+    more: list[Run] = [
+        (name_of("roll") or "/roll", ACCENT._replace(does="roll")),
+        (f" rolls the dice {size:,} times", MUTED._replace(does="roll")),
+    ]
+    if rolls is None:
+        return [more]
+    left = [candidate.probability for candidate in shown.token.candidates if candidate.probability > 0]
+    said: list[Run] = [("seeds ", MUTED), (f"{rolls.first} to {rolls.first + rolls.n - 1}", TEXT)]
+    if len(left) == 1 and not missing(left):
+        greedy = shown.samplers is not None and shown.samplers.temperature <= 0
+        why = "temperature 0 leaves one token" if greedy else "one token was left"
+        said = [(f"nothing was random: {why}", STRONG)]
+    return [[(f"{rolls.n:,} ROLLS", TITLE)], said, more]

@@ -31,7 +31,6 @@ def timing_lines(live: Live, width: int) -> list[Line]:
 
 
 def prefill_line(live: Live, width: int) -> Line:
-    """How much of the prompt has been processed."""
     numbers = f" {count(live.prefill_done)}/{count(live.prefill_total)}"
     share = live.prefill_done / live.prefill_total if live.prefill_total else 0.0
     return Line((("prefill ", MUTED), *bar(share, width - 8 - len(numbers)), (numbers, TEXT)))

@@ -59,7 +59,6 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
 
 
 def _why(node: Node) -> str:
-    """One sentence on the end."""
     if node.failed is not None:
         return f"It was interrupted: {node.failed.message}."
     if node.finished is None:
@@ -86,8 +85,8 @@ _TIES = "{}, in batches: near-ties may be decided differently."
 def whatif_lines(
     replay: Rescored | None, changed: Sequence[str], width: int, rows: int, tolerance: float | None = None
 ) -> list[Line]:
-    """The panel. `changed` are the knobs that are not as they were, as in "temp 0.8→1.2"; without `replay` the answer is
-    still awaited. `tolerance`: see `again`."""
+    """`changed` are the knobs that are not as they were, as in "temp 0.8→1.2"; without `replay` the answer is still awaited.
+    `tolerance`: see `again`."""
     size: list[Run] = [(f"same dice, {len(replay.ids)} tokens", MUTED)] if replay is not None else []
     lines = [
         Line((("WHAT IF  ", TITLE), *size)),
@@ -114,7 +113,6 @@ def whatif_lines(
 
 
 def _parting(replay: Rescored, index: int, width: int) -> list[Line]:
-    """The first token that would be another one."""
     then, now = (one_line(show_piece(texts[index]), width // 2) for texts in (replay.texts, replay.scored.texts))
     place: list[Run] = [("differs at ", MUTED), (str(index), _STAMP)]
     return flowing([place, [(then, TEXT)], [("→ ", MUTED), (now, STRONG)]], width)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from termchat.chat.questions import WhyNot
 from termchat.decoding.records import Explanation, Remedy
-from termchat.text import show_piece
+from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, spread
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed
+from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 _SIGNS = {">=": "≥", "<=": "≤", "=": "="}
@@ -18,12 +19,13 @@ _STAMP = Ink("stamp")
 
 
 def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[Line]:
-    """The panel. `tolerance`: see `again`."""
+    """`tolerance`: see `again`."""
     it, recomputed = why.explained.explanation, why.explained.recomputed
     drawn = it.id == it.winner
     title = "WHY " if drawn else "WHY NOT "
-    note: list[Run] = [(f" {again(tolerance, short=True)}", _STAMP)] if recomputed else []
-    room = width - len(title) - sum(len(text) for text, _ in note) - 1
+    head: list[Run] = [(title, TITLE), (one_line(show_piece(it.text), max(width - len(title), 4)), STRONG)]
+    time: list[Run] = [(WITH_KNOBS, _STAMP) if why.now else (ORIGINAL, MUTED)]
+    note: list[Run] = [(again(tolerance), _STAMP)] if recomputed else []
     facts: list[list[Run]] = [
         [("as token ", MUTED), (str(why.index), TEXT)],
         [("id ", MUTED), (str(it.id), TEXT)],
@@ -33,7 +35,7 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
         [("dice ", MUTED), (signed(it.noise), TEXT)],
     ]
     return [
-        Line(spread([(title, TITLE), (column(show_piece(it.text), max(room, 4)).rstrip(), STRONG)], note, width)),
+        *flowing([head, time, *([note] if note else [])], width),
         *flowing(facts, width),
         *_table(it, width),
         *prose(_verdict(it), width, STRONG),

@@ -9,8 +9,8 @@ Widgets: `header_line`, the transcript, `notices` (also the queue, and what a fu
 `tui/panels/pages.py`; `knobs` has the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the
 line above the composer).
 
-Collaborators here: `big` (pages, the big view), `drawer` (whether the panels are shown), `pointing` (clicks on knobs and
-candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
+Collaborators here: `big` (pages, the big view, rolls), `drawer` (whether the panels are shown), `pointing` (clicks on knobs
+and candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
 `Sending` and `DraftKeeping` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions),
 `TurnVersions` (tokens). `features` holds what dialogs and commands act on.
 

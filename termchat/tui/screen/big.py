@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from termchat.chat.changes import Notice
 from termchat.conversation.tree import Conversation, Span
+from termchat.tui.keys.tables import name_of
+from termchat.tui.panels.pages import shown_step
+from termchat.tui.panels.rolls import more
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -63,6 +67,25 @@ class Big:
 
     def point(self, ref: TokenRef) -> None:
         self._transcript.set_cursor(ref)
+
+    def roll(self, n: int = 0, first: int | None = None) -> None:
+        """Rolls the dice at the step that is shown (see `rolls.more`), on a page that shows it. A reply that runs would take it
+        out of sight, so that token mode holds it."""
+        chat, tokens = self._chat, self._tokens
+        if chat.busy and chat.paused is None and not tokens.mode.open:
+            tokens.enter()
+        shown = shown_step(chat, tokens.mode if tokens.mode.open else None)
+        if shown is None or not shown.token.candidates:
+            hint = "send a message first" if shown is None else f"{name_of('ask-again')} asks the model for them"
+            self._parts.tell(Notice("no candidates to draw from", hint))
+            return
+        panels = self._panels
+        panels.rolls = more(panels.rolls, shown.node, shown.token.step, n, first)
+        if panels.here != "next" and not (panels.big and tokens.mode.open and panels.here == "chain"):
+            panels.page = "next"
+        if not panels.display:
+            self._parts.drawer.toggle()
+        self.show()
 
     def _set(self, big: bool) -> None:
         panels, desk = self._panels, self._desk

@@ -15,6 +15,7 @@ from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.panels.pages import PAGES, PanelPage, Scene
+from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.knobs import KnobsView
 from termchat.tui.tokens.mode import TokenMode
@@ -51,6 +52,9 @@ class Panels(KnobsView):
         self._placed: list[Placed] = []
         self._reply: Sequence[Span] = ()
         self._cursor: TokenRef | None = None
+        self._of_token = False
+        self.rolls: Rolls | None = None
+        """The newest, whichever step they are of."""
 
     @property
     def _margin(self) -> int:
@@ -60,10 +64,18 @@ class Panels(KnobsView):
     @property
     def pages(self) -> list[str]:
         """Those that can be turned to."""
-        return [page.name for page in PAGES.values() if self.big or not page.part_of]
+        large = self.big and self._of_token
+        return [
+            page.name for page in PAGES.values() if (self.big or not page.part_of) and not (large and page.as_token)
+        ]
+
+    @property
+    def here(self) -> str:
+        """The page that is shown, by the name that it has among `pages`."""
+        return self.page if self.page in self.pages else self.pages[0]
 
     def turn(self, by: int) -> None:
-        self.page = self.pages[(self.pages.index(self.page) + by) % len(self.pages)]
+        self.page = self.pages[(self.pages.index(self.here) + by) % len(self.pages)]
 
     def enlarge(self, big: bool) -> None:
         self.big = big
@@ -75,9 +87,14 @@ class Panels(KnobsView):
         stands out."""
         width, height = max(self.room - self._margin, 0), self.size.height
         mode = mode if mode is not None and mode.open else None
-        page = PAGES[self.page]
+        self._of_token = mode is not None
+        page = PAGES[self.here]
         tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
-        drawn = page.draw(Scene(chat, tune, mode, lambda: self._follow(width), width, height, height - len(tabs)))
+        scene = Scene(
+            chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls, width, height,
+            height - len(tabs), self.big,
+        )  # fmt: skip
+        drawn = page.draw(scene)
         self._placed = [plot._replace(top=plot.top + len(tabs)) for plot in drawn.plots]
         self._show([*tabs, *drawn.lines], width)
 
@@ -115,7 +132,7 @@ class Panels(KnobsView):
     def _tab(self, page: PanelPage, *, in_tokens: bool, short: bool) -> Run:
         name = (in_tokens and page.in_tokens) or (short and page.short) or page.name
         label = name if page.part_of else name.upper()
-        shown = page.name == self.page
+        shown = page.name == self.here
         ink = _HERE if shown else MUTED._replace(does=f"page('{page.name}')")
         return (f" {label} " if shown or not self.big else label, ink)
 

@@ -317,6 +317,7 @@ class ChatScreen(LiveScreen):
     def on_desk_tuned(self) -> None:
         if self._desk.tune is None and not self.tokens.mode.open:
             self._drawer.release()
+        self.tokens.mode.tune(self._desk.tune is not None)
         self.tick()
         self._show_soon()
 
@@ -402,6 +403,9 @@ class ChatScreen(LiveScreen):
 
     def action_page(self, page: str) -> None:
         self._big.go(page)
+
+    def action_roll(self, n: int = 0, first: int | None = None) -> None:
+        self._big.roll(n, first)
 
     def action_big(self, page: str | None = None) -> None:
         self._big.toggle(page)

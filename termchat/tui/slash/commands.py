@@ -22,6 +22,7 @@ from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
+from termchat.tui.panels.rolls import MOST
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
@@ -142,6 +143,21 @@ def _title(features: Features, text: str) -> None:
         features.parts.tell(Notice(features.parts.chat.conversation.title or "this chat has no title yet"))
 
 
+def _roll(features: Features, text: str) -> None:
+    number, _, seed = text.partition(" ")
+    n = int(number) if number.isdecimal() and len(number) <= len(str(MOST)) else 0
+    if not 1 <= n <= MOST:
+        raise CommandRefused(
+            f"/roll takes a number from 1 to {MOST}", "/roll 500 42 rolls 500 times with the seeds from 42 on"
+        )
+    try:
+        first = KNOBS["seed"].parse(seed)
+    except KnobError as error:
+        raise CommandRefused(str(error)) from error
+    screen = features.parts.screen
+    screen.app.call_next(screen.app.run_action, f"roll({n}, {first})", screen)
+
+
 def _save(features: Features, path: str) -> None:
     try:
         where = Path(path).expanduser()
@@ -248,6 +264,7 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
+    _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
     _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank or time", _look,
         lambda _: (Offer(look) for look in LOOKS)),

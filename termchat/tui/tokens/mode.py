@@ -40,6 +40,8 @@ class TokenMode:
         self._branch: int | None = None
         self._at: TokenRef | None = None
         self._panel = TokenPanel(chat)
+        self._tuning = False
+        self._before_tuning: View = "record"
         self._found: tuple[int | None, Place | None] | None = None
 
     # --- in and out --------------------------------------------------------------------------------------------------
@@ -53,6 +55,7 @@ class TokenMode:
             if self._behind:
                 self._transcript.move_cursor("last")
             self._at = self._transcript.cursor
+            self._follow_knobs()
         return self.open
 
     def leave(self) -> None:
@@ -176,6 +179,17 @@ class TokenMode:
             self._chat.questions.inspect(place.node, place.at, now=now)
             self.view = "asked"
 
+    def tune(self, tuning: bool) -> None:
+        """TUNE was opened or closed. While it is open, a token's record gives way to what the knobs make of the token."""
+        if tuning == self._tuning:
+            return
+        self._tuning = tuning
+        if tuning:
+            self._before_tuning = self.view
+            self._follow_knobs()
+        elif self.view == "asked" and self._before_tuning != "asked":
+            self._go_to("record")
+
     def show(self, view: View) -> None:
         """Shows another view of the reply, or closes it."""
         self._go_to("record" if self.view == view else view)
@@ -259,6 +273,19 @@ class TokenMode:
             reached = any(number == place.node.number for number, _ in replay.places)
             if not reached:
                 self._chat.questions.score(place.node)
+        self._follow_knobs()
+
+    def _follow_knobs(self) -> None:
+        """In TUNE: asks about the token with the current knobs, and again whenever one turns, if the model can be asked."""
+        chat, place = self._chat, self.place
+        if not self._tuning or place is None or self.pending or chat.model is None:
+            return
+        explained = chat.questions.explained
+        if self.view == "why" and explained is not None and "explain" in chat.engine.offers:
+            what = explained.text or explained.explained.explanation.id
+            chat.questions.explain(place.node, place.at, what, now=True)
+        elif self.view in ("record", "asked") and "inspect" in chat.engine.offers:
+            self.ask(now=True)
 
     def _go_to(self, view: View) -> None:
         """Shows another view; a closed one is not asked again when knobs turn."""

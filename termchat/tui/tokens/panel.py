@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from termchat.chat.position import position_of
 from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
 from termchat.conversation.setting_changes import changes
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, again, prose
 from termchat.tui.panels.chain_panel import chain_lines
-from termchat.tui.panels.record import Shown, from_columns, record_lines
+from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, record_lines, settings_of
 from termchat.tui.panels.tune_mode import Tune
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
@@ -36,25 +35,30 @@ class TokenPanel:
 
     def shown(self, place: At, view: View) -> Shown | None:
         """The step to show; None while the model is asked for it."""
-        chat = self._chat
+        chat, node = self._chat, place.node
+        now, start = chat.tuning.samplers(), _begin_of(chat.conversation, node)[0].start
+        seed = start.seed if start is not None else None
         if place.pending and chat.paused is not None:
-            return Shown(chat.paused.token, "PENDING", chat.paused.why, None, pending=True)
+            waits = f"waiting: {chat.paused.why}" if chat.paused.why else "waiting"
+            return Shown(chat.paused.token, "PENDING", waits, "", now, True, True, seed, node.number)
         if view == "asked":
             if (asked := chat.questions.inspected) is None:
                 return None
-            token, recomputed = asked.inspected.token, asked.inspected.recomputed
-            return Shown(
-                token, "ASKED NOW" if asked.now else "ASKED", again(chat.tolerance) if recomputed else "", None
-            )
-        settings = _settings_of(place)
-        return Shown(self._record(place), samplers=settings.samplers if settings is not None else None)
+            token, note = asked.inspected.token, again(chat.tolerance) if asked.inspected.recomputed else ""
+            if asked.now:
+                return Shown(token, "ASKED NOW", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
+            then = settings_of(node, node.tokens.settings[place.at])
+            return Shown(token, "ASKED", ORIGINAL, note, then, seed=seed, node=node.number)
+        then = settings_of(node, node.tokens.settings[place.at])
+        return Shown(self._record(place), samplers=then, seed=seed, node=node.number)
 
     def lines(self, place: At | None, view: View, width: int, rows: int, tune: Tune | None) -> list[Line]:
         """At most `rows` lines; with `tune`, its knobs are above."""
         head: list[Line] = []
         if tune is not None:
-            shown = self._chat.paused.token if self._chat.paused is not None else None
-            chain = chain_lines(self._chat.tuning, shown, width, selected=tune.selected, typed=tune.typed)
+            shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
+            token = shown.token if shown is not None and shown.now else None
+            chain = chain_lines(self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed)
             head = chain if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
         body = self._body(place, view, width, rows - len(head)) if place is not None else []
         return [*head, *body][:rows]
@@ -93,11 +97,15 @@ class TokenPanel:
         if self._recorded is None or self._recorded[:2] != (node, at):
             record = self._chat.record(node, at)
             if record is None:  # not kept, or not yet
-                return from_columns(node, at, position_of(self._chat.conversation, node, at).done)
+                return from_columns(node, at, _begin_of(self._chat.conversation, node)[1] + at)
             self._recorded = node, at, record
         return self._recorded[2]
 
 
-def _settings_of(place: At) -> SettingsRecord | None:
-    number = place.node.tokens.settings[place.at]
-    return next((settings for settings in place.node.settings if settings.number == number), None)
+def _begin_of(conversation: Conversation, node: Node) -> tuple[Node, int]:
+    """The first piece of the reply that a node is a piece of, and how many tokens stand between their beginnings."""
+    before = 0
+    while node.parent is not None and (parent := conversation.nodes[node.parent]).role == "assistant":
+        before += node.at
+        node = parent
+    return node, before

@@ -1,2 +1,6 @@
-"""Plots of a reply and of a step. `pictures` is the table of them and shares the rows of a page among them; `reply` and
-`step` draw, with the columns and axes of `drawing`; `trace` folds the measures of a reply as its tokens come."""
+"""Plots over a reply: entropy, probability and decode time of its tokens.
+
+`trace` reads the tokens as they come and folds their measures into columns; `reply` draws a plot of each measure, with the
+columns and axes of `drawing`; `pictures` is the table of them and shares the rows of a page among them. `pages` asks for the
+pictures of a page, and the panels' widget finds the token of a column that is clicked in the trace.
+"""

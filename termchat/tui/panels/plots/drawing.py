@@ -32,28 +32,14 @@ _Cell = tuple[str, Ink]
 
 
 class Axis(NamedTuple):
-    """What the rows of a plot stand for: from `bottom` to `top`, linear or logarithmic (then `bottom` is above 0)."""
+    """What the rows of a plot stand for, from 0 to `top`, and how a value is written."""
 
     top: float
     show: Callable[[float], str]
-    bottom: float = 0.0
-    logarithmic: bool = False
 
     def fraction(self, value: float) -> float:
         """Which part of the height a value takes, from 0 to 1; NaN takes none."""
-        if math.isnan(value) or value <= self.bottom:
-            return 0.0
-        if value >= self.top:
-            return 1.0
-        if self.logarithmic:
-            return math.log(value / self.bottom) / math.log(self.top / self.bottom)
-        return (value - self.bottom) / (self.top - self.bottom)
-
-    def at(self, fraction: float) -> float:
-        """The value at this part of the height."""
-        if self.logarithmic:
-            return float(self.bottom * (self.top / self.bottom) ** fraction)
-        return self.bottom + fraction * (self.top - self.bottom)
+        return min(value / self.top, 1.0) if value > 0 else 0.0
 
 
 class Bar(NamedTuple):
@@ -118,7 +104,7 @@ def plot(
     for row, cells in enumerate(zip(*columns, strict=True)):
         label = (f"{labels.get(row, ''):>{LABEL - 1}}", _LEVEL if row == level_row else MUTED)
         lines.append(Line((label, ("│", FAINT), *_joined(cells))))
-    return [*lines, x_axis(axis.show(axis.bottom), len(bars), ticks, note)]
+    return [*lines, x_axis(axis.show(0.0), len(bars), ticks, note)]
 
 
 def x_axis(label: str, columns: int, ticks: Sequence[Tick], note: str = "") -> Line:
@@ -147,18 +133,16 @@ def every(count: int, each: int, apart: int) -> list[Tick]:
     return [Tick(at // each, str(at)) for at in range(0, count, step)]
 
 
-def fitted(rows: int, *, quarters: bool = False) -> int:
-    """The most rows, of so many, that are parted into equal steps of the y axis; `quarters`: into four."""
-    if quarters:
-        return rows - rows % 4
+def fitted(rows: int) -> int:
+    """The most rows, of so many, that are parted into equal steps of the y axis."""
     return max((size for size in (1, 2, 3, 4, 6, 10, 15, rows - rows % 4) if size <= rows), default=0)
 
 
 def _labels(axis: Axis, rows: int) -> dict[int, str]:
     """By row: the top, and others at equal distances."""
-    parts = 8 if rows >= 16 and rows % 8 == 0 and not axis.logarithmic else 4 if rows >= 8 else 2
+    parts = 8 if rows >= 16 and rows % 8 == 0 else 4 if rows >= 8 else 2
     apart = next((rows // count for count in (parts, 5, 2) if rows % count == 0 and rows // count > 1), rows)
-    return {row: axis.show(axis.at((rows - row) / rows)) for row in range(0, rows, apart)}
+    return {row: axis.show(axis.top * (rows - row) / rows) for row in range(0, rows, apart)}
 
 
 def _eighths(value: float, axis: Axis, rows: int) -> int:

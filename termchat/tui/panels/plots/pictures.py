@@ -1,40 +1,24 @@
-"""All pictures there are, and how those of a page share its rows."""
+"""All plots of a reply, and how those of a page share its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Ink, Line
-from termchat.tui.draw.marks import MUTED, TITLE, prose
+from termchat.tui.draw.marks import TITLE
 from termchat.tui.panels.plots.reply import entropy_plot, probability_plot, time_plot
-from termchat.tui.panels.plots.step import distribution_plot, survivors_plot, temperature_plot
 from termchat.tui.panels.plots.trace import Measure, Trace
 
-Name = Literal["entropy", "probability", "time", "distribution", "temperature", "survivors"]
-
-_WAITING = "waiting for the first token"
-_UNRECORDED = "No candidates were recorded for this token."
-
-
-class Subject(NamedTuple):
-    """What is drawn: a reply, one of its steps with what that is called, and the temperature that the knob is on."""
-
-    trace: Trace
-    token: Token | None
-    step: str
-    temperature: float
+Name = Literal["entropy", "probability", "time"]
 
 
 class Picture(NamedTuple):
-    """A plot: what draws it in so many cells and rows with such a title, how many rows it needs, whether more do it good, and
-    for a plot over the reply, which measure."""
+    """What draws a plot in so many cells and rows with such a title, how many rows it needs, and which measure it shows."""
 
-    draw: Callable[[Subject, int, int, Ink], list[Line]]
+    draw: Callable[[Trace, int, int, Ink], list[Line]]
     least: int
-    grows: bool = True
-    measure: Measure | None = None
+    measure: Measure
 
 
 class Placed(NamedTuple):
@@ -45,61 +29,23 @@ class Placed(NamedTuple):
     lines: list[Line]
 
 
-def _of_step(
-    draw: Callable[[Token, Subject, int, int, Ink], list[Line]],
-) -> Callable[[Subject, int, int, Ink], list[Line]]:
-    """Draws a step that exists and was recorded with its candidates; else says why not."""
-
-    def drawn(subject: Subject, width: int, rows: int, title: Ink) -> list[Line]:
-        token = subject.token
-        if token is None or not token.candidates:
-            return prose(_UNRECORDED if token is not None else _WAITING, width, MUTED)
-        return draw(token, subject, width, rows, title)
-
-    return drawn
-
-
 PICTURES: dict[Name, Picture] = {
-    "entropy": Picture(
-        lambda subject, width, rows, title: entropy_plot(subject.trace, width, rows, title), 5, measure="entropy"
-    ),
-    "probability": Picture(
-        lambda subject, width, rows, title: probability_plot(subject.trace, width, rows, title), 5, measure="probability"
-    ),
-    "time": Picture(lambda subject, width, rows, title: time_plot(subject.trace, width, rows, title), 6, measure="time"),
-    "distribution": Picture(
-        _of_step(
-            lambda token, subject, width, rows, title: distribution_plot(token, width, rows, title, subject.step)
-        ), 8,
-    ),
-    "temperature": Picture(
-        _of_step(
-            lambda token, subject, width, rows, title: temperature_plot(token, subject.temperature, width, rows, title)
-        ), 5,
-    ),
-    "survivors": Picture(
-        _of_step(lambda token, _, width, rows, title: survivors_plot(token, width, rows, title)), 7, grows=False
-    ),
-}  # fmt: skip
+    "entropy": Picture(entropy_plot, 5, "entropy"),
+    "probability": Picture(probability_plot, 5, "probability"),
+    "time": Picture(time_plot, 6, "time"),
+}
 
 
-def arranged(names: Sequence[Name], subject: Subject, width: int, rows: int) -> list[Placed]:
-    """The pictures below each other, as many of them as there is room for, the first at least; the rest of the room is shared
-    by those that grow, and what is left of it parts them."""
+def arranged(names: Sequence[Name], trace: Trace, width: int, rows: int) -> list[Placed]:
+    """The pictures below each other, as many of them as there is room for, the first at least; they share what is left of the
+    room, and a rest parts them."""
     shown: list[Name] = []
     for name in names:
         if not shown or sum(PICTURES[one].least for one in (*shown, name)) <= rows:
             shown.append(name)
-    if any(PICTURES[name].measure is None for name in shown) and (
-        subject.token is None or not subject.token.candidates
-    ):
-        shown = shown[:1]
-    spare = max(rows - sum(PICTURES[name].least for name in shown), 0)
-    more = spare // max(sum(PICTURES[name].grows for name in shown), 1)
+    more = max(rows - sum(PICTURES[name].least for name in shown), 0) // len(shown)
     drawn = [
-        PICTURES[name].draw(
-            subject, width, PICTURES[name].least + more * PICTURES[name].grows, TITLE._replace(does=f"big('{name}')")
-        )
+        PICTURES[name].draw(trace, width, PICTURES[name].least + more, TITLE._replace(does=f"big('{name}')"))
         for name in shown
     ]
     gap = 1 if sum(map(len, drawn)) + len(drawn) - 1 <= rows else 0
