@@ -188,7 +188,7 @@ TOKENS: tuple[Key, ...] = (
 BIG: tuple[Key, ...] = (
     Key("big-next", "tab,right,down", "screen.turn_page(1)", "Next or previous page", {"big": "page"}, display="Tab ←→"),
     Key("big-previous", "shift+tab,left,up", "screen.turn_page(-1)", "", {}),
-    Key("big-roll", "r", "screen.roll", "Roll the dice 100 times at the newest token and count; again for more", {"big": "roll"}),
+    Key("big-roll", "r", "screen.roll", "Roll the dice 100 times at the newest token; again for more", {"big": "roll"}),
 )  # fmt: skip
 """What works in the big view of the panels."""
 
