@@ -35,7 +35,6 @@ class _Tree:
         self.made = ExampleChat(self._text(), self._info())
         chat = self.made.chat
         chat.raw, chat.title = dice.random() < 0.2, self._text()
-        chat.system = "" if chat.raw else chat.system
         for _ in range(dice.randrange(1, 12)):
             node = self._node()
             node.name = self._text() if dice.random() < 0.2 else ""
