@@ -148,7 +148,6 @@ async def test_a_dialog_on_a_low_screen_is_whole(asked: str) -> None:
     [
         ("ctrl+o", "no reply to continue yet"),
         ("ctrl+r", "no reply to regenerate"),
-        ("f7", "no message to edit yet"),
         ("ctrl+f", "the chat is empty"),
         ("ctrl+g", "no tokens yet"),
     ],
