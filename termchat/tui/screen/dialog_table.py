@@ -42,7 +42,7 @@ def _tree(features: Features) -> None:
             chat.branches.select(leaf)
             parts.tokens.follow()
 
-    parts.open(TreeDialog(chat, parts.palette()), closed)
+    parts.open(TreeDialog(chat, parts.palette(), features.conversations.sessions), closed)
 
 
 def _prompt(features: Features) -> None:
