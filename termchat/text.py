@@ -142,6 +142,14 @@ def show_piece(text: str) -> str:
     return spaces + sanitize(words.replace("\n", "⏎").replace("\t", "⇥"), keep="")
 
 
+def extent(data: bytes) -> str:
+    """How long a text in UTF-8 is: 22 characters (16 letters), 22 bytes."""
+    text = data.decode("utf-8", "replace")
+    counts = (len(text), "character"), (sum(map(str.isalpha, text)), "letter"), (len(data), "byte")
+    characters, letters, size = (f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts)
+    return f"{characters} ({letters}), {size}"
+
+
 def guess_of(name: str, known: Iterable[str]) -> str:
     """What a misspelled or shortened name may have meant, case aside: " (did you mean top_k?)"; "" if none is near."""
     folded, word = {one.lower(): one for one in known}, name[:_NAME].lower()

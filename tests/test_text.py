@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat import text as door
-from termchat.text import cells, duration, guess_of, home, in_place, one_line, sanitize, show_piece, size
+from termchat.text import cells, duration, extent, guess_of, home, in_place, one_line, sanitize, show_piece, size
 
 # Written out here on its own, from Unicode's names for them, so that a slip in the module's ranges shows.
 BIDI = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -197,6 +197,12 @@ def test_pieces_show_what_cannot_be_seen(piece: str, shown: str) -> None:
     assert show_piece(piece) == shown
 
 
+def test_the_extent_of_a_text_counts_letters_of_every_script() -> None:
+    assert extent("Straße 7, 漢字".encode()) == "12 characters (8 letters), 17 bytes"
+    assert extent("é".encode()) == "1 character (1 letter), 2 bytes"
+    assert extent(b"") == "0 characters (0 letters), 0 bytes"
+
+
 @given(any_text | nasty_text)
 def test_in_place_keeps_every_place(text: str) -> None:
     shown = in_place(text)
@@ -213,6 +219,7 @@ WORK: dict[str, Callable[[str], object]] = {
     "cells": cells,
     "one_line": lambda text: (one_line(text, 60), one_line(text, len(text) // 2), one_line(text, 4 * len(text))),
     "show_piece": show_piece,
+    "extent": lambda text: extent(text.encode()),
     "guess_of": lambda text: guess_of(text, [text + "x", "top_k", text[::-1]]),
     "home": home,
     "size": lambda text: size(len(text)),

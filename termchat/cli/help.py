@@ -107,6 +107,16 @@ PAGES: dict[str, Manual] = {
         (_CONFIG,),
         (("0", "everything is identical"), ("1", "something differs, or the replay failed"), _USAGE, _INTERRUPTED),
     ),
+    "tokens": Manual(
+        (
+            ("See the tokens of a text", 'termchat tokens "How many r are in strawberry?"'),
+            ("Count the tokens of a file", "termchat tokens --ids < notes.txt | wc -l"),
+        ),
+        ("run", "models list"),
+        (_SETTINGS,),
+        (_CONFIG, _MODELS),
+        (*_CODES, _PIPE),
+    ),
     "tune": Manual(
         (
             ("Measure the default model, in about a minute", "termchat tune"),

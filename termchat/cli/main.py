@@ -29,6 +29,7 @@ COMMANDS = {
     "replay": ("tasks", "replay"),
     "run": ("tasks", "run"),
     "sessions": ("sessions", "sessions"),
+    "tokens": ("tasks", "tokens"),
     "tune": ("tasks", "tune"),
 }
 """The module of each command in this package, imported when the command is asked for, and the command's name there."""

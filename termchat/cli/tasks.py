@@ -1,4 +1,4 @@
-"""`termchat run`, `replay`, `tune` and `doctor`: each reads its flags and makes one call into `termchat.commands`."""
+"""`termchat run`, `replay`, `tokens`, `tune` and `doctor`: each reads its flags and makes one call into `termchat.commands`."""
 
 from __future__ import annotations
 
@@ -104,6 +104,31 @@ def replay(*, file: Path, **given: Any) -> None:
     from termchat.commands import replay as replaying
 
     sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True)))
+
+
+@click.command("tokens", cls=Page, short_help="Print the tokens of a text.")
+@click.argument("text", required=False)
+@click.option("--ids", is_flag=True, help="print the ids, one per line")
+@click.option(
+    "--json", "as_json", is_flag=True, help="print one JSON object: id, text and bytes (base64) of each token"
+)
+@flags(only=("model", "model_folders"), knobs=False)
+def tokens(*, text: str | None, ids: bool, as_json: bool, **given: Any) -> None:
+    """Print the tokens of TEXT, in line, and count tokens, characters, letters and bytes.
+
+    If TEXT is missing or "-", it is read from stdin. It is read as in a message: no chat template, no control tokens.
+    """
+    if ids and as_json:
+        raise click.UsageError("choose one of --ids and --json")
+    piped = text is None or text == "-"
+    if piped and (sys.stdin is None or (text is None and sys.stdin.isatty())):
+        raise click.UsageError("no text: pass TEXT or pipe one in")
+    engine = make_engine(paths.log_file(), started=True)  # before the settings are read
+    chosen = config(given)
+    from termchat.commands.tokenize import tokenize
+
+    said = sys.stdin.buffer.read().decode("utf-8", "replace") if piped or text is None else well_formed(text)
+    sys.exit(tokenize(chosen, engine, said, ids=ids, as_json=as_json))
 
 
 @click.command("tune", cls=Page, short_help="Find the fastest settings for a model.")

@@ -8,5 +8,6 @@ to a callable that was passed in. Each module finds the model with `chat.opening
 - `replay`: every reply of a transcript generated again from its records. `comparison` finds what differs, and `difference` is
   the report on it, with the likely cause.
 - `tune`: prints and saves what `bench` measures. `bench` drives the engine with the same work for each setting.
+- `tokenize`: the tokens of a text.
 - `doctor`: the report on versions, engine, files, settings, terminal, models and saved chats.
 """

@@ -17,6 +17,7 @@ from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
+from termchat.text import show_piece
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
@@ -350,6 +351,16 @@ class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
     pieces: list[bytes]
     names: list[str] = []
     control: list[int] = []
+
+    def shown(self) -> list[str]:
+        """What is shown of each token; of a part of a character its bytes, as <F0><9F>."""
+        names = self.names or [piece.decode("utf-8", "replace") for piece in self.pieces]
+        return [_shown(name, piece) for name, piece in zip(names, self.pieces, strict=True)]
+
+
+def _shown(name: str, piece: bytes) -> str:
+    partial = "\ufffd" in name and "\ufffd".encode() not in piece
+    return "".join(f"<{byte:02X}>" for byte in piece) if partial else show_piece(name)
 
 
 class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def downloaded(self) -> bool:
-        """Whether its file is downloaded."""
+        """Whether its file comes from the network; it may not be here yet."""
         return bool(self.repo or self.url)
 
     @property

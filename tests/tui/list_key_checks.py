@@ -227,7 +227,23 @@ async def models(group: Group, folder: Path) -> Place:
     return place
 
 
+async def pieces(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+
+        async def open() -> None:
+            await desk.type("/tokens ")
+            desk.composer.insert("word\\n" * 200)
+            await desk.type("", "enter")
+
+        place = Place(desk, group, open=open)
+        await place.walk()
+        await place.press("pieces-view", place.shows("word 50"))
+        await place.close()
+    return place
+
+
 LISTS: dict[str, Presses] = {
     "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "REPLIES": replies, "THEMES": themes, "PERSONAS": personas,
     "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
+    "TOKENS OF A TEXT": pieces,
 }  # fmt: skip

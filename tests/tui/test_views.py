@@ -450,6 +450,7 @@ def test_pieces_in_line_alternate_show_spaces_and_break_where_a_line_ends() -> N
     assert [ink.underline for ink in inks] == [False, True, False]  # a mark without colours
     assert lines[2].runs[0][1].color == "stamp"
     assert read(piece_flow(tokenized, 20, ids=True))[:3] == ["The 100  ·fox 101", "⏎ 102", "⏎⏎ 103"]
+    assert read(piece_flow(Tokenized([7], [b"a\n\nb"]), 20, ids=True)) == ["a⏎⏎", "b 7"]
 
 
 def test_a_rule_says_whether_it_is_on_what_it_does_and_when() -> None:

@@ -70,10 +70,8 @@ FORMATS: dict[str, Format] = {
 
 
 def named(name: str) -> Format:
-    """The format of that name.
-
-    Raises:
-        TranscriptError: there is no such format.
+    """Raises:
+    TranscriptError: there is no such format.
     """
     if name not in FORMATS:
         raise TranscriptError(f"unknown format {name}", f"Known formats: {', '.join(FORMATS)}.")

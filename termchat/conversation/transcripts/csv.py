@@ -43,7 +43,6 @@ def lines(conversation: Conversation, _: SessionInfo, records: Records) -> Itera
 
 
 def _tokens(records: Iterable[Record]) -> Iterator[list[object]]:
-    """The cells of each token of a reply."""
     knobs: dict[int, list[object]] = {}
     unknown: list[object] = [""] * len(KNOBS)
     seed: int | str = ""

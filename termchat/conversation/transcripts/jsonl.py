@@ -44,7 +44,7 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    """The one chat in a file (see `reader.read`)."""
+    """There is one (see `jsonl_reader.read`)."""
     from termchat.conversation.transcripts.jsonl_reader import read
 
     yield read(path)

@@ -132,10 +132,8 @@ _HOLD_ARRAYS = (SessionLine, ModelRef)
 
 
 def decode(data: bytes) -> Line:
-    """The value of a line.
-
-    Raises:
-        LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
+    """Raises:
+    LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
     """
     try:
         twin = _decode(data)
@@ -309,10 +307,8 @@ class _Reader:
         self._TAKES[type(line)](self, line)
 
     def finish(self) -> Transcript:
-        """All that was in the file.
-
-        Raises:
-            LineError: that is not a whole chat.
+        """Raises:
+        LineError: the lines so far are not a whole chat.
         """
         if not self.line:
             raise LineError("the file is empty")
@@ -420,7 +416,7 @@ class _Reader:
             self._packed[node.number] = []
 
     def _close(self) -> None:
-        """The records of the current node are complete."""
+        """Refuses a node with fewer tokens than it said."""
         node = self._node
         if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
             raise LineError(f"node {node.number} ended with {len(node.ids)} of its {self._wanted} tokens")

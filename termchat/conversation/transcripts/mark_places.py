@@ -65,7 +65,6 @@ def placed(text: str, marks: list[tuple[int, str]]) -> str:
 
 
 def _place(text: str, at: int, unbroken: list[_Unbroken]) -> _Place:
-    """The place of a mark for the character at `at`."""
     if _EMPTY.match(text, text.rfind("\n", 0, at) + 1):  # on an empty line it would join what that parts
         after = _SEEN.search(text, at)
         at = after.start() if after is not None else len(text)

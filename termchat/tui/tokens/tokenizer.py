@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable
 
 from rich.cells import cell_len, chop_cells
 from textual.events import Paste
@@ -12,7 +13,7 @@ from textual.widgets import Input
 from termchat.chat.questions import Pieces
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
-from termchat.text import show_piece
+from termchat.text import extent
 from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -30,6 +31,7 @@ _PIECES = Ink("accent"), Ink("user", underline=True)
 _MOST_BYTES = 8
 _MARK = " control"
 _GAP = "  "
+_LINES = re.compile("[^⏎]*⏎+|[^⏎]+")
 
 
 def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
@@ -39,7 +41,7 @@ def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
     piece_room = min(room, max(room * 3 // 5, 8))
     lines = []
     for index, (token_id, name, piece) in enumerate(
-        zip(tokenized.ids, _names(tokenized), tokenized.pieces, strict=True)
+        zip(tokenized.ids, tokenized.shown(), tokenized.pieces, strict=True)
     ):
         steers = index in control
         shown = column(name, piece_room)
@@ -51,52 +53,36 @@ def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
 
 
 def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
-    """The pieces one after the other, each in another ink than the one before it, with `ids` each before its id. Lines break
-    between pieces, and after one that ends a line."""
+    """The pieces one after the other, each in another ink than the one before it, with `ids` each before its id. A line ends
+    between pieces, and where one of the text does."""
     control = set(tokenized.control)
     lines: list[list[Run]] = [[]]
     used = 0
-    for index, (token_id, name) in enumerate(zip(tokenized.ids, _names(tokenized), strict=True)):
+    for index, (token_id, shown) in enumerate(zip(tokenized.ids, tokenized.shown(), strict=True)):
         ink = _CONTROL if index in control else _PIECES[index % 2]
-        tail = f" {token_id}{_GAP}" if ids else ""
-        size = cell_len(name) + len(tail)
-        if used and used + size - (len(_GAP) if ids else 0) > width:
-            lines.append([])
-            used = 0
-        *parts, name = chop_cells(name, max(width, 2)) if size > width else [name]
-        lines[-1:] = [*([(part, ink)] for part in parts), [*lines[-1], (name, ink)]]
-        if ids:
-            lines[-1].append((tail, MUTED))
-        used += size
-        if name.endswith("⏎"):
-            lines.append([])
-            used = 0
-    return [Line(tuple(runs)) for runs in lines if runs]
-
-
-def _names(tokenized: Tokenized) -> Iterator[str]:
-    """What is shown of each token: a part of a character by its bytes, as <F0><9F>."""
-    names = tokenized.names or [piece.decode("utf-8", "replace") for piece in tokenized.pieces]
-    for name, piece in zip(names, tokenized.pieces, strict=True):
-        partial = "\ufffd" in name and piece.decode("utf-8", "ignore").encode() != piece
-        yield "".join(f"<{byte:02X}>" for byte in piece) if partial else show_piece(name)
+        *parts, last = _LINES.findall(shown) or [shown]
+        for part, tail in (*((part, "") for part in parts), (last, f" {token_id}" if ids else "")):
+            size = cell_len(part) + len(tail)
+            if used and used + size > width:
+                lines.append([])
+                used = 0
+            *chunks, part = chop_cells(part, max(width, 2)) if size > width else [part]
+            lines[-1:] = [
+                *([(chunk, ink)] for chunk in chunks),
+                [*lines[-1], (part, ink), (tail and tail + _GAP, MUTED)],
+            ]
+            used += size + len(tail and _GAP)
+            if part.endswith("⏎"):
+                lines.append([])
+                used = 0
+    return [Line(tuple(run for run in runs if run[0])) for runs in lines if runs]
 
 
 def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
-    """How many tokens (and how many of them are control tokens), characters, letters and bytes; a text that is not given is
-    that of the tokens."""
-    data = b"".join(tokenized.pieces) if text is None else text.encode("utf-8", "replace")
-    text = data.decode("utf-8", "replace")
+    """How many tokens, and how many of them are control tokens; how long the text is, by default that of the tokens."""
+    count, data = len(tokenized.ids), b"".join(tokenized.pieces) if text is None else text.encode("utf-8", "replace")
     control = f" ({len(tokenized.control)} control)" if tokenized.control else ""
-    letters = sum(map(str.isalpha, text))
-    return ", ".join((
-        _count(len(tokenized.ids), "token") + control, f"{_count(len(text), 'character')} ({_count(letters, 'letter')})",
-        _count(len(data), "byte"),
-    ))  # fmt: skip
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{count:,} token{'' if count == 1 else 's'}{control}, {extent(data)}"
 
 
 class PiecesDialog(ReadListing):

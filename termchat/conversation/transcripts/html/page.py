@@ -87,7 +87,6 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
 
 
 def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
-    """What is told of branches, if there are several."""
     if tree.branches > 1:
         left = (
             ""
@@ -155,7 +154,6 @@ def _section(kind: str, heading: str, versions: str, content: str, feet: str = "
 
 
 def _name(node: Node, info: SessionInfo) -> str:
-    """Who speaks."""
     return "You" if node.role == "user" else name_of(node, info)
 
 

@@ -43,7 +43,6 @@ class PageTree:
         """By the node that a turn ends in, the versions of the turn."""
 
     def others(self) -> list[Node]:
-        """The nodes that are not on the path that is shown."""
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
 
     def ways(self, node: Node) -> dict[int, list[Way]]:
