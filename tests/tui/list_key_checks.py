@@ -12,7 +12,7 @@ from textual.widgets import Input
 from termchat.models.disk.discovery import Skipped
 from termchat.tui.keys.dialogs import Group
 from termchat.tui.models.models_dialog import SkippedDialog
-from termchat.tui.tokens.branch_tree import TreeDialog
+from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
 from tests.models.gguf_files import named
 from tests.tui.key_checks import Place, Presses, Sees
 from tests.tui.models_dialog import shop
@@ -150,6 +150,8 @@ async def tree(group: Group, _: Path) -> Place:
         await place.press("tree-parent", place.at(0), "home", "j")
         await place.press("tree-mark", lambda: screen._marked is not None, "end")
         await place.press("tree-compare", lambda: not place.here, "k")
+        await desk.type("", "escape")
+        await place.press("tree-other", place.shows("chats are not saved in this mode"))
         await desk.type("", "escape", "end")
         await place.press("tree-rename", lambda: isinstance(desk.app.focused, Input))
         await desk.type("better", "enter")
@@ -159,6 +161,23 @@ async def tree(group: Group, _: Path) -> Place:
         for delete, undo in (("d", "z"), ("delete", "u")):
             await place.press("tree-delete", place.shows("is deleted; z restores it"), key=delete)
             await place.press("tree-undelete", place.lacks("is deleted"), key=undo)
+        await place.close()
+    return place
+
+
+async def replies(group: Group, _: Path) -> Place:
+    chosen: list[int | None] = []
+    async with looking() as desk:
+        await desk.type("", "h", "h", "2", "escape")
+
+        async def open() -> None:
+            desk.app.push_screen(ReplyPicker(desk.chat.conversation, "this", desk.app.palette), chosen.append)
+
+        place = Place(desk, group, open=open)
+        await place.walk()
+        await place.press("reply-down", place.at(1))
+        await place.press("reply-up", place.at(0))
+        await place.press("reply-choose", lambda: chosen == [2])
         await place.close()
     return place
 
@@ -209,6 +228,6 @@ async def models(group: Group, folder: Path) -> Place:
 
 
 LISTS: dict[str, Presses] = {
-    "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "THEMES": themes, "PERSONAS": personas,
+    "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "REPLIES": replies, "THEMES": themes, "PERSONAS": personas,
     "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
 }  # fmt: skip

@@ -105,7 +105,7 @@ class Library(Desktop):
     @property
     def list(self) -> SessionList:
         assert isinstance(self.app.screen, SessionsDialog)
-        return self.app.screen._list
+        return self.app.screen.list
 
     @property
     def header(self) -> str:

@@ -44,7 +44,9 @@ async def setup(group: Group, _: Path) -> Place:
     async with desktop() as desk:
         place = Place(desk, group, "f2")
         await place.press("setup-raw", place.shows("[x] raw"), key="tab")
-        await place.press("setup-raw", place.shows("[ ] raw"), key="shift+tab")
+        await desk.type("", "escape")
+        desk.chat.adjust("temperature", 1.5)
+        await place.press("setup-keep", place.shows("[x] keep temperature 1.5"))
         await place.close()
         await place.press("setup-start", lambda: desk.chat.conversation.system == "x", "x")
     return place

@@ -494,3 +494,30 @@ async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_
             assert [row.turns for row in store.sessions()] == [2, 1]
     finally:
         elsewhere.close()
+
+
+async def test_a_reply_is_compared_with_one_of_another_chat_which_stays_as_it_is(store: Store) -> None:
+    async with library(store, opened=False, chat=kept(store)) as desk:
+        await replied(desk, "about a fox", "Once", " upon", " a", " time")
+        first = desk.chat.recorder.session(desk.chat.conversation)
+        await desk.type("", "ctrl+n")
+        await desk.type("/temperature 1.5", "enter")
+        await desk.sent("about bread", "Once", " upon")
+        desk.engine.say(" flour", id=7)
+        desk.engine.end()
+        await desk.settle()
+        shown = desk.chat.conversation
+        await desk.type("", "ctrl+g", "y", "o")
+        await desk.shows("about a fox", "Compare with a reply of another chat")
+        await desk.type("fox")
+        await desk.until(lambda: not desk.app.screen.list.looking)  # type: ignore[attr-defined]
+        await desk.type("", "enter")
+        await desk.shows("Compare with a reply of: about a fox")
+        await desk.type("", "enter")
+        await desk.shows("the first 2 tokens are identical; then 1 left, 2 right")
+        text = " ".join(desk.text.split())
+        assert "message about bread │ message about a fox" in text
+        assert "temperature 1.5 │ temperature 0.8" in text
+        await desk.type("", "escape", "escape", "escape")
+        assert desk.chat.conversation is shown
+        assert desk.chat.recorder.session(shown) != first

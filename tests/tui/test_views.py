@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
@@ -12,7 +14,16 @@ from termchat.chat.position import summarise
 from termchat.chat.questions import Rescored, WhyNot
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
-from termchat.decoding.records import Candidate, Explanation, Penalised, Reason, Remedy, StageEffect, Token
+from termchat.decoding.records import (
+    Candidate,
+    Explanation,
+    ModelIdentity,
+    Penalised,
+    Reason,
+    Remedy,
+    StageEffect,
+    Token,
+)
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
@@ -21,7 +32,7 @@ from termchat.tui.panels.whatif import ending_lines, whatif_lines
 from termchat.tui.panels.why import remedies, why_lines
 from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
 from termchat.tui.tokens.breakpoints import rule_lines
-from termchat.tui.tokens.compare import compare, compare_lines, summary
+from termchat.tui.tokens.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
 from tests.tui.fake_engine import replaced
@@ -277,7 +288,7 @@ def forked() -> tuple[Conversation, Node, Node]:
 def test_the_tree_steps_to_the_right_at_a_fork_and_says_where_it_left(forked: tuple[Conversation, Node, Node]) -> None:
     chat, first, other = forked
     rows = tree_rows(chat)
-    lines = tree_lines(rows, 50, path={first.parent or 0, first.number}, selected=1, marked=other.number)
+    lines = tree_lines(chat, rows, 50, path={first.parent or 0, first.number}, selected=1, marked=other.number)
     assert read(lines) == [
         "● tell me",
         "● Once upon a time                           4 tok",
@@ -299,12 +310,11 @@ def test_replies_without_text_say_how_they_differ() -> None:
         node.add(made_records.start([1], seed))
         node.add(made_records.settings(stops=stops, temperature=temperature))
         node.add(made_records.finished(reason, detail))  # type: ignore[arg-type]
-    lines = read(tree_lines(tree_rows(chat), 100, path=(), selected=0, marked=None))
-    assert [line.removesuffix("0 tok").strip(" └├●○") for line in lines] == [
-        "tell me",
-        'no text: stop sequence "}", temperature 0.8, stop "}", seed 1',
-        "no text: ended by the model, temperature 0.8, stop off, seed 1",
-        "no text: stopped, temperature 1.2, stop off, seed 2",
+    lines = read(tree_lines(chat, tree_rows(chat), 100, path=(), selected=0, marked=None))
+    assert [line.strip(" └├●○").split("  ")[0] + "; " + line.split("  ")[-1].strip() for line in lines[1:]] == [
+        'no text: stop sequence "}"; seed 1 · temperature 0.8 · stop "}" · 0 tok',
+        "no text: ended by the model; seed 1 · temperature 0.8 · 0 tok",
+        "no text: stopped; seed 2 · temperature 1.2 · 0 tok",
     ]
 
 
@@ -318,18 +328,96 @@ def test_branches_beside_each_other_count_by_ids_and_mark_where_they_part(
     forked: tuple[Conversation, Node, Node],
 ) -> None:
     chat, first, other = forked
-    comparison = compare(chat, first.number, other.number)
+    comparison = compared(chat, first, other)
     assert summary(comparison) == "the first 2 tokens are identical; then 2 left, 2 right"
     lines = compare_lines(comparison, 41, ("shown", "wolf"))
     assert read(lines) == [
         "shown               │ wolf",
-        "                    │",
-        "› tell me           │ › tell me",
         "Once upon a time    │ Once upon the moon",
     ]
     marked = [text for text, ink in lines[-1].runs if ink.ground == "accent"]
     assert marked == [" a", " the"]
-    assert summary(compare(chat, first.number, first.number)) == "identical, 4 tokens"
+    assert summary(compared(chat, first, first)) == "identical, 4 tokens"
+
+
+def compared(chat: Conversation, left: Node, right: Node, beside: Conversation | None = None) -> Comparison:
+    return compare(ComparedReply(chat, left.number), ComparedReply(beside or chat, right.number))
+
+
+def drawn(
+    chat: Conversation, message: Node, *pieces: str, model: ModelIdentity = made_records.MODEL, **made: Any
+) -> Node:
+    """A reply with its records: `made` are its seed, and its settings."""
+    node = chat.grow("assistant", parent=message.number, at=len(message.ids))
+    seed, stops, limit = made.pop("seed", 42), made.pop("stops", ()), made.pop("max_tokens", 0)
+    node.add(msgspec.structs.replace(made_records.start([1], seed), model=model))
+    node.add(made_records.settings(0, stops=stops, max_tokens=limit, **made))
+    for step, piece in enumerate(pieces):
+        node.add(made_records.token(step, piece.encode(), piece))
+    node.add(made_records.finished(tokens=len(pieces)))
+    return node
+
+
+def test_replies_say_what_differs_beside_their_words() -> None:
+    chat = Conversation("Be kind.")
+    asked = chat.grow("user", parent=None, at=0, text="hi")
+    plain = drawn(chat, asked, "Hello", " there")
+    turned = drawn(chat, asked, "Hello", " you", seed=7, temperature=1.5, stops=("\n",), max_tokens=9)
+    turned.add(made_records.settings(1, temperature=1.0))  # in its middle: both are told
+    turned.settings_at[1] = 1
+    again = chat.grow("user", parent=None, at=0, text="hi")
+    again.system = "Be brief."
+    other = drawn(
+        chat, again, "Hello", " there", model=msgspec.structs.replace(made_records.MODEL, name="gemma", sha256="cd")
+    )
+    assert [tuple(one) for one in compared(chat, plain, turned).differing] == [
+        ("seed", "42", "7"),
+        ("temperature", "0.8", "1.5 → 1.0"),
+        ("stop", "off", '"\\n" → off'),
+        ("max_tokens", "off", "9 → off"),
+    ]
+    comparison = compared(chat, plain, other)
+    assert [tuple(one) for one in comparison.differing] == [
+        ("model", "smollm2 Q4_1", "gemma Q4_1"),
+        ("system prompt", "Be kind.", "Be brief."),
+    ]
+    assert summary(comparison) == "identical, 2 tokens"  # of two models the words count, not the ids
+    assert read(compare_lines(comparison, 61, ("one", "other"))) == [
+        "one                           │ other",
+        "model smollm2 Q4_1            │ model gemma Q4_1",
+        "system prompt Be kind.        │ system prompt Be brief.",
+        "                              │",
+        "Hello there (ends here)       │ Hello there (ends here)",
+    ]
+    rows = read(tree_lines(chat, tree_rows(chat), 200, path=(), selected=0, marked=None))
+    assert [row.split("  ")[-1].strip() for row in rows] == [
+        "prompt: Be kind.",
+        "seed 42 · temperature 0.8 · 2 tok",
+        'seed 7 · temperature 1.5 → 1.0 · stop "\\n" → off · max_tokens 9 → off · 2 tok',
+        "prompt: Be brief.",
+        "2 tok",
+    ]
+
+
+def test_replies_of_two_chats_and_such_without_tokens_are_compared() -> None:
+    chat, elsewhere = Conversation(), Conversation()
+    one = drawn(chat, chat.grow("user", parent=None, at=0, text="hi"), "Hello", " there")
+    asked = elsewhere.grow("user", parent=None, at=0, text="good day")
+    other = elsewhere.grow("assistant", parent=asked.number, at=0)
+    other.add(made_records.finished(held="Hello there"))
+    comparison = compared(chat, one, other, elsewhere)
+    assert ("message", "hi", "good day") in [tuple(found) for found in comparison.differing]
+    assert summary(comparison) == "the first 0 tokens are identical; then 2 left, 1 right"
+    assert "Hello there" in read(compare_lines(comparison, 81))[-1].split("│")[1]
+
+
+def test_what_lets_a_reply_go_on_is_no_difference() -> None:
+    chat = Conversation()
+    asked = chat.grow("user", parent=None, at=0, text="hi")
+    one, other = (drawn(chat, asked, "a") for _ in range(2))
+    for node, length in ((one, Length(5)), (other, Length(9, extra=4))):
+        node.settings[0] = msgspec.structs.replace(node.settings[0], conditions=(length,))
+    assert compared(chat, one, other).differing == []
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -396,12 +484,14 @@ def hostile_branches() -> tuple[Conversation, Node]:
 
 def hostile_tree(width: int) -> list[Line]:
     chat, _ = hostile_branches()
-    return tree_lines(tree_rows(chat), width, path=(), selected=0, marked=None)
+    return tree_lines(chat, tree_rows(chat), width, path=(), selected=0, marked=None)
 
 
 def hostile_comparison(width: int) -> list[Line]:
     chat, node = hostile_branches()
-    return compare_lines(compare(chat, node.number, node.number), width, (HOSTILE, HOSTILE))
+    other, beside = hostile_branches()
+    other.first_system, other.nodes[1].written = HOSTILE, f"2 {HOSTILE}"
+    return compare_lines(compared(chat, node, beside, other), width, (HOSTILE, HOSTILE))
 
 
 def hostile_ending(width: int) -> list[Line]:

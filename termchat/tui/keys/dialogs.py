@@ -97,8 +97,15 @@ TREE: tuple[Key, ...] = (
     Key("tree-rename", "n", "rename", "Name the branch", {}),
     Key("tree-delete", "d,delete", "drop", "Delete the branch and everything below it", {}),
     Key("tree-undelete", "z,u", "undo", "Restore the last deleted branch", {}),
-    Key("tree-mark", "m", "mark", "Mark the branch, to compare others with it", {}),
-    Key("tree-compare", "c", "compare", "Compare with the marked branch, or with the current chat", {}),
+    Key("tree-mark", "m", "mark", "Mark the reply, to compare others with it", {}),
+    Key("tree-compare", "c", "compare", "Compare with the marked reply, or with the last one of the chat", {}),
+    Key("tree-other", "o", "other", "Compare with a reply of another saved chat", {}),
+)
+
+REPLIES: tuple[Key, ...] = (
+    Key("reply-up", "k", "move('up')", "Move one row up or down", {}, display="k j"),
+    Key("reply-down", "j", "move('down')", "", {}),
+    Key("reply-choose", "enter", "choose", "Compare with the highlighted reply", {}),
 )
 
 THEMES: tuple[Key, ...] = (
@@ -167,6 +174,7 @@ GROUPS: tuple[Group, ...] = (
     Group("MODEL SETTINGS", ENGINE, _LIST),
     Group("SAVED CHATS", SESSIONS, _LIST, written=True),
     Group("BRANCHES", TREE, _LIST),
+    Group("REPLIES", REPLIES, _LIST),
     Group("THEMES", THEMES, _LIST),
     Group("PERSONAS", PERSONAS, _LIST),
     Group("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),

@@ -43,7 +43,7 @@ def _tree(features: Features) -> None:
             chat.branches.select(leaf)
             parts.tokens.follow()
 
-    parts.open(TreeDialog(chat, parts.palette()), closed)
+    parts.open(TreeDialog(chat, parts.palette(), features.conversations.sessions), closed)
 
 
 def _tokens_of(features: Features, title: str, node_of: Callable[[Node], Node | None]) -> None:

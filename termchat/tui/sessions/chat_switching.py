@@ -59,7 +59,7 @@ class ChatSwitching:
     """
 
     def __init__(self, parts: Parts, sessions: SessionList | None, save: Save) -> None:
-        self._parts, self._sessions, self._save = parts, sessions, save
+        self._parts, self.sessions, self._save = parts, sessions, save
         self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
         self._do, self._tell = parts.do, parts.tell
         self._dialog: SessionsDialog | None = None
@@ -106,11 +106,11 @@ class ChatSwitching:
             elif chosen is not None:
                 self._go(lambda: self._chat.reopen(chosen))
 
-        if self._sessions is None:
+        if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
             palette = self._parts.palette()
-            self._dialog = SessionsDialog(self._chat, self._sessions, palette, new=self.new, do=self._do)
+            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.new, do=self._do)
             self._parts.open(self._dialog, closed)
 
     def save(self) -> None:

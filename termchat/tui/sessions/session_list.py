@@ -7,12 +7,12 @@ What was deleted stays known for as long as the app runs, so that it can be brou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from termchat.chat.reopening import Past
-from termchat.conversation.session import Followed, SessionNews, SessionSummary
+from termchat.conversation.session import Followed, SessionNews, SessionSummary, StoredSession
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Role
 from termchat.tui.draw.background import TaskQueue
@@ -28,6 +28,7 @@ _AHEAD = 50
 _KEPT = 200
 """Previews that are kept in memory."""
 
+_T = TypeVar("_T")
 Said = Sequence[tuple[Role, str]]
 """Roles and texts of turns."""
 
@@ -108,13 +109,11 @@ class SessionList:
         """Fetches a chat to continue, unless another is asked for meanwhile; `loaded` is the SHA-256 of the loaded model."""
         from termchat.chat.opening import fetch  # in no way to the first frame
 
-        def heard(past: Past | Exception) -> None:
-            if isinstance(past, Exception):
-                self._fail(past)
-            else:
-                hear(past)
+        self._open(lambda: fetch(self._store, session, self._config, loaded), hear)
 
-        self._work.ask("open", lambda: fetch(self._store, session, self._config, loaded), heard)
+    def load(self, session: str, hear: Callable[[StoredSession], object]) -> None:
+        """Fetches a chat to look at, unless another is asked for meanwhile."""
+        self._open(lambda: self._store.load(session), hear)
 
     def news(self, since: Followed) -> SessionNews:
         """What was added to a chat. It waits for the disk: not for the event loop.
@@ -186,6 +185,15 @@ class SessionList:
             self._previews.clear()
         self._previews[row.id, row.updated] = [] if isinstance(said, Exception) else said
         self.changed()
+
+    def _open(self, work: Callable[[], _T], hear: Callable[[_T], object]) -> None:
+        def heard(found: _T | Exception) -> None:
+            if isinstance(found, Exception):
+                self._fail(found)
+            else:
+                hear(found)
+
+        self._work.ask("open", work, heard)
 
     def _change(self, work: Callable[[], str | None], session: str = "") -> None:
         """Makes a change, then reads the rows again; highlights what it made, or `session`."""

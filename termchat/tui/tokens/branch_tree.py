@@ -1,4 +1,4 @@
-"""The tree of branches: walk it, name, delete and compare branches, and go to one."""
+"""The tree of branches: walk it, name, delete and go to branches, compare their replies with each other or another chat's."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.conversation.setting_changes import values
+from termchat.conversation.differences import facts_of, varying
+from termchat.conversation.session import StoredSession
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
-from termchat.tui.keys.dialogs import TREE
+from termchat.tui.keys.dialogs import REPLIES, TREE
+from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.compare import CompareDialog
+from termchat.tui.tokens.compare import CompareDialog, ComparedReply
 from termchat.tui.transcript.source import ending_of
 
 _MOST_DEPTH = 12
@@ -30,14 +31,12 @@ _INKS = {"user": Ink("user"), "assistant": TEXT}
 
 
 class BranchRow(NamedTuple):
-    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others. `remark` says
-    of a turn without text what there is to say."""
+    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others."""
 
     node: Node
     depth: int
     fork: bool
     last: bool
-    remark: str = ""
 
 
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
@@ -62,12 +61,34 @@ def label_of(node: Node) -> str:
     return node.name or node.text(40).strip() or f"turn {node.number}"
 
 
+def reply_of(conversation: Conversation, node: Node) -> int | None:
+    """Where the reply ends that a turn is, or the newest one to a message; None where there is none."""
+    replies = [child for child in conversation.children(node.number) if child.role == "assistant"]
+    if node.role == "user":
+        return reply_of(conversation, replies[-1]) if replies else None
+    onward = [child for child in replies if child.at >= node.kept()]
+    return reply_of(conversation, onward[-1]) if onward else node.number
+
+
 def tree_lines(
-    rows: list[BranchRow], width: int, *, path: Collection[int], selected: int, marked: int | None
+    conversation: Conversation,
+    rows: list[BranchRow],
+    width: int,
+    *,
+    path: Collection[int],
+    selected: int,
+    marked: int | None,
 ) -> list[Line]:
     """A line a row. `path` holds the turns of the chat as it is shown, `marked` the branch to compare with."""
     return [
-        _line(row, width, on_path=row.node.number in path, chosen=index == selected, marked=row.node.number == marked)
+        _line(
+            row,
+            _tail(conversation, row, width // 2),
+            width,
+            on_path=row.node.number in path,
+            chosen=index == selected,
+            marked=row.node.number == marked,
+        )
         for index, row in enumerate(rows)
     ]
 
@@ -79,86 +100,144 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
     if node is not None and len(straight) > 1:
         straight = []
     forks = [child for child in children if child not in straight]
-    rows = [BranchRow(child, depth + 1, True, child is forks[-1], _remark(child, children)) for child in forks]
-    rows += [BranchRow(child, depth, False, False, _remark(child, children)) for child in straight]
+    rows = [BranchRow(child, depth + 1, True, child is forks[-1]) for child in forks]
+    rows += [BranchRow(child, depth, False, False) for child in straight]
     return rows[::-1]
 
 
-def _remark(node: Node, beside: Collection[Node]) -> str:
-    """Of a reply without text: why it ended, and the knobs and the seed that are not those of the others beside it."""
-    if node.role == "user" or node.text(60).strip():
+def _remark(node: Node) -> str:
+    """In the place of a text that there is not."""
+    if node.role == "user":
         return "…"
-    others = [other for other in beside if other is not node and other.start is not None and other.settings]
-    told = [(ending_of(node) or "ended by the model") if node.done else "unfinished"]
-    if node.start is not None and node.settings:
-        own = values(node.settings[0])
-        told += [
-            f"{name} {KNOBS[name].show(value)}"
-            for name, value in own.items()
-            if any(values(other.settings[0])[name] != value for other in others)
-        ]
-        if any(other.start is not None and other.start.seed != node.start.seed for other in others):
-            told.append(f"seed {node.start.seed}")
-    return f"no text: {', '.join(told)}"
+    return f"no text: {(ending_of(node) or 'ended by the model') if node.done else 'unfinished'}"
 
 
-def _line(row: BranchRow, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
+def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
     node = row.node
     depth = min(row.depth, _MOST_DEPTH)
     bend = ("└ " if row.last else "├ ") if row.fork else ""
     stem = " " * (_INDENT * max(depth - int(row.fork), 0)) + bend
     dot = _MARK if marked else _HERE if on_path else "○"
     head: list[Run] = [(stem, FAINT), (dot + " ", Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT)]
-    tail = _tail(row)
     name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
     room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60).strip() or row.remark, room)
+    text = column(node.text(60).strip() or _remark(node), room)
     runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
     return Line(tuple(runs), "panel" if chosen else "")
 
 
-def _tail(row: BranchRow) -> str:
-    """How long a reply is, and where it left its parent."""
+def _tail(conversation: Conversation, row: BranchRow, width: int) -> str:
+    """What the row's reply was made of that those beside it were not; how long it is, and where it left its parent."""
     node = row.node
     if node.role == "user":
-        return ""
+        prompts = {conversation.system_of(child.number) for child in conversation.children(None)}
+        shown = node.parent is None and len(prompts) > 1
+        return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{len(node.ids)} tok"
-    return f"at {node.at} · {size}" if row.fork and node.at else size
+    facts = _facts(conversation, node)
+    room = width - len(size) - len(f"at {node.at} · ") - 3
+    told = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
+    return " · ".join([*told, *([f"at {node.at}"] if row.fork and node.at else []), size])
 
 
-class TreeDialog(ListDialog[int]):
-    """All branches of a chat. The result is the turn where the branch to go to ends."""
+def _facts(conversation: Conversation, node: Node) -> dict[str, str]:
+    """What a reply has that is not the same for all that stand beside it; of a fork, what the reply that it left has not."""
+    parent = conversation.nodes.get(node.parent or 0)
+    beside = [child for child in conversation.children(node.parent) if child.role == "assistant"]
+    if parent is not None and parent.role == "assistant":
+        beside = [parent, node]
+    if len(beside) < 2:
+        return {}
+    facts = {each.number: facts_of(conversation, each) for each in beside}
+    mine = facts[node.number]
+    return {name: mine[name] for name in varying(list(facts.values())) if mine.get(name, "off") not in ("", "off")}
+
+
+class BranchListing(ListDialog[int]):
+    """The turns of a chat as a tree. The result is a turn of it."""
 
     AUTO_FOCUS = ""
+
+    def __init__(self, conversation: Conversation, palette: Palette) -> None:
+        super().__init__(palette)
+        self.conversation = conversation
+        self._rows: list[BranchRow] = []
+        self._marked: int | None = None
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.show_rows(self.conversation.leaf)
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        path = {span.node.number for span in self.conversation.path()}
+        shown, selected = self._rows[rows.start : rows.stop], chosen - rows.start
+        return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
+
+    def show_rows(self, number: int | None = None) -> None:
+        """Reads the tree anew."""
+        self._rows = tree_rows(self.conversation)
+        self.picker.show(len(self._rows))
+        self.choose(number)
+
+    def choose(self, number: int | None) -> None:
+        found = [index for index, row in enumerate(self._rows) if row.node.number == number]
+        self.picker.show(len(self._rows), found[0] if found else None)
+
+    @property
+    def node(self) -> Node | None:
+        """The highlighted turn."""
+        return self._rows[self.picker.chosen].node if self._rows else None
+
+    @property
+    def reply(self) -> int | None:
+        """Where the highlighted reply ends, or the reply to the highlighted message; where there is none, that is told."""
+        found = reply_of(self.conversation, self.node) if self.node is not None else None
+        if found is None:
+            self.say("this message has no reply")
+        return found
+
+
+class ReplyPicker(BranchListing):
+    """A reply of another chat; `title` is what that is called."""
+
+    HINTS = (("list-up", "browse"), ("reply-choose", "compares with this reply"), ("close", "closes"))
+    KEYS = "REPLIES"
+    BINDINGS = [*ARROWS, *(key.binding for key in REPLIES)]  # noqa: RUF012
+
+    def __init__(self, conversation: Conversation, title: str, palette: Palette) -> None:
+        super().__init__(conversation, palette)
+        self._title = title
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.retitle(f"Compare with a reply of: {self._title}")
+
+    def action_choose(self) -> None:
+        if (reply := self.reply) is not None:
+            self.dismiss(reply)
+
+
+class TreeDialog(BranchListing):
+    """All branches of a chat. The result is the turn where the branch to go to ends; `sessions` are chats to compare with."""
+
     TITLE = "Branches"
     HINTS = (
         ("list-up", "browse"), ("tree-go", "goes there"), ("tree-rename", "names"), ("tree-delete", "deletes"),
-        ("tree-undelete", "restores"), ("tree-mark", "marks"), ("tree-compare", "compares with the marked or current branch"),
-        ("close", "closes"),
+        ("tree-undelete", "restores"), ("tree-mark", "marks"), ("tree-compare", "compares with the marked or last reply"),
+        ("tree-other", "with a reply of another chat"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "BRANCHES"
     BINDINGS = [*ARROWS, *(key.binding for key in TREE)]  # noqa: RUF012
 
-    def __init__(self, chat: Chat, palette: Palette) -> None:
-        super().__init__(palette)
-        self._chat = chat
-        self._rows: list[BranchRow] = []
-        self._marked: int | None = None
+    def __init__(self, chat: Chat, palette: Palette, sessions: SessionList | None) -> None:
+        super().__init__(chat.conversation, palette)
+        self._chat, self._sessions = chat, sessions
 
     def inputs(self) -> Iterable[Widget]:
         yield Field(placeholder="branch name; leave empty to remove it", classes="-off")
 
-    def on_mount(self) -> None:
-        self.picker.paint_with(self._palette)
-        self._show(self._chat.conversation.leaf)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action == "close" or self._input.has_class("-off")
-
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        path = {span.node.number for span in self._chat.conversation.path()}
-        shown = self._rows[rows.start : rows.stop]
-        return tree_lines(shown, width, path=path, selected=chosen - rows.start, marked=self._marked)
 
     def action_close(self) -> None:
         if self._input.has_class("-off"):
@@ -167,69 +246,84 @@ class TreeDialog(ListDialog[int]):
             self._type(False)
 
     def action_go(self) -> None:
-        if (node := self._node) is not None:
-            self.dismiss(leaf_of(self._chat.conversation, node))
+        if (node := self.node) is not None:
+            self.dismiss(leaf_of(self.conversation, node))
 
     def action_parent(self) -> None:
-        if (node := self._node) is not None and node.parent is not None:
-            self._choose(node.parent)
+        if (node := self.node) is not None and node.parent is not None:
+            self.choose(node.parent)
 
     def action_rename(self) -> None:
-        if (node := self._node) is not None:
+        if (node := self.node) is not None:
             self._input.value = node.name
             self._type(True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if (node := self._node) is not None:
+        if (node := self.node) is not None:
             self._chat.branches.rename(node.number, event.value.strip())
         self._type(False)
-        self._show()
+        self.show_rows()
 
     def action_drop(self) -> None:
-        if (node := self._node) is not None:
+        if (node := self.node) is not None:
             self._chat.branches.delete(node.number)
             self.tell(f'"{label_of(node)}" is deleted; z restores it')
-            self._show()
+            self.show_rows()
 
     def action_undo(self) -> None:
         self.say("" if self._chat.branches.undelete() is not None else "nothing was deleted")
-        self._show()
+        self.show_rows()
 
     def action_mark(self) -> None:
-        number = self._node.number if self._node is not None else None
+        number = self.node.number if self.node is not None else None
         self._marked = None if number == self._marked else number
-        self._show()
+        self.show_rows()
 
     def action_compare(self) -> None:
-        chat, node = self._chat.conversation, self._node
-        if node is None or chat.leaf is None:
+        chat, reply = self.conversation, self.reply
+        marked = chat.nodes.get(self._marked or chat.leaf or 0)
+        other = reply_of(chat, marked) if marked is not None else None
+        if reply is None or other is None:
             return
-        other = chat.nodes[self._marked] if self._marked is not None else chat.nodes[chat.leaf]
-        leaves = leaf_of(chat, other), leaf_of(chat, node)
-        if leaves[0] == leaves[1]:
-            self.say("this is the same branch; mark one with m, then compare another with c")
+        if other == reply:
+            self.say("this is the same reply; mark one with m, then compare another with c")
             return
         self.say("")
-        self.app.push_screen(CompareDialog(self._palette, chat, leaves, (label_of(other), label_of(node))))
+        self._compare(self._named(other), self._named(reply))
 
-    def _show(self, number: int | None = None) -> None:
-        """Reads the tree anew."""
-        self._rows = tree_rows(self._chat.conversation)
-        self.picker.show(len(self._rows))
-        self._choose(number)
+    def action_other(self) -> None:
+        from termchat.tui.sessions.chat_picker import ChatPicker  # only for whoever compares with another chat
 
-    def _choose(self, number: int | None) -> None:
-        found = [index for index, row in enumerate(self._rows) if row.node.number == number]
-        self.picker.show(len(self._rows), found[0] if found else None)
+        sessions, reply = self._sessions, self.reply
+        if sessions is None:
+            self.say("chats are not saved in this mode")
+        if reply is None or sessions is None:
+            return
+        self.say("")
+
+        def chosen(stored: StoredSession | None) -> None:
+            if stored is None:
+                return
+            title = stored.conversation.title or "untitled"
+            other = ReplyPicker(stored.conversation, title, self._palette)
+            self.app.push_screen(other, lambda end: over(stored.conversation, end, title))
+
+        def over(conversation: Conversation, end: int | None, title: str) -> None:
+            if end is not None:
+                self._compare(self._named(reply), ComparedReply(conversation, end, title))
+
+        self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
+
+    def _named(self, end: int) -> ComparedReply:
+        return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]))
+
+    def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
+        self.app.push_screen(CompareDialog(self._palette, left, right))
 
     def _type(self, typing: bool) -> None:
         self._input.set_class(not typing, "-off")
         self.set_focus(self._input if typing else None)
-
-    @property
-    def _node(self) -> Node | None:
-        return self._rows[self.picker.chosen].node if self._rows else None
 
     @property
     def _input(self) -> Input:

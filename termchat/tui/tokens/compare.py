@@ -1,11 +1,13 @@
-"""Two branches side by side."""
+"""Two replies side by side: what they were made of where that differs, and their texts from where they part."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from termchat.conversation.differences import Difference, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
+from termchat.text import one_line
 from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
@@ -14,69 +16,85 @@ from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12
 """Tokens shown before the first difference."""
+_FACT_LINES = 3
+"""Lines of a fact, at most: a system prompt may be long."""
 _MARKED = Ink("background", ground="accent", bold=True)
 _BETWEEN = " │ "
 
 
+class ComparedReply(NamedTuple):
+    """A reply, by the node that it ends in, and what stands over its column."""
+
+    conversation: Conversation
+    end: int
+    name: str = ""
+
+
 class ComparedPiece(NamedTuple):
-    """A token of a reply, or the whole of what a person wrote: what it is, and its text."""
+    """A token, or text that came with none: what it is, and its text."""
 
     key: int | str
     text: str
-    said: bool = False
 
 
 class Comparison(NamedTuple):
-    """Two branches, and how many of their first pieces are the same."""
+    """Two replies, how many of their first pieces are the same, and what else differs."""
 
     left: Sequence[ComparedPiece]
     right: Sequence[ComparedPiece]
     common: int
+    differing: Sequence[Difference]
 
 
-def compare(conversation: Conversation, left: int, right: int) -> Comparison:
-    """The paths to two leaves, by ids."""
-    one, other = _pieces(conversation, left), _pieces(conversation, right)
+def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
+    """Token by token: by ids if one model wrote both, else by texts."""
+    facts = [facts_of(reply.conversation, reply.conversation.nodes[reply.end]) for reply in (left, right)]
+    one, other = (_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
     common = 0
     for a, b in zip(one, other, strict=False):
         if a.key != b.key:
             break
         common += 1
-    return Comparison(one, other, common)
+    return Comparison(one, other, common, differences(*facts))
 
 
 def summary(comparison: Comparison) -> str:
-    """Where they part, and how long each is from there, in tokens of replies."""
-    left, right, common = comparison
-    same, one, other = (
-        sum(not piece.said for piece in part) for part in (left[:common], left[common:], right[common:])
-    )
+    """Where they part, and how long each is from there, in tokens."""
+    left, right, common, _ = comparison
     if common == len(left) == len(right):
-        return f"identical, {same} tokens"
-    return f"the first {same} tokens are identical; then {one} left, {other} right"
+        return f"identical, {common} tokens"
+    return f"the first {common} tokens are identical; then {len(left) - common} left, {len(right) - common} right"
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
-    """Both texts in columns under their names; what is common is faint, the first difference is marked."""
+    """Both in columns under their names: first what differs beside the texts. Of these what is common is faint, and the first
+    difference is marked."""
     half = max((width - len(_BETWEEN)) // 2, 10)
-    columns = [_column(side, comparison.common, half) for side in comparison[:2]]
-    heads: list[list[Run]] = [[(column(name, half), Ink("accent", bold=True))] for name in names]
-    lines = [_beside(heads[0], heads[1], half)]
-    for row in range(max(map(len, columns))):
-        left, right = (list(side[row].runs) if row < len(side) else list(BLANK.runs) for side in columns)
-        lines.append(_beside(left, right, half))
-    return lines
+    heads: list[list[Run]] = [[(column(one_line(name, half), half), Ink("accent", bold=True))] for name in names]
+    rows = [(heads[0], heads[1])]
+    for name, *both in comparison.differing:
+        rows += _paired(*(_fact(name, value, half) for value in both))
+    if comparison.differing:
+        rows.append(([], []))
+    rows += _paired(*(_column(side, comparison.common, half) for side in comparison[:2]))
+    return [_beside(left, right, half) for left, right in rows]
 
 
-def _pieces(conversation: Conversation, leaf: int) -> list[ComparedPiece]:
+def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
     pieces: list[ComparedPiece] = []
-    for node, count in ((span.node, span.count) for span in conversation.path(leaf)):
-        if node.role == "user":
-            pieces.append(ComparedPiece(f"{node.number}", f"\n› {node.written}\n", said=True))
-        else:
-            texts = node.tokens.texts
-            pieces += [ComparedPiece(token_id, text) for token_id, text in zip(node.ids[:count], texts, strict=False)]
+    for node, count in ((span.node, span.count) for span in reply.conversation.reply(reply.end)):
+        texts = node.tokens.texts
+        pieces += [ComparedPiece(i if ids else text, text) for i, text in zip(node.ids[:count], texts, strict=False)]
+        if count >= len(node.ids) and node.pending:
+            pieces.append(ComparedPiece(node.pending, node.pending))
     return pieces
+
+
+def _fact(name: str, value: str, width: int) -> list[Line]:
+    wrapper = Wrapper(width)
+    wrapper.feed(f"{name} ", MUTED)
+    wrapper.feed(one_line(value, max(width * _FACT_LINES - len(name) - 1, 1)) or "none", TEXT)
+    return wrapper.lines[:_FACT_LINES]
 
 
 def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Line]:
@@ -89,10 +107,17 @@ def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Li
             wrapper.feed(piece.text.replace("\n", "⏎") or "∅", _MARKED)
             wrapper.feed("\n" if piece.text.endswith("\n") else "", TEXT)
         else:
-            wrapper.feed(piece.text, MUTED if index < common else Ink("user") if piece.said else TEXT)
+            wrapper.feed(piece.text, MUTED if index < common else TEXT)
     if common >= len(pieces):
         wrapper.feed(" (ends here)", MUTED)
     return wrapper.lines
+
+
+def _paired(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[list[Run], list[Run]]]:
+    """The lines of two columns, the shorter one filled up."""
+    rows = range(max(len(left), len(right)))
+    both = ((side[row].runs if row < len(side) else BLANK.runs for side in (left, right)) for row in rows)
+    return [(list(one), list(other)) for one, other in both]
 
 
 def _beside(left: list[Run], right: list[Run], half: int) -> Line:
@@ -101,16 +126,14 @@ def _beside(left: list[Run], right: list[Run], half: int) -> Line:
 
 
 class CompareDialog(ReadListing):
-    """From the first token that is not the same; `names` stand over the columns."""
+    """From the first token that is not the same."""
 
     DEFAULT_CSS = "CompareDialog > Vertical { width: 160; }"
     TITLE = "Compare"
 
-    def __init__(
-        self, palette: Palette, conversation: Conversation, leaves: tuple[int, int], names: tuple[str, str]
-    ) -> None:
+    def __init__(self, palette: Palette, left: ComparedReply, right: ComparedReply) -> None:
         super().__init__(palette)
-        self._comparison, self._names = compare(conversation, *leaves), names
+        self._comparison, self._names = compare(left, right), (left.name, right.name)
 
     def lay_out(self) -> None:
         super().lay_out()

@@ -1,0 +1,69 @@
+"""What two replies were made of: the facts of each by name, and those in which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from termchat.conversation.setting_changes import values
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.decoding.records import SettingsRecord
+from termchat.decoding.samplers import KNOBS
+
+_MODEL, _FILE = "model", "model file"
+
+
+class Difference(NamedTuple):
+    """A fact and its values, as they are shown; "" where a reply does not have it."""
+
+    name: str
+    left: str
+    right: str
+
+
+def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
+    """What made the reply that ends in a node, by name: model, system prompt, message, and each knob; where a knob was turned
+    while the reply ran, all of its values in turn. The seed is the one that was drawn with."""
+    spans = conversation.reply(end.number)
+    start = next((span.node.start for span in reversed(spans) if span.node.start is not None), None)
+    facts: dict[str, str] = {}
+    if start is not None:
+        facts = {_MODEL: f"{start.model.name} {start.model.quantization}".strip(), _FILE: start.model.sha256[:8]}
+    message = conversation.nodes.get(spans[0].node.parent or 0)
+    facts |= {"system prompt": conversation.system_of(end.number), "message": message.written if message else ""}
+    turned = [values(settings) for span in spans for settings in _reached(span)]
+    if start is not None and turned:  # a reply from elsewhere has no seed that is known
+        facts["seed"] = str(start.seed)
+    for name in turned[0] if turned else ():
+        facts[name] = " → ".join(value for value, _ in groupby(KNOBS[name].show(knobs[name]) for knobs in turned))
+    return facts
+
+
+def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[Difference]:
+    """The facts whose values differ. A model's file is one only where its name is the same."""
+    names = varying((left, right))
+    return [Difference(name, left.get(name, ""), right.get(name, "")) for name in names]
+
+
+def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names of the facts that are not the same for all of these replies."""
+    names = dict.fromkeys(name for each in facts for name in each)
+    found = [name for name in names if len({each.get(name, "") for each in facts}) > 1]
+    return [name for name in found if name != _FILE or _MODEL not in found]
+
+
+def is_same_model(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
+    """Whether the ids of two replies mean the same tokens."""
+    return left.get(_FILE) == right.get(_FILE)
+
+
+def _reached(span: Span) -> list[SettingsRecord]:
+    """The settings with which tokens of a span were drawn, in order."""
+    node = span.node
+    begun = zip(node.settings_at, node.settings, strict=True)
+    return [
+        settings
+        for (at, settings), end in zip(begun, [*node.settings_at[1:], len(node.ids) + 1], strict=False)
+        if at < end and at < max(span.count, 1)
+    ]
