@@ -407,7 +407,7 @@ def test_replies_of_two_chats_and_such_without_tokens_are_compared() -> None:
     other.add(made_records.finished(held="Hello there"))
     comparison = compared(chat, one, other, elsewhere)
     assert ("message", "hi", "good day") in [tuple(found) for found in comparison.differing]
-    assert summary(comparison) == "the first 0 tokens are identical; then 2 left, 1 right"
+    assert summary(comparison) == "different from the first token; 2 left, 1 right"
     assert "Hello there" in read(compare_lines(comparison, 81))[-1].split("│")[1]
 
 

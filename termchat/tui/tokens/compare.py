@@ -63,7 +63,8 @@ def summary(comparison: Comparison) -> str:
     left, right, common, _ = comparison
     if common == len(left) == len(right):
         return f"identical, {common} tokens"
-    return f"the first {common} tokens are identical; then {len(left) - common} left, {len(right) - common} right"
+    same = f"the first {common} tokens are identical; then" if common else "different from the first token;"
+    return f"{same} {len(left) - common} left, {len(right) - common} right"
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
