@@ -9,7 +9,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.conversation.differences import facts_of, varying
+from termchat.conversation.reply_facts import facts_of, varying
 from termchat.conversation.session import StoredSession
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line
@@ -174,7 +174,6 @@ class BranchListing(ListDialog[int]):
         return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
 
     def show_rows(self, number: int | None = None) -> None:
-        """Reads the tree anew."""
         self._rows = tree_rows(self.conversation)
         self.picker.show(len(self._rows))
         self.choose(number)
@@ -185,7 +184,6 @@ class BranchListing(ListDialog[int]):
 
     @property
     def node(self) -> Node | None:
-        """The highlighted turn."""
         return self._rows[self.picker.chosen].node if self._rows else None
 
     @property

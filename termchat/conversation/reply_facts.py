@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS
 _MODEL, _FILE = "model", "model file"
 
 
-class Difference(NamedTuple):
+class DifferingFact(NamedTuple):
     """A fact and its values, as they are shown; "" where a reply does not have it."""
 
     name: str
@@ -40,10 +40,10 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     return facts
 
 
-def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[Difference]:
+def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
     """The facts whose values differ. A model's file is one only where its name is the same."""
     names = varying((left, right))
-    return [Difference(name, left.get(name, ""), right.get(name, "")) for name in names]
+    return [DifferingFact(name, left.get(name, ""), right.get(name, "")) for name in names]
 
 
 def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
