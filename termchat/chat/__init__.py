@@ -6,7 +6,8 @@ the rest is reached through its rooms. The rooms share one `State`, know the roo
     chat.turns       what a person says: the queue, the prompt of a turn; `turns.room` when the context is full (full_context)
     chat.replies     the running reply: pause, resume, step, force
     chat.forks       what grows from a reply: regenerate, continue, fork
-    chat.editing     messages and replies in other words (forks)
+    chat.editing     messages, replies and the system prompt in other words (forks)
+    chat.looking_on  a chat that another termchat is writing: shown as it is saved there, or gone on with in a copy
     chat.branches    which branch is shown, names, deleting
     chat.loading     the model: load, switch, unload, restart
     chat.questions   what is asked of a token, a reply or a text; the newest answers

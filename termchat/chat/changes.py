@@ -63,7 +63,6 @@ class Full(NamedTuple):
 
     @property
     def can_summarise(self) -> bool:
-        """Whether the model can be asked for a summary."""
         return not self.conversation.raw
 
 

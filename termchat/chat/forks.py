@@ -66,7 +66,8 @@ class Forks:
         self._ask(_Fork(chat, turn, len(turn.ids), (), "go on", seed, prefill), prefill)
 
     def continue_reply(self) -> None:
-        """Goes on with the last reply from its last token, with its own seed, as if it had never stopped."""
+        """Continues the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
+        the loaded model, from its text."""
         state = self._state
         spans = state.conversation.reply()
         if not state.ready("continue"):

@@ -67,8 +67,8 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
 def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
     """What is recommended for a model that was asked for with these words, by knob name.
 
-    What the user wrote into their own catalogue goes before what the file says, and this before the catalogue that ships:
-    whoever made the file knew it better than we do, and the user has the last word.
+    The user's own catalogue overrides the file, which overrides the bundled catalogue: whoever made the file knew it better
+    than we do, and the user has the last word.
     """
     entry = known.entries.get(wanted)
     advice: dict[str, Value] = dict(entry.recommended) if entry is not None else {}

@@ -42,7 +42,7 @@ class Past(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """What a new chat begins with; where nobody has set a knob, the model's recommendation goes before its default."""
+    """What a new chat begins with. A knob that nobody has set is as the model recommends, else at its default."""
 
     tuning: Tuning
     origin: Mapping[str, str]
@@ -140,7 +140,7 @@ class Reopening:
 def replaced(
     tuning: Tuning, origin: Mapping[str, str], values: Mapping[str, object], place: str
 ) -> tuple[Tuning, dict[str, str]]:
-    """The knobs with these values, and where those that changed came from; what another persona had set is as it comes again.
+    """The knobs with these values, and where those that changed came from; what another persona had set is reset.
 
     Raises:
         KnobError: a knob refuses its value.

@@ -179,7 +179,7 @@ class Chat(State):
             self._turn(turned, {name: "panel"})
 
     def preset(self, values: Mapping[str, object], origin: str) -> None:
-        """Turns several knobs at once, as a preset of this origin has them. What the one before it had set is no longer set.
+        """Turns several knobs at once, as a preset of this origin has them. What the preset before it had set is reset.
 
         Raises:
             KnobError: a knob refuses its value; nothing has changed.

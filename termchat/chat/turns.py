@@ -72,7 +72,6 @@ class Turns:
         return text
 
     def move(self, number: int, to: int) -> None:
-        """Moves a message of the queue to another place."""
         self.queue.insert(to, self.take_back(number))
         self._kept()
 

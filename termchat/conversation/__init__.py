@@ -6,6 +6,7 @@
     unsent          its draft and its queue
     session         what is known of a saved chat beside its tree: dates, model, knobs, view
     versions        the alternatives of a turn, to step through
+    reply_facts     what replies were made of, and where that differs
     setting_changes what changed between two settings of a reply, in words
     batch_shapes    in which batches a path's ids were decoded
     heat            how much a token stands out, for screen and page

@@ -310,12 +310,11 @@ def test_replies_without_text_say_how_they_differ() -> None:
         node.add(made_records.start([1], seed))
         node.add(made_records.settings(stops=stops, temperature=temperature))
         node.add(made_records.finished(reason, detail))  # type: ignore[arg-type]
-    lines = read(tree_lines(tree_rows(chat), 100, path=(), selected=0, marked=None))
-    assert [line.removesuffix("0 tok").strip(" └├●○") for line in lines] == [
-        "tell me",
-        'no text: stop sequence "}", temperature 0.8, stop "}", seed 1',
-        "no text: ended by the model, temperature 0.8, stop off, seed 1",
-        "no text: stopped, temperature 1.2, stop off, seed 2",
+    lines = read(tree_lines(chat, tree_rows(chat), 100, path=(), selected=0, marked=None))
+    assert [line.strip(" └├●○").split("  ")[0] + "; " + line.split("  ")[-1].strip() for line in lines[1:]] == [
+        'no text: stop sequence "}"; seed 1 · temperature 0.8 · stop "}" · 0 tok',
+        "no text: ended by the model; seed 1 · temperature 0.8 · 0 tok",
+        "no text: stopped; seed 2 · temperature 1.2 · 0 tok",
     ]
 
 

@@ -5,6 +5,7 @@
     connection  the file as the writer has it open: repaired when it is opened, followed where it is replaced
     reading     the reader: each question on a connection of its own, after what was queued before
     search      lists and searches          load        a whole chat, or the texts at its end
+    claims      which process writes to which chat at this moment
     derived     texts and counts that lists and searches read
     deleting    copies of chats, removed ones
     unsent_rows drafts and queued messages

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 
 class PersonaStarting:
-    """Stands between the chat's screen and the personas."""
-
     def __init__(self, parts: Parts, conversations: ChatSwitching) -> None:
         self._parts, self._chat, self._conversations = parts, parts.chat, conversations
         self._do, self._tell = parts.do, parts.tell

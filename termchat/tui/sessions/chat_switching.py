@@ -131,7 +131,6 @@ class ChatSwitching:
         self._parts.open(dialog)
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
-        """Writes a transcript in a thread that the program waits for when it quits."""
         write(self._save(path), hear, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:

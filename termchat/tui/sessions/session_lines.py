@@ -144,7 +144,6 @@ def _last_lines(said: Sequence[tuple[Role, str]], width: int, rows: int) -> list
 
 
 def _end_of(text: str, width: int) -> str:
-    """The last characters of a text."""
     return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 0) :]
 
 

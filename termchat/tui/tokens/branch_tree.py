@@ -9,11 +9,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.conversation.differences import facts_of, varying
+from termchat.conversation.reply_facts import facts_of, varying
 from termchat.conversation.session import StoredSession
-from termchat.conversation.setting_changes import values
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
@@ -33,14 +31,12 @@ _INKS = {"user": Ink("user"), "assistant": TEXT}
 
 
 class BranchRow(NamedTuple):
-    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others. `remark` says
-    of a turn without text what there is to say."""
+    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others."""
 
     node: Node
     depth: int
     fork: bool
     last: bool
-    remark: str = ""
 
 
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
@@ -104,27 +100,16 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
     if node is not None and len(straight) > 1:
         straight = []
     forks = [child for child in children if child not in straight]
-    rows = [BranchRow(child, depth + 1, True, child is forks[-1], _remark(child, children)) for child in forks]
-    rows += [BranchRow(child, depth, False, False, _remark(child, children)) for child in straight]
+    rows = [BranchRow(child, depth + 1, True, child is forks[-1]) for child in forks]
+    rows += [BranchRow(child, depth, False, False) for child in straight]
     return rows[::-1]
 
 
-def _remark(node: Node, beside: Collection[Node]) -> str:
-    """Of a reply without text: why it ended, and the knobs and the seed that are not those of the others beside it."""
-    if node.role == "user" or node.text(60).strip():
+def _remark(node: Node) -> str:
+    """In the place of a text that there is not."""
+    if node.role == "user":
         return "…"
-    others = [other for other in beside if other is not node and other.start is not None and other.settings]
-    told = [(ending_of(node) or "ended by the model") if node.done else "unfinished"]
-    if node.start is not None and node.settings:
-        own = values(node.settings[0])
-        told += [
-            f"{name} {KNOBS[name].show(value)}"
-            for name, value in own.items()
-            if any(values(other.settings[0])[name] != value for other in others)
-        ]
-        if any(other.start is not None and other.start.seed != node.start.seed for other in others):
-            told.append(f"seed {node.start.seed}")
-    return f"no text: {', '.join(told)}"
+    return f"no text: {(ending_of(node) or 'ended by the model') if node.done else 'unfinished'}"
 
 
 def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
@@ -136,7 +121,7 @@ def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool,
     head: list[Run] = [(stem, FAINT), (dot + " ", Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT)]
     name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
     room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60).strip() or row.remark, room)
+    text = column(node.text(60).strip() or _remark(node), room)
     runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
     return Line(tuple(runs), "panel" if chosen else "")
 
@@ -189,7 +174,6 @@ class BranchListing(ListDialog[int]):
         return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
 
     def show_rows(self, number: int | None = None) -> None:
-        """Reads the tree anew."""
         self._rows = tree_rows(self.conversation)
         self.picker.show(len(self._rows))
         self.choose(number)
@@ -200,7 +184,6 @@ class BranchListing(ListDialog[int]):
 
     @property
     def node(self) -> Node | None:
-        """The highlighted turn."""
         return self._rows[self.picker.chosen].node if self._rows else None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from termchat.conversation.differences import Difference, differences, facts_of, is_same_model
+from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ReadListing
@@ -43,7 +43,7 @@ class Comparison(NamedTuple):
     left: Sequence[ComparedPiece]
     right: Sequence[ComparedPiece]
     common: int
-    differing: Sequence[Difference]
+    differing: Sequence[DifferingFact]
 
 
 def compare(left: ComparedReply, right: ComparedReply) -> Comparison:

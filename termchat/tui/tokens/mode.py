@@ -59,7 +59,6 @@ class TokenMode:
         return self.open
 
     def leave(self) -> None:
-        """Takes the cursor away."""
         self.keep()
         self.open, self.typing = False, None
         self._go_to("record")
@@ -152,7 +151,6 @@ class TokenMode:
             self._fork(place, ids=[chosen])
 
     def submit(self, text: str) -> None:
-        """Takes the line that was typed."""
         typing, self.typing = self.typing, None
         place = self.place
         if not text or place is None:

@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS
 _MODEL, _FILE = "model", "model file"
 
 
-class Difference(NamedTuple):
+class DifferingFact(NamedTuple):
     """A fact and its values, as they are shown; "" where a reply does not have it."""
 
     name: str
@@ -32,18 +32,18 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
         facts = {_MODEL: f"{start.model.name} {start.model.quantization}".strip(), _FILE: start.model.sha256[:8]}
     message = conversation.nodes.get(spans[0].node.parent or 0)
     facts |= {"system prompt": conversation.system_of(end.number), "message": message.written if message else ""}
-    if start is not None and any(span.count for span in spans):
-        facts["seed"] = str(start.seed)
     turned = [values(settings) for span in spans for settings in _reached(span)]
+    if start is not None and turned:  # a reply from elsewhere has no seed that is known
+        facts["seed"] = str(start.seed)
     for name in turned[0] if turned else ():
         facts[name] = " → ".join(value for value, _ in groupby(KNOBS[name].show(knobs[name]) for knobs in turned))
     return facts
 
 
-def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[Difference]:
+def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
     """The facts whose values differ. A model's file is one only where its name is the same."""
     names = varying((left, right))
-    return [Difference(name, left.get(name, ""), right.get(name, "")) for name in names]
+    return [DifferingFact(name, left.get(name, ""), right.get(name, "")) for name in names]
 
 
 def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
