@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
@@ -18,6 +18,9 @@ import termchat
 from termchat.cli import completers
 from termchat.cli.completers import VARIABLE
 from termchat.cli.help import PageGroup
+
+if TYPE_CHECKING:
+    from termchat.engine.port import Engine
 
 COMMANDS = {
     "completion": ("shell_completion", "completion"),
@@ -34,6 +37,7 @@ COMMANDS = {
 }
 """The module of each command in this package, imported when the command is asked for, and the command's name there."""
 
+_ANSWERS = "run"
 _RESUME, _LATEST = "--resume", "last"
 _VERSION = ("-V", "--version")
 _UNUSABLE = ("", "dumb", "unknown")
@@ -81,6 +85,14 @@ class _Commands(PageGroup):
             return super().parse_args(ctx, args)
         finally:
             self._without_flags = False
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Starts the engine for `run` before its settings are imported: both take as long."""
+        if args[0] == _ANSWERS and not ctx.resilient_parsing and not {"-h", "--help"} & {*args}:
+            ctx.obj = _engine()
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _well_ended():
@@ -174,17 +186,22 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         from termchat.tui.demo.player import start as play
 
         _leave(play(config(given)))
-    from termchat import paths
-    from termchat.engine.make import make_engine
-
-    # Before the settings and the screen are imported, which takes as long as the process takes to start.
-    engine = make_engine(paths.log_file(), started=True)
+    engine = (
+        _engine()
+    )  # before the settings and the screen are imported, which takes as long as the process takes to start
     from termchat.cli.flags import config
 
     chosen = config(given)
     from termchat.tui.start import start
 
     _leave(start(chosen, engine, resume=resume, raw=raw))
+
+
+def _engine() -> Engine:
+    from termchat import paths
+    from termchat.engine.make import make_engine
+
+    return make_engine(paths.log_file(), started=True)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

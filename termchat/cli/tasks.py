@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from termchat import paths
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
 from termchat.decoding.samplers import KNOBS, well_formed
-from termchat.engine.make import make_engine
+from termchat.engine.port import Engine
 
 _MOST_REPLIES = 10_000
 _OF_THE_SCREEN = ("theme", "glyphs", "on_full")
@@ -50,7 +49,10 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
     help="candidates to record per step",
 )
 @flags(without=_OF_THE_SCREEN)
+@click.pass_obj
 def run(
+    engine: Engine,
+    /,
     *,
     prompt: str | None,
     messages: Path | None,
@@ -75,8 +77,6 @@ def run(
         raise click.UsageError("no prompt: pass PROMPT or pipe one in")
     if prompt == "":
         raise click.UsageError("the prompt is empty")
-    # Before the settings are read, which takes as long as the process takes to start.
-    engine = make_engine(paths.log_file(), started=True)
     chosen = config(given)
     if chosen.tuning.seed is not None and chosen.tuning.seed + replies - 1 > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
 import sys
 from collections import deque
 from functools import cache
-from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from termchat.decoding.stages import STAGES
@@ -53,7 +54,11 @@ def _low_level() -> Any:
 
 @cache
 def version() -> str:
-    return metadata.version("llama-cpp-python")
+    """What the package's text says: importlib.metadata takes as long to import as llama.cpp."""
+    package = importlib.util.find_spec("llama_cpp")
+    text = Path(package.origin).read_text("utf-8") if package is not None and package.origin is not None else ""
+    found = re.search(r"^__version__ = [\"'](.+)[\"']", text, re.MULTILINE)
+    return found[1] if found is not None else "unknown"
 
 
 LIB: Any = _load()
