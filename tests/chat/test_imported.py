@@ -60,7 +60,7 @@ def test_another_models_reply_is_continued_from_its_text_too() -> None:
     it.chat.forks.continue_reply()
     it.pump()
     assert [entry.id for entry in it.engine.generated[-1].script] == it.engine.words.ids(" one two")
-    assert it.chat.returned == ""
+    assert it.chat.conversation.unsent.returned == ""
 
 
 def test_an_imported_reply_is_edited_as_any_other(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_text_without_room_leaves_the_chat_as_it_was(tmp_path: Path) -> None:
     it.chat.forks.continue_reply()
     it.pump()
     assert (it.chat.conversation.leaf, len(it.chat.conversation.nodes), it.chat.phase) == (before, nodes, "idle")
-    assert it.chat.returned == ""
+    assert it.chat.conversation.unsent.returned == ""
     assert any("the context 2048" in notice for notice in it.notices)
 
 

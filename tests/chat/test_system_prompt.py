@@ -102,12 +102,12 @@ def test_what_cannot_be_is_told_and_the_prompt_is_given_back() -> None:
     it.chat.editing.edit_system("x" * (LARGEST_MESSAGE + 1))
     it.pump()
     assert it.notices == ["the system prompt already reads like this", "a text can have at most 1,000,000 characters"]
-    assert len(it.chat.returned) == LARGEST_MESSAGE + 1
-    it.chat.returned = ""
+    assert len(it.chat.conversation.unsent.returned) == LARGEST_MESSAGE + 1
+    it.chat.conversation.unsent.returned = ""
     it.engine.prompt = [1] * 3000
     it.chat.editing.edit_system(BRIEF)
     it.pump()
-    assert it.chat.returned == BRIEF  # not the message, which is still there
+    assert it.chat.conversation.unsent.returned == BRIEF  # not the message, which is still there
     assert (len(it.chat.conversation.nodes), it.chat.conversation.system) == (nodes, KIND)
 
 
