@@ -56,6 +56,23 @@ def shown(browser: Browser) -> list[list[str]]:
     return [[end, version, without_returns(text)] for end, _, version, text in found]
 
 
+def system(browser: Browser) -> list[str]:
+    found: list[str] = browser.ask("""[...document.querySelectorAll(".system")].flatMap((section) => [
+      section.querySelector("h2").textContent, section.querySelector(".versions span")?.textContent ?? "",
+      section.querySelector(".text").textContent])""")
+    return found
+
+
+def expected_system(chat: Conversation, leaf: int) -> list[str]:
+    """Its heading, its version and its text; nothing if the chat has none."""
+    texts = list(dict.fromkeys(chat.system_of(node.number) for node in chat.children(None)))
+    if texts in ([], [""]):
+        return []
+    prompt = chat.system_of(leaf)
+    version = f"{texts.index(prompt) + 1}/{len(texts)}" if len(texts) > 1 else ""
+    return ["System" if prompt else "System: none", version, sanitize(prompt.replace("\r\n", "\n"))]
+
+
 def without_returns(text: str) -> str:
     """A carriage return before a line break is not shown, unless the two are of different tokens."""
     return text.replace("␍", "")
@@ -129,6 +146,29 @@ def test_a_version_comes_back_as_it_was_left_and_stays_in_place(browser: Browser
     assert abs(browser.ask("document.querySelector('main .reply').getBoundingClientRect().top") - top) < 300
 
 
+def test_a_branch_with_another_system_prompt_is_shown_with_it(browser: Browser, tmp_path: Path) -> None:
+    page = example_chats.whole()
+    leaf = page.chat.leaf or 0
+    first = page.chat.grow("user", parent=None, at=0, text="Write a story")
+    first.system = "Be wild."
+    page.reply(example_chats.stream([1, 2, 3], [b"Oh!"]))
+    page.chat.leaf = leaf
+    browser.open(page.write(tmp_path / "chat.html", "html"))
+    assert system(browser) == ["System", "1/2", "Be brief."]
+    browser.point(".system .versions button:last-child", click=True)
+    assert system(browser) == ["System", "2/2", "Be wild."]
+    assert [text for _, _, text in shown(browser)] == ["Write a story", "Oh!"]
+    press(browser, "<")
+    assert system(browser) == ["System", "1/2", "Be brief."]
+    assert shown(browser) == expected(page.chat, leaf)
+
+
+def test_a_chat_without_a_message_is_a_page_that_works(browser: Browser, tmp_path: Path) -> None:
+    browser.open(example_chats.ExampleChat("Be brief.").write(tmp_path / "chat.html", "html"))
+    assert system(browser) == ["System", "", "Be brief."]
+    assert browser.ask("document.body.classList.contains('live')")  # the script has come to its end
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_any_way_through_a_tree_shows_what_the_tree_says(browser: Browser, tmp_path: Path, seed: int) -> None:
     page, dice = tree(seed), random.Random(seed)
@@ -137,6 +177,7 @@ def test_any_way_through_a_tree_shows_what_the_tree_says(browser: Browser, tmp_p
     if leaf is None or any(page.chat.is_hidden(span.node.number) for span in page.chat.path()):
         return
     assert shown(browser) == expected(page.chat, leaf)
+    assert system(browser) == expected_system(page.chat, leaf)
     for _ in range(10):
         buttons = browser.ask("document.querySelectorAll('main button:enabled:not([hidden])').length")
         if not buttons:
@@ -146,6 +187,7 @@ def test_any_way_through_a_tree_shows_what_the_tree_says(browser: Browser, tmp_p
         )
         now = shown(browser)
         assert now == expected(page.chat, int(now[-1][0]))
+        assert system(browser) == expected_system(page.chat, int(now[-1][0]))
 
 
 def test_without_scripts_the_chosen_branch_is_there(browser: Browser, tmp_path: Path) -> None:

@@ -102,16 +102,22 @@
     return path.reverse();
   }
 
-  // The turns of a path: a message, or all pieces of a reply. What has the same key looks the same.
+  // Versions of a turn as [end, leaf], by the node that it ends in; the system prompts end in negative numbers.
+  const versionsOf = (end) => (end < 0 ? versionsOfPrompt : tree.versions[tree.turns[end]]) || [];
+  const versionsOfPrompt = tree.prompts.map(([, , , leaf], at) => [-1 - at, leaf]);
+
+  // The turns of a path: the system prompt, a message, or all pieces of a reply. What has the same key looks the same.
   function turnsOf(path) {
     const turns = [];
+    const prompt = tree.prompts.findIndex(([, , firsts]) => !firsts.length || firsts.includes(path[0].node));
+    if (prompt >= 0) turns.push({ spans: [], end: -1 - prompt });
     for (const span of path) {
       const before = turns.at(-1);
       if (before && feet.has(span.node) && feet.has(before.end)) before.spans.push(span);
       else turns.push({ spans: [span] });
       turns.at(-1).end = span.node;
     }
-    for (const turn of turns) turn.key = turn.spans.map((span) => span.node + ":" + span.count).join();
+    for (const turn of turns) turn.key = turn.end + " " + turn.spans.map((span) => span.node + ":" + span.count).join();
     return turns;
   }
 
@@ -127,16 +133,13 @@
     if (feet.has(node)) feet.get(node).classList.toggle("part", count < whole);
   }
 
-  const versionsOf = (end) => tree.versions[tree.turns[end]] || [];
-
   function headOf(turn, section) {
     const head = element("div", "", section);
     head.className = "head";
-    const [, , , , heading] = tree.nodes[turn.spans[0].node];
-    element("h2", heading, head);
+    element("h2", turn.end < 0 ? tree.prompts[-1 - turn.end][1] : tree.nodes[turn.spans[0].node][4], head);
     const versions = versionsOf(turn.end);
     const at = versions.findIndex(([end]) => end === turn.end);
-    if (at >= 0) {
+    if (versions.length > 1) {
       const box = element("span", "", head);
       box.className = "versions";
       for (const [sign, label, edge] of [["‹", "previous version", 0], ["›", "next version", versions.length - 1]]) {
@@ -151,9 +154,9 @@
 
   function sectionOf(turn) {
     const section = document.createElement("section");
-    section.className = "turn " + (feet.has(turn.end) ? "reply" : "user");
+    section.className = "turn " + (turn.end < 0 ? "system" : feet.has(turn.end) ? "reply" : "user");
     headOf(turn, section);
-    const text = element("div", "", section);
+    const text = element("div", turn.end < 0 ? tree.prompts[-1 - turn.end][0] : "", section);
     text.className = "text";
     for (const { node, count } of turn.spans) {
       cut(node, count);
@@ -164,7 +167,7 @@
   }
 
   let shown = turnsOf(pathTo(tree.leaf));
-  [...main.querySelectorAll(".user, .reply")].forEach((section, at) => (shown[at].section = section));
+  [...main.querySelectorAll(".turn")].forEach((section, at) => (shown[at].section = section));
   const visited = [tree.leaf];
 
   // Shows the path to a leaf; the turn at `hold` stays where it is on the screen.
@@ -224,7 +227,7 @@
     if (event.key === "Escape") keep(null);
     const by = { "<": -1, ">": 1 }[event.key];
     if (by) {
-      const several = (turn) => versionsOf(turn.end).length > 0;
+      const several = (turn) => versionsOf(turn.end).length > 1;
       const turn = (kept && shown.find((one) => one.section.contains(kept) && several(one))) || shown.findLast(several);
       if (turn) step(shown.indexOf(turn), by);
     }

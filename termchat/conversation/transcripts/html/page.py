@@ -17,13 +17,14 @@ from termchat.conversation.transcripts.html.page_tree import PageTree, Way
 from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, block, data, spans, text
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Node
-from termchat.text import one_line
+from termchat.text import one_line, sanitize
 
 COLUMNS = 1200
 """The most that a plot has; of more tokens each column shows the highest of a few."""
 
 HEIGHT = 100
 
+_SYSTEM, _NONE = "System", "System: none"
 _LONGEST = 60
 """Cells of a branch's name."""
 
@@ -59,13 +60,14 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     told = [*facts(conversation, info), *_branches(tree)]
     yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
     yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.'
-    if tree.versions:
+    if tree.versions or len(tree.prompts) > 1:
         yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
     yield "</p></header>"
     yield from _switch(forced=any(1 in node.tokens.forced for node in conversation.nodes.values()))
     yield "<main>"
-    if conversation.system:
-        yield from _section("system", "System", "", text(conversation.system))
+    if _has_system(tree):
+        prompt, which = tree.prompts[tree.prompt], _which(tree.prompt, len(tree.prompts))
+        yield from _section("system", _SYSTEM if prompt.text else _NONE, which, text(prompt.text))
     for turn in tree.turns():
         first, last = turn[0].node, turn[-1].node
         kind = "user" if first.role == "user" else "reply"
@@ -100,7 +102,8 @@ def _tree(tree: PageTree, info: SessionInfo) -> dict[str, object]:
     """What the script needs to know to show another branch.
 
     `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
-    `turns`: by the node that a turn ends in, which of them. `ways`, by node and number of tokens: [node, leaf].
+    `turns`: by the node that a turn ends in, which of them. `ways`, by node and number of tokens: [node, leaf]. `prompts`, if
+    any is shown: [text, heading, first nodes, leaf].
     """
     lists = list({id(ways): ways for ways in tree.versions.values()}.values())
     index = {id(ways): at for at, ways in enumerate(lists)}
@@ -115,7 +118,15 @@ def _tree(tree: PageTree, info: SessionInfo) -> dict[str, object]:
         "versions": lists,
         "turns": {end: index[id(ways)] for end, ways in tree.versions.items()},
         "ways": ways,
+        "prompts": [
+            [sanitize(prompt.text.replace("\r\n", "\n")), _SYSTEM if prompt.text else _NONE, prompt.firsts, prompt.leaf]
+            for prompt in (tree.prompts if _has_system(tree) else ())
+        ],
     }
+
+
+def _has_system(tree: PageTree) -> bool:
+    return len(tree.prompts) > 1 or any(prompt.text for prompt in tree.prompts)
 
 
 def _head(title: str) -> Iterator[str]:
@@ -166,11 +177,17 @@ def _versions(tree: PageTree, end: int) -> str:
     ways = tree.versions.get(end)
     if ways is None:
         return ""
-    at = next(at for at, way in enumerate(ways) if way.node == end)
-    before, after = (" disabled" if at == edge else "" for edge in (0, len(ways) - 1))
+    return _which(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
+
+
+def _which(at: int, count: int) -> str:
+    """The number of a version, and arrows to the others if there are any."""
+    if count < 2:
+        return ""
+    before, after = (" disabled" if at == edge else "" for edge in (0, count - 1))
     return (
         f'<span class="versions"><button type="button" aria-label="previous version"{before}>‹</button>'
-        f'<span>{at + 1}/{len(ways)}</span><button type="button" aria-label="next version"{after}>›</button></span>'
+        f'<span>{at + 1}/{count}</span><button type="button" aria-label="next version"{after}>›</button></span>'
     )
 
 

@@ -21,11 +21,19 @@ class Way(NamedTuple):
     leaf: int
 
 
+class SystemPrompt(NamedTuple):
+    """A system prompt, the first turns that it is the one of, and the leaf to show with it."""
+
+    text: str
+    firsts: list[int]
+    leaf: int | None
+
+
 class PageTree:
     """The tree as far as the page holds it: the branch that is shown, and the others, the oldest first, as there is room."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self.chat = Conversation(conversation.system, raw=conversation.raw)
+        self.chat = Conversation(conversation.first_system, raw=conversation.raw)
         self.shown = {span.node.number: span.count for span in conversation.path()}
         """The nodes on the path that is shown, and how many of their ids it takes."""
         tokens, nodes = MOST_TOKENS, MOST_NODES
@@ -39,8 +47,12 @@ class PageTree:
         self.chat.leaf = conversation.leaf
         self.branches, self.held = len(_ends(conversation)), len(_ends(self.chat))
         """How many branches the chat has, and how many of them the page."""
-        self.versions = self._versions()
+        versions = Versions(self.chat)
+        self.versions = self._versions(versions)
         """By the node that a turn ends in, the versions of the turn."""
+        self.prompt, firsts = versions.of_prompt()
+        """Which of the prompts is shown."""
+        self.prompts = [self._prompt(numbers) for numbers in firsts]
 
     def others(self) -> list[Node]:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
@@ -72,8 +84,14 @@ class PageTree:
                 found.append([span])
         return found
 
-    def _versions(self) -> dict[int, list[Way]]:
-        chat, versions = self.chat, Versions(self.chat)
+    def _prompt(self, firsts: list[int]) -> SystemPrompt:
+        chat = self.chat
+        leaves = [leaf_of(chat, first, {chat.leaf or 0: 0}) for first in firsts]
+        leaf = chat.leaf if not firsts or chat.leaf in leaves else max(leaves)
+        return SystemPrompt(chat.system_of(firsts[0]) if firsts else chat.system, firsts, leaf)
+
+    def _versions(self, versions: Versions) -> dict[int, list[Way]]:
+        chat = self.chat
         leaves = _ends(chat)
         alike: dict[tuple[int, ...], list[Way]] = {}
         found: dict[int, list[Way]] = {}
