@@ -37,7 +37,7 @@ COMMANDS = {
 }
 """The module of each command in this package, imported when the command is asked for, and the command's name there."""
 
-_ANSWERS = "run"
+_ANSWERS = ("run", "tokens")
 _RESUME, _LATEST = "--resume", "last"
 _VERSION = ("-V", "--version")
 _UNUSABLE = ("", "dumb", "unknown")
@@ -89,8 +89,8 @@ class _Commands(PageGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Starts the engine for `run` before its settings are imported: both take as long."""
-        if args[0] == _ANSWERS and not ctx.resilient_parsing and not {"-h", "--help"} & {*args}:
+        """Starts the engine for those that need it before their settings are imported: both take as long."""
+        if args[0] in _ANSWERS and not ctx.resilient_parsing and not {"-h", "--help"} & {*args}:
             ctx.obj = _engine()
         return super().resolve_command(ctx, args)
 

@@ -113,7 +113,8 @@ def replay(*, file: Path, **given: Any) -> None:
     "--json", "as_json", is_flag=True, help="print one JSON object: id, text and bytes (base64) of each token"
 )
 @flags(only=("model", "model_folders"), knobs=False)
-def tokens(*, text: str | None, ids: bool, as_json: bool, **given: Any) -> None:
+@click.pass_obj
+def tokens(engine: Engine, /, *, text: str | None, ids: bool, as_json: bool, **given: Any) -> None:
     """Print the tokens of TEXT, in line, and count tokens, characters, letters and bytes.
 
     If TEXT is missing or "-", it is read from stdin. It is read as in a message: no chat template, no control tokens.
@@ -123,7 +124,6 @@ def tokens(*, text: str | None, ids: bool, as_json: bool, **given: Any) -> None:
     piped = text is None or text == "-"
     if piped and (sys.stdin is None or (text is None and sys.stdin.isatty())):
         raise click.UsageError("no text: pass TEXT or pipe one in")
-    engine = make_engine(paths.log_file(), started=True)  # before the settings are read
     chosen = config(given)
     from termchat.commands.tokenize import tokenize
 
