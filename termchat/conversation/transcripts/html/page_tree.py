@@ -21,7 +21,7 @@ class Way(NamedTuple):
     leaf: int
 
 
-class SystemPrompt(NamedTuple):
+class PromptWay(NamedTuple):
     """A system prompt, the first turns that it is the one of, and the leaf to show with it."""
 
     text: str
@@ -84,11 +84,11 @@ class PageTree:
                 found.append([span])
         return found
 
-    def _prompt(self, firsts: list[int]) -> SystemPrompt:
+    def _prompt(self, firsts: list[int]) -> PromptWay:
         chat = self.chat
         leaves = [leaf_of(chat, first, {chat.leaf or 0: 0}) for first in firsts]
         leaf = chat.leaf if not firsts or chat.leaf in leaves else max(leaves)
-        return SystemPrompt(chat.system_of(firsts[0]) if firsts else chat.system, firsts, leaf)
+        return PromptWay(chat.system_of(firsts[0]) if firsts else chat.system, firsts, leaf)
 
     def _versions(self, versions: Versions) -> dict[int, list[Way]]:
         chat = self.chat
