@@ -21,7 +21,7 @@ from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Failed, Finished, SettingsRecord, Start, Token
+from termchat.decoding.records import Failed, Finished, SettingsRecord, Shape, Start, Token
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
     Cancel,
@@ -215,10 +215,11 @@ class _Replay:
         self._cells = [*self._transcript.conversation.prompt(node.number), *node.tokens.ids[:-1]]
         return different(*parted) if parted is not None else None
 
-    def _request(self, node: Node, start: Start, shapes: list[int] | None) -> Generate:
+    def _request(self, node: Node, start: Start, shapes: list[Shape] | None) -> Generate:
         """The recorded request, with a script of what was steered while it ran: knobs, threads and forced tokens."""
         assert self._spec is not None
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
+        shapes = [Shape(shape.rows, fixed or shape.threads) for shape in shapes or ()]
         script: list[Scripted] = []
         first: SettingsRecord | None = None
         done: int | None = None
@@ -244,7 +245,7 @@ class _Replay:
             done=done,
             raw=start.raw,
             candidates=min(max(most, 1), _CANDIDATES),
-            shapes=shapes or [],
+            shapes=shapes,
             rebuild_exactly=bool(shapes),
             # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
             script=(Scripted(done, threads=fixed or start.threads), *script),

@@ -190,6 +190,7 @@ class Settings(BaseSettings):
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         """What to tell an engine to load this file as configured."""
         shown = well_formed(str(path))
+        threads = {self.origin[name] for name in ("threads", "threads_batch") if self.value(name)}
         return ModelSpec(
             path=shown,
             path_bytes=b"" if shown == str(path) else os.fsencode(path),
@@ -197,6 +198,7 @@ class Settings(BaseSettings):
             sha256=sha256,
             quantization=quantization,
             layers=layers,
+            proposed_threads=threads == {TUNED},
             **dict(self.engine),
         )
 

@@ -6,7 +6,7 @@
     session         what is known of a saved chat beside its tree: dates, model, knobs, view
     versions        the alternatives of a turn, to step through
     setting_changes what changed between two settings of a reply, in words
-    batch_shapes    in which batches a path's ids were decoded
+    batch_shapes    in which shapes a path's ids were decoded
     heat            how much a token stands out, for screen and page
     store/          saved chats and the message history, in one SQLite file
     transcripts/    the formats of files, written and read
