@@ -16,6 +16,7 @@ import pytest
 
 import tests.store_timeouts  # noqa: F401  (to wait for disks that stall)
 from termchat.engine.port import ModelSpec
+from tests.truncated import truncated
 
 for _size in ("COLUMNS", "LINES"):  # pytest-xdist sets them, and programs believe them before the terminal they are in
     os.environ.pop(_size, None)
@@ -38,6 +39,12 @@ def model_path() -> Path:
     assert found is not None, "pip install -e '.[smollm2,test]'"
     assert found.origin is not None
     return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture(scope="session")
+def small_model_path(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its first two blocks, for tests of how and not of what it computes."""
+    return truncated(model_path, tmp_path_factory.mktemp("models") / "small.gguf", 2)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import groupby
 
 import msgspec
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from termchat.conversation.batch_shapes import shapes_of, shapes_of_prompt
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Prefill, Start
+from termchat.decoding.records import Prefill, Shape, Start
 from tests.made_records import settings, start, token
 
 BATCH = 4
@@ -18,44 +19,53 @@ BATCH = 4
 
 
 class Machine:
-    """The engine's bookkeeping, one entry a cell: its id, and which decode made it."""
+    """The engine's bookkeeping, one entry a cell: its id, and which decode made it. A new number of threads for each."""
 
     def __init__(self, chat: Conversation) -> None:
         self.chat = chat
         self.cells: list[tuple[int, int]] = []
-        self.decodes = 0
-        self.sizes: dict[int, list[int]] = {}
-        """The batches of the cells at the end of each run, by node."""
+        self.made: list[Shape] = []
+        self.found: dict[int, list[Shape]] = {}
+        """The shapes of the cells at the end of each run, by node."""
 
-    def decode(self, ids: list[int]) -> None:
-        self.decodes += 1
-        self.cells += [(i, self.decodes) for i in ids]
+    def decode(self, ids: list[int]) -> Shape:
+        self.cells += [(i, len(self.made)) for i in ids]
+        self.made.append(Shape(len(ids), len(self.made) + 1))
+        return self.made[-1]
 
     def run(self, node: Node, drawn: list[int], *, last_is_decoded: bool = False) -> None:
         ids = self.chat.ids_before(node.number)
         made = [i for i, _ in self.cells][: len(ids) - 1]
         kept = next((n for n, (a, b) in enumerate(zip(made, ids, strict=False)) if a != b), len(made))
         del self.cells[kept:]
-        shapes: list[int] = []
+        shapes: list[Shape] = []
         while len(self.cells) < len(ids):
             at = len(self.cells)
             size = min(BATCH, len(ids) - 1 - at) or 1
-            shapes.append(size)
-            self.decode(ids[at : at + size])
+            shapes.append(self.decode(ids[at : at + size]))
         node.add(msgspec.structs.replace(start(ids), ubatch=BATCH))
-        node.add(settings())
-        node.add(Prefill(len(ids), kept, shapes, 1.0))
+        rows, threads = ([shape[i] for shape in shapes] for i in (0, 1))
+        node.add(Prefill(len(ids), kept, rows, 1.0, threads))
         for step, i in enumerate(drawn):
-            if step:
-                self.decode([drawn[step - 1]])
-            node.add(token(step, b"t", "t", token_id=i))
-        self.sizes[node.number] = self.shapes()
+            node.add(settings(step, threads=len(self.made) + 1))
+            node.add(msgspec.structs.replace(token(step, b"t", "t", token_id=i), settings=step))
+            if step + 1 < len(drawn):
+                self.decode([i])
+        self.found[node.number] = self.shapes()
         if drawn and last_is_decoded:
             self.decode(drawn[-1:])
 
-    def shapes(self) -> list[int]:
-        decodes = [decode for _, decode in self.cells]
-        return [decodes.count(decode) for decode in sorted(set(decodes))]
+    def shapes(self) -> list[Shape]:
+        """What is left of each decode; of one row of several the bits are those of one thread."""
+        found = []
+        for decode, cells in groupby(decode for _, decode in self.cells):
+            rows, made = len(list(cells)), self.made[decode]
+            found.append(Shape(rows, 1 if rows == 1 < made.rows else made.threads))
+        return found
+
+
+def sizes(shapes: list[Shape] | None) -> list[int] | None:
+    return None if shapes is None else [shape.rows for shape in shapes]
 
 
 def asked(chat: Conversation, ids: list[int]) -> Node:
@@ -68,21 +78,22 @@ def test_prompt_reply_next_turn_and_a_fork() -> None:
     chat = Conversation()
     machine = Machine(chat)
     first = asked(chat, list(range(10)))
-    assert shapes_of(chat) == []
+    assert sizes(shapes_of(chat)) == []
     machine.run(chat.grow("assistant", parent=first.number, at=10), [20, 21, 22])
-    assert shapes_of(chat) == [4, 4, 1, 1, 1, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
     turn = asked(chat, [30, 31, 32, 33, 34, 35])
-    assert shapes_of(chat) == [4, 4, 1, 1, 1, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
     machine.run(chat.grow("assistant", parent=turn.number, at=6), [40])
-    assert shapes_of_prompt(chat, 4) == shapes_of(chat) == [4, 4, 1, 1, 1, 1, 4, 2, 1]
+    assert shapes_of_prompt(chat, 4) == shapes_of(chat)
+    assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1, 4, 2, 1]
     fork = chat.grow("assistant", parent=2, at=1)
-    assert shapes_of(chat) == [4, 4, 1, 1, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1]
     machine.run(fork, [50, 51])
-    assert shapes_of(chat) == [4, 4, 1, 1, 1, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
     again = chat.grow("assistant", parent=first.number, at=10)
     machine.run(again, [60])
-    assert shapes_of(chat) == [4, 4, 1, 1]
-    assert shapes_of_prompt(chat, 2) == [4, 4, 1, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 1, 1]
+    assert sizes(shapes_of_prompt(chat, 2)) == [4, 4, 1, 1]
 
 
 def test_what_another_process_decoded_anew_is_what_counts() -> None:
@@ -92,10 +103,15 @@ def test_what_another_process_decoded_anew_is_what_counts() -> None:
     machine.run(chat.grow("assistant", parent=first.number, at=6), [20, 21, 22, 23, 24])
     machine.cells.clear()
     machine.run(chat.grow("assistant", parent=2, at=5), [25, 26])
-    assert shapes_of(chat) == [4, 4, 2, 1, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 2, 1, 1]
     machine.run(chat.grow("assistant", parent=2, at=4), [27])
-    assert shapes_of(chat) == [4, 4, 1, 1]  # the first nine cells are those of the second process, cut in a batch
-    assert shapes_of(chat, 2) == [4, 1, 1, 1, 1, 1, 1]
+    assert sizes(shapes_of(chat)) == [
+        4,
+        4,
+        1,
+        1,
+    ]  # the first nine cells are those of the second process, cut in a batch
+    assert sizes(shapes_of(chat, 2)) == [4, 1, 1, 1, 1, 1, 1]
 
 
 def test_the_beginning_that_two_chats_share_is_part_of_one_batch() -> None:
@@ -104,7 +120,7 @@ def test_the_beginning_that_two_chats_share_is_part_of_one_batch() -> None:
     machine.chat = chat = Conversation()
     first = asked(chat, [7, 8, 9, 1, 2, 3])
     machine.run(chat.grow("assistant", parent=first.number, at=6), [20, 21])
-    assert shapes_of(chat) == [3, 2, 1, 1]
+    assert sizes(shapes_of(chat)) == [3, 2, 1, 1]
 
 
 def test_it_is_not_known_where_records_are_missing_or_of_another_model() -> None:
@@ -113,17 +129,17 @@ def test_it_is_not_known_where_records_are_missing_or_of_another_model() -> None
     first = asked(chat, list(range(12)))
     machine.run(chat.grow("assistant", parent=first.number, at=12), [20])
     machine.run(chat.grow("assistant", parent=first.number, at=12), [21])
-    assert shapes_of(chat) == [4, 4, 3, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 3, 1]
     whole = chat.nodes[2].start
     assert whole is not None
     chat.nodes[2].start = msgspec.structs.replace(whole, model=msgspec.structs.replace(whole.model, name="other"))
     assert shapes_of(chat) is None
     chat.nodes[2].start = Start(**{name: getattr(whole, name) for name in whole.__struct_fields__})
-    assert shapes_of(chat) == [4, 4, 3, 1]
+    assert sizes(shapes_of(chat)) == [4, 4, 3, 1]
     chat.nodes[2].prefill = None
     assert shapes_of(chat) is None
-    for sizes in ([4, 4], [8, 3, 1], [4, -4, 4, 4, 3, 1]):
-        chat.nodes[3].prefill = Prefill(12, 0, sizes, 1.0)
+    for rows in ([4, 4], [8, 3, 1], [4, -4, 4, 4, 3, 1]):
+        chat.nodes[3].prefill = Prefill(12, 0, rows, 1.0)
         assert shapes_of(chat) is None
 
 
@@ -144,9 +160,9 @@ def test_any_chat_in_any_order_of_branches_and_processes(data: st.DataObject) ->
             at = len(parent.ids)
         node = chat.grow("assistant", parent=parent.number, at=at)
         machine.run(node, data.draw(st.lists(small, max_size=6)), last_is_decoded=data.draw(st.booleans()))
-        assert shapes_of(chat) == machine.sizes[node.number]
-    for number, sizes in machine.sizes.items():
-        assert shapes_of(chat, number) == sizes
+        assert shapes_of(chat) == machine.found[node.number]
+    for number, shapes in machine.found.items():
+        assert shapes_of(chat, number) == shapes
         prompt = shapes_of_prompt(chat, number)
         assert prompt is not None
-        assert sum(prompt) == len(chat.ids_before(number))
+        assert sum(shape.rows for shape in prompt) == len(chat.ids_before(number))

@@ -24,7 +24,7 @@ from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Condition, Length
-from termchat.decoding.records import Failed, SettingsRecord, Start, Token
+from termchat.decoding.records import Failed, SettingsRecord, Shape, Start, Token
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
     Engine,
@@ -201,7 +201,7 @@ class _Replay:
     def _recorded_tokens(self, node: Node) -> Iterator[Token]:
         return (record for record in self._transcript.records(node.number) if isinstance(record, Token))
 
-    def _request(self, node: Node, start: Start, shapes: list[int] | None) -> tuple[Generate, int]:
+    def _request(self, node: Node, start: Start, shapes: list[Shape] | None) -> tuple[Generate, int]:
         """The recorded request, with a script of what was steered while it ran: knobs, stops, threads and forced tokens.
 
         And the first step.
@@ -210,6 +210,7 @@ class _Replay:
         if not node.settings:
             raise ReplayError(f"node {node.number} has no recorded settings")
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
+        shapes = [Shape(shape.rows, fixed or shape.threads) for shape in shapes or ()]
         step = done = next(self._recorded_tokens(node)).step
         length = limit(node, done)
         # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
@@ -233,7 +234,7 @@ class _Replay:
             done=done,
             raw=start.raw,
             candidates=min(max(wanted_candidates(counts), 1), _CANDIDATES),
-            shapes=shapes or [],
+            shapes=shapes,
             rebuild_exactly=bool(shapes),
             script=tuple(script),
             keep_logits=False,

@@ -80,6 +80,7 @@ class Settings(Fields):
 
     def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
         shown = well_formed(str(path))
+        threads = {self.origin[name] for name in ("threads", "threads_batch") if self.value(name)}
         return ModelSpec(
             path=shown,
             path_bytes=b"" if shown == str(path) else os.fsencode(path),
@@ -87,6 +88,7 @@ class Settings(Fields):
             sha256=sha256,
             quantization=quantization,
             layers=layers,
+            proposed_threads=threads == {TUNED},
             **dict(self.engine),
         )
 

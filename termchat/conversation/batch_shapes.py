@@ -1,4 +1,4 @@
-"""In which batches a path's ids were decoded, so that an engine can make their cells again just as they were.
+"""In which shapes a path's ids were decoded, so that an engine can make their cells again just as they were.
 
 What a run of the loop says of the cache (see `Prefill`) stands on the run before it: some of its cells were kept, the rest
 was decoded. So the runs are followed back, newest first, each telling of the cells that it added and the next one kept.
@@ -6,17 +6,19 @@ was decoded. So the runs are followed back, newest first, each telling of the ce
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import Prefill, Shape, Start
 
 
-def shapes_of(conversation: Conversation, leaf: int | None = None) -> list[int] | None:
-    """The batch sizes, from the first cell on, of all the path's ids that a run has decoded; None for the chat's leaf.
+def shapes_of(conversation: Conversation, leaf: int | None = None) -> list[Shape] | None:
+    """The shapes, from the first cell on, of all the path's ids that a run has decoded; None for the chat's leaf.
 
-    They add up to the number of those cells: all ids but a reply's last token, which nobody has decoded yet, and what a
-    person wrote since. A batch of which only the beginning was kept counts as that beginning. Cells that a chat took over
-    from another one count as one batch, if they were within its first; where more is not known, the answer is None.
+    Their rows add up to the number of those cells: all ids but a reply's last token, which nobody has decoded yet, and what a
+    person wrote since. A batch of which only the beginning was kept counts as that beginning; with one row left it gives the
+    bits of one thread. Cells that a chat took over from another one count as one batch, if they were within its first; where
+    more is not known, the answer is None.
     """
     runs = [span for span in conversation.path(leaf) if span.node.prefill is not None]
     if not runs:
@@ -26,17 +28,17 @@ def shapes_of(conversation: Conversation, leaf: int | None = None) -> list[int] 
     return _shapes(conversation, node, node.prefill.tokens + min(count, max(len(node.tokens) - 1, 0)))
 
 
-def shapes_of_prompt(conversation: Conversation, number: int) -> list[int] | None:
-    """The same for the ids before a reply that was made; they add up to the length of its prompt."""
+def shapes_of_prompt(conversation: Conversation, number: int) -> list[Shape] | None:
+    """The same for the ids before a reply that was made; their rows add up to the length of its prompt."""
     node = conversation.nodes[number]
     return [] if node.prefill is None else _shapes(conversation, node, node.prefill.tokens)
 
 
-def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | None:
-    """The batches of the first `cells` cells that the run of `node` left in the cache."""
+def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] | None:
+    """The shapes of the first `cells` cells that the run of `node` left in the cache."""
     if node.start is None:
         return None
-    segments: list[list[int]] = []
+    segments: list[list[Shape]] = []
     ids: list[int] | None = None
     shared = _shared(conversation, node)
     batch = 0
@@ -54,10 +56,9 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
                 break
         reused = run.prefill.reused
         if cells > reused:
-            # The last token has a cell only where somebody stopped the reply after it was decoded.
-            added = [*run.prefill.shapes, *[1] * len(run.tokens)]
-            segment = list(_cut(added, cells - reused))
-            if sum(segment) != cells - reused or not all(0 < size <= run.start.ubatch for size in segment):
+            segment = list(_cut(_added(run, run.start, run.prefill), cells - reused))
+            rows = [shape.rows for shape in segment]
+            if sum(rows) != cells - reused or not all(0 < count <= run.start.ubatch for count in rows):
                 return None
             segments.append(segment)
             cells, batch = reused, run.start.ubatch
@@ -66,8 +67,8 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[int] | N
     if cells > batch:
         return None
     if cells:
-        segments.append([cells])
-    return [size for segment in reversed(segments) for size in segment]
+        segments.append([Shape(cells)])
+    return [shape for segment in reversed(segments) for shape in segment]
 
 
 def _cached(conversation: Conversation, run: Node) -> list[int]:
@@ -87,9 +88,18 @@ def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
     return found if node.number in found else {}
 
 
-def _cut(sizes: list[int], total: int) -> Iterator[int]:
-    for size in sizes:
+def _added(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
+    """What a run decoded: the prompt, then each token alone. The last has a cell only if the reply was stopped after that."""
+    threads = prefill.threads or [start.threads] * len(prefill.shapes)
+    yield from map(Shape, prefill.shapes, threads)
+    used = {record.number: record.threads for record in run.settings}
+    yield from (Shape(1, used.get(number, 0)) for number in run.tokens.settings)
+
+
+def _cut(shapes: Iterable[Shape], total: int) -> Iterator[Shape]:
+    """The first shapes that have `total` rows together."""
+    for shape in shapes:
         if total <= 0:
             return
-        yield min(size, total)
-        total -= size
+        yield shape if shape.rows <= total else Shape(total, 1 if total == 1 else shape.threads)
+        total -= shape.rows

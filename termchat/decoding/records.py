@@ -16,7 +16,7 @@ import builtins
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
 
@@ -41,7 +41,11 @@ class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     """A reply begins. `prompt_ids` is all that stands before its first drawn token; `prefill` is the text that it was made to
-    begin with, whatever the dice: the tokens of that are its own, and forced."""
+    begin with, whatever the dice: the tokens of that are its own, and forced.
+
+    `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
+    for bit. `threads` are those it begins with.
+    """
 
     version: int
     termchat: str
@@ -60,7 +64,10 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
 
 
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
-    """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from."""
+    """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from.
+
+    `threads` compute from the next decode on; they change by themselves on a busy machine.
+    """
 
     number: int
     samplers: SamplerSettings
@@ -69,13 +76,22 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     threads: int = 0
 
 
+class Shape(NamedTuple):
+    """How many rows a decode had, and how many threads computed them (0: unknown). The bits of its results depend on both."""
+
+    rows: int
+    threads: int = 0
+
+
 class Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
-    """The prompt is in the cache: `tokens` in all, `reused` of them were there, `shapes` are the batches decoded."""
+    """The prompt is in the cache: `tokens` in all, `reused` of them were there, `shapes` are the sizes of the batches decoded,
+    and `threads` the number of threads that decoded each of them."""
 
     tokens: int
     reused: int
     shapes: list[int]
     ms: float
+    threads: list[int] = []
 
 
 class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):

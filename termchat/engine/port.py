@@ -12,7 +12,7 @@ import msgspec
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.records import Explanation as Explanation
-from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
+from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
 from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
@@ -29,6 +29,8 @@ MOST_CONTEXT = 8192
 class ModelSpec(msgspec.Struct, frozen=True):
     """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
 
+    Threads that the engine chooses are fewer while other programs keep the machine busy; those that are given here stay, unless
+    they are `proposed_threads`.
     `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `main_gpu`
     is the one GPU to use, counted from 0; -1 spreads the model over all. `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
@@ -52,6 +54,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     mlock: bool = False
     main_gpu: int = -1
     layers: int = 0
+    proposed_threads: bool = False
 
 
 def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
@@ -125,10 +128,10 @@ class Describe(msgspec.Struct, frozen=True, tag=True):
 class Generate(msgspec.Struct, frozen=True, tag=True):
     """Go on from `ids`; the last `done` of them are the reply's own so far, so the next step's number is `done`.
 
-    `shapes` are the batches in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are
-    gone, or were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before
-    the first token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the
-    first of the scripted tokens came from, for the `Start` record.
+    `shapes` are those in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are gone, or
+    were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first
+    token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
+    scripted tokens came from, for the `Start` record.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -141,7 +144,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     done: int = 0
     raw: bool = False
     candidates: int = 20
-    shapes: list[int] = []
+    shapes: list[Shape] = []
     rebuild_exactly: bool = False
     script: tuple[Scripted, ...] = ()
     paused: bool = False

@@ -27,7 +27,7 @@ def test_a_fork_goes_on_from_the_replys_own_ids_with_its_own_dice() -> None:
     assert made.done == 2
     assert made.seed == first.start.seed if first.start else False
     assert made.script == ()
-    assert made.shapes == [3, 1, 1]  # the prompt, then each token alone
+    assert [shape.rows for shape in made.shapes] == [3, 1, 1]  # the prompt, then each token alone
     assert made.rebuild_exactly
     assert it.reply.parent == first.number
     assert it.reply.at == 2

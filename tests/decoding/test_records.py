@@ -33,15 +33,15 @@ TOKEN = Token(
 STREAM: list[Record] = [
     Start(1, "0", "0.3", IDENTITY, [1, 2], False, 7, 1, 2, 2, 63, "f16", True),
     SettingsRecord(0, SamplerSettings(), (Stop("\n6."), Length(9)), {"top_k": "flag"}, 2),
-    Prefill(9, 3, [5, 1], 12.5),
+    Prefill(9, 3, [5, 1], 12.5, [2, 1]),
     TOKEN,
     Finished("stop", "\n6.", "\n6.", 4, 20.0, 12.5, 40.0, 100.0),
     Failed("engine", "gone", "restart"),
 ]
 FIELDS = {
     "start": "version termchat llama_cpp model prompt_ids raw seed dice threads threads_batch ubatch kv_type exact",
-    "settings": "number samplers conditions origin",
-    "prefill": "tokens reused shapes ms",
+    "settings": "number samplers conditions origin threads",
+    "prefill": "tokens reused shapes ms threads",
     "token": "step position id bytes text logit logprob rank probability entropy p_end settings forced stages "
     "candidates state decode_us sample_us",
     "finished": "reason detail held tokens ttft_ms prefill_ms decode_ms tokens_per_second",

@@ -7,11 +7,12 @@ from zlib import crc32
 
 import numpy as np
 
+from termchat.decoding.records import Shape
 from termchat.engine.llama import loop
 from termchat.engine.llama.cache import ContextFull
 from termchat.engine.llama.observe import Labels
+from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.threads import Pace
 from termchat.engine.port import FirstToken, Generate, ModelSpec, Paused, Prefilling, Render, Steer
 
 
@@ -40,31 +41,26 @@ class FakeModel:
 class FakeCache:
     """A list of ids, and logits that are the same wherever the same ids are."""
 
-    exact, batch_size, threads, threads_batch = True, 63, 1, 1
+    exact, batch_size, threads, threads_batch, adaptable = True, 63, 1, 1, (1, 1)
 
     def __init__(self, capacity: int = 2048) -> None:
         self.model, self.capacity = FakeModel(), capacity
         self.ids: list[int] = []
 
-    def prepare(self, ids: list[int], _shapes: list[int] | None = None) -> list[int]:
+    def prepare(self, ids: list[int], _shapes: list[Shape] | None = None, _most_threads: int = 0) -> list[Shape]:
         kept = next((n for n, (a, b) in enumerate(zip(ids[:-1], self.ids, strict=False)) if a != b), len(self.ids))
         self.rewind(min(kept, len(ids) - 1))
         body = len(ids) - 1 - len(self.ids)
-        return [body, 1] if body else [1]
+        return [Shape(body), Shape(1)] if body else [Shape(1)]
 
     def rewind(self, count: int) -> None:
         del self.ids[count:]
 
-    def prefill(self, ids: list[int], plan: list[int]) -> Iterator[int]:
-        for size in plan:
-            for token in ids[len(self.ids) : len(self.ids) + size]:
-                self.decode(token)
-            yield size
-
-    def decode(self, token: int) -> None:
-        if len(self.ids) >= self.capacity:
+    def read(self, ids: list[int], shape: Shape, _seconds: float) -> Shape:
+        if len(self.ids) + shape.rows > self.capacity:
             raise ContextFull
-        self.ids.append(token)
+        self.ids += ids[len(self.ids) : len(self.ids) + shape.rows]
+        return Shape(shape.rows, self.threads)
 
     def logits(self) -> Row:
         seed = crc32(np.array(self.ids, np.int32).tobytes())
@@ -73,11 +69,14 @@ class FakeCache:
         row[self.model.eos] = -30
         return row
 
-    def made_as(self, _shapes: list[int], count: int) -> int:
-        return count
+    def is_made_as(self, _shapes: list[Shape], _count: int, _plan: list[Shape]) -> bool:
+        return True
 
     def set_threads(self, threads: int) -> None:
         self.threads = threads
+
+    def limit_threads(self, _most: int) -> None:
+        self.threads = 1
 
 
 class FakeSession:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.decoding.records import Finished, Prefill, Record, Start
+from termchat.decoding.records import Finished, Prefill, Record, Shape, Start
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import MOST_CONTEXT, EngineError, Inspect, ModelSpec
@@ -49,7 +49,7 @@ def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Ses
     path = [*ids, *(t.id for t in tokens(whole)[:90])]
     records(session, request(prompt(session, "Something else"), Tuning(max_tokens=1)))
     session.cache.rewind(0)
-    shapes = [*prefill.shapes, *[1] * 89]
+    shapes = [*map(Shape, prefill.shapes, prefill.threads), *[Shape(1, 1)] * 89]
     again = records(session, request(path, tuning, done=90, shapes=shapes, rebuild_exactly=True))
     assert isinstance(again[0], Start)
     assert again[0].exact
@@ -63,7 +63,7 @@ def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_one
     prefill = only(whole, Prefill)
     assert isinstance(prefill, Prefill)
     path = [*ids, *(t.id for t in tokens(whole)[:50])]
-    shapes = [*prefill.shapes, *[1] * 49]
+    shapes = [*map(Shape, prefill.shapes, prefill.threads), *[Shape(1, 1)] * 49]
     for exactly in (False, True):
         session.cache.rewind(0)
         records(session, request([*path, 1], Tuning(max_tokens=1)))  # the same ids, in large batches

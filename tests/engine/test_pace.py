@@ -1,112 +1,283 @@
-"""Fewer threads while others hold the cores."""
+"""Fewer threads while other programs hold the cores: on simulated machines, against every fixed number of threads."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from math import inf
+from statistics import fmean, median
+
 import pytest
 
-from termchat.engine.llama import threads as pace_module
-from termchat.engine.llama.threads import Pace
+from termchat.engine.llama.pace import Pace
+
+BATCH = 63
+SEEDS = range(20)
+ALONE_US = 17_000
+"""A row with one thread."""
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [0.0]
-    monkeypatch.setattr(pace_module, "perf_counter", lambda: now[0])
-    return now
+class Machine:
+    """Cores that `others(seconds)` other programs use, with times like those that were measured.
+
+    A thread that shares its core now and then holds up all others for a tenth of a second.
+    """
+
+    def __init__(self, others: Callable[[float], int], *, cores: int = 2, seed: int = 0, growth: float = 0.0) -> None:
+        self.now = 0.0
+        self._others, self._cores, self._growth = others, cores, growth
+        self._steps = 0
+        self._random = random.Random(seed)
+
+    def step(self, threads: int, rows: int = 1, allowed: float = inf) -> float:
+        """Computes a step, which takes `allowed` seconds at most and a little more; returns its microseconds."""
+        parts = 1 if rows == 1 else 25
+        us = min(sum(self._row_us(threads) for _ in range(parts)), allowed * 1e6 + 10_000)
+        self.now += us / 1e6
+        self._steps += 1
+        return us
+
+    def _row_us(self, threads: int) -> float:
+        others, chance = self._others(self.now), self._random
+        us = ALONE_US / threads**0.55 * chance.uniform(0.95, 1.1) * (1 + self._growth * self._steps)
+        crowd = threads + others - self._cores
+        if crowd > 0:
+            us *= (threads**0.55) * (1 + 0.3 * (crowd - (threads > 1)))
+        if threads > 1 and chance.random() < min(0.12 * crowd, 0.9):
+            us += chance.uniform(60_000, 300_000) * (1 + crowd / 4)
+        return us
 
 
-def feed(pace: Pace, clock: list[float], decode_us: int, steps: int = Pace.WINDOW) -> int:
-    """Steps of so long, until the threads change or a window is full."""
-    before = pace.threads
-    for _ in range(steps):
-        clock[0] += decode_us / 1e6
-        if pace.observe(decode_us) != before:
+def pace_on(machine: Machine, threads: int = 2) -> Pace:
+    return Pace(threads, threads, clock=lambda: machine.now)
+
+
+def warm_up(machine: Machine, pace: Pace, most: int = 2) -> None:
+    """As `loop.warm_up`."""
+    for _ in range(8):
+        threads = min(pace.limit, most)
+        pace.observe(threads, machine.step(threads, 1, pace.allowed()))
+        if not pace.tries:
             break
-    return pace.threads
 
 
-def test_a_quiet_machine_keeps_its_threads(clock: list[float]) -> None:
-    pace = Pace(4)
-    for decode_us in (6000, 6500, 9000, 12000, 7000) * 20:
-        assert feed(pace, clock, decode_us) == 4
+def reply(machine: Machine, pace: Pace, tokens: int, batches: int = 1, threads: int = 2) -> list[int]:
+    """A prompt of so many batches and its last token, and a reply; returns the threads of each token, tries too."""
+    used = []
+    plan = [BATCH] * batches + [1] * tokens
+    while plan:
+        rows, *rest = plan
+        count, allowed = min(pace.limit, threads), pace.allowed(rows)
+        us = machine.step(count, rows, allowed)
+        done = us <= allowed * 1e6
+        pace.observe(count, us, rows, rows if not done else rest[0] if rest else 1)
+        used += [count] * (rows == 1)
+        plan = rest if done else plan
+    pace.rest()
+    return used
 
 
-def test_a_context_that_grows_is_no_busy_machine(clock: list[float]) -> None:
-    pace = Pace(2)
-    for decode_us in range(6000, 60000, 200):
-        assert feed(pace, clock, decode_us) == 2
+def seconds(others: Callable[[float], int], threads: int, tokens: int, batches: int, seed: int) -> float:
+    """How long the same takes with a fixed number of threads."""
+    machine = Machine(others, seed=seed)
+    for rows in [BATCH] * batches + [1] * tokens:
+        machine.step(threads, rows)
+    return machine.now
 
 
-def test_busy_then_quiet_again(clock: list[float]) -> None:
-    pace = Pace(2)
-    feed(pace, clock, 6000)
-    assert feed(pace, clock, 80_000) == 1
-    assert feed(pace, clock, 14_000) == 1
-    # After some time both are tried; still busy, it goes back and waits longer.
-    tried = 0
-    for _ in range(600):
-        tried += feed(pace, clock, 14_000 if pace.threads == 1 else 80_000) == 2
-    assert 1 <= tried <= 4
-    clock[0] += Pace.LONGEST
-    feed(pace, clock, 7_000)
-    for _ in range(10):
-        feed(pace, clock, 6_000)
-    assert pace.threads == 2
+def quiet(_now: float) -> int:
+    return 0
 
 
-def test_many_threads_are_halved_until_the_barrier_no_longer_waits(clock: list[float]) -> None:
-    """Four cores are free: more threads stall, fewer only take their share of the work."""
-    pace = Pace(16)
-    feed(pace, clock, 6_000)
-    assert [feed(pace, clock, us) for us in (90_000, 80_000, 24_000, 24_000)] == [8, 4, 4, 4]
-    assert feed(pace, clock, 200_000) == 2
-    assert feed(pace, clock, 300_000) == 1
-    assert feed(pace, clock, 900_000) == 1
+def one_busy(_now: float) -> int:
+    return 1
 
 
-def test_after_a_failed_try_it_is_as_many_as_before(clock: list[float]) -> None:
-    pace = Pace(16)
-    for decode_us in (6_000, 90_000, 80_000):
-        feed(pace, clock, decode_us)
-    clock[0] += Pace.PATIENCE
-    assert feed(pace, clock, 24_000) == 16
-    assert feed(pace, clock, 90_000) == 4
-    clock[0] += Pace.PATIENCE
-    assert feed(pace, clock, 24_000) == 4  # it waits twice as long now
-    clock[0] += Pace.PATIENCE
-    assert feed(pace, clock, 24_000) == 16
-    assert feed(pace, clock, 6_000) == 16
+def two_busy(_now: float) -> int:
+    return 2
 
 
-def test_one_thread_is_left_alone(clock: list[float]) -> None:
-    pace = Pace(1)
-    feed(pace, clock, 6000)
-    assert feed(pace, clock, 600_000) == 1
+def crowded(_now: float) -> int:
+    return 8
 
 
-def test_steps_that_wait_now_and_then_are_too_many_in_the_mean(clock: list[float]) -> None:
-    """Half a core is taken: most steps are hardly slower, but all in all half the threads would do more."""
-    pace = Pace(2)
-    feed(pace, clock, 7_000, 16)
-    waiting = (8_000, 30_000, 10_000, 18_000, 13_000, 28_000, 9_000, 20_000)
+def gets_busy(now: float) -> int:
+    return int(now > 2)
+
+
+def gets_quiet(now: float) -> int:
+    return 2 * (now < 2)
+
+
+def on_and_off(now: float) -> int:
+    return int(2 * now) % 2
+
+
+def noisy(now: float) -> int:
+    return int(7 * now) * 2654435761 % 97 % 3
+
+
+MACHINES = [quiet, one_busy, two_busy, crowded, gets_busy, gets_quiet, on_and_off, noisy]
+
+
+@pytest.mark.parametrize(("tokens", "batches"), [(24, 1), (200, 1), (24, 13)])
+@pytest.mark.parametrize("others", MACHINES)
+def test_it_is_nearly_as_fast_as_the_better_of_one_and_all_threads(
+    others: Callable[[float], int], tokens: int, batches: int
+) -> None:
+    fixed = [fmean(seconds(others, threads, tokens, batches, seed) for seed in SEEDS) for threads in (1, 2)]
+    ratios = []
+    for seed in SEEDS:
+        machine = Machine(others, seed=seed)
+        pace = pace_on(machine)
+        warm_up(machine, pace)
+        machine.now = 0.0
+        reply(machine, pace, tokens, batches)
+        ratios.append(min(fixed) / machine.now)
+    ratios.sort()
+    assert ratios[len(ratios) // 10] > (0.95 if others is quiet else 0.7)
+    assert median(ratios) > 0.72
+
+
+@pytest.mark.parametrize("others", MACHINES)
+def test_a_long_reply_loses_hardly_anything(others: Callable[[float], int]) -> None:
+    fixed = [seconds(others, threads, 1500, 0, 1) for threads in (1, 2)]
+    machine = Machine(others)
+    reply(machine, pace_on(machine), 1500, 0)
+    assert min(fixed) / machine.now > 0.94
+
+
+@pytest.mark.parametrize("others", [one_busy, two_busy, crowded])
+def test_on_a_machine_that_is_busy_from_the_first_token_four_are_enough(others: Callable[[float], int]) -> None:
+    machines = [Machine(others, seed=seed) for seed in SEEDS]
+    used = [reply(machine, pace_on(machine), 12, 0) for machine in machines]
+    assert sum(2 not in threads[4:] for threads in used) >= 0.9 * len(used)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_a_quiet_machine_four_are_enough(seed: int) -> None:
+    machine = Machine(quiet, seed=seed)
+    assert reply(machine, pace_on(machine), 20, 0) == [1] + [2] * 19
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_machine_that_gets_busy_is_noticed_within_four_tokens(seed: int) -> None:
+    machine = Machine(lambda now: 8 * (now > 2), seed=seed)
+    pace = pace_on(machine)
+    while machine.now < 2:
+        pace.observe(pace.limit, machine.step(pace.limit))
+    assert reply(machine, pace, 10, 0).count(2) <= 4
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_machine_that_gets_quiet_has_all_its_threads_back(seed: int) -> None:
+    machine = Machine(lambda now: 8 * (now < 20), seed=seed)
+    pace = pace_on(machine)
+    used: list[int] = []
+    while machine.now < 20:
+        used += reply(machine, pace, 10, 1)
+    assert used.count(1) > 0.8 * len(used)
+    while machine.now < 20 + Pace.LONGEST:
+        used = reply(machine, pace, 50, 0)
+    assert used[-1] == 2
+
+
+def test_who_waited_between_two_replies_tries_with_tokens_and_not_with_the_prompt() -> None:
+    times = {1: 17_000, 2: 100_000}
+    now = 0.0
+    pace = Pace(2, 2, clock=lambda: now)
+    for _ in range(5):
+        pace.observe(pace.limit, times[pace.limit])
+    now += 100
+    times[2] = 12_000
+    assert pace.limit == 1
+    assert pace.observe(1, 17_000 * 20, 40, 1) == 1
+    assert pace.observe(1, 17_000) == 2
+    assert [pace.observe(2, 12_000) for _ in range(3)] == [2, 2, 2]
+    assert not pace.tries
+
+
+def test_the_threads_change_between_the_batches_of_a_prompt() -> None:
+    for others, expected in ((two_busy, [1, 2, 1, 1, 1, 1]), (quiet, [1, 2, 2, 2, 2, 2])):
+        machine = Machine(others)
+        pace = pace_on(machine)
+        used = []
+        for _ in range(6):
+            used.append(pace.limit)
+            pace.observe(pace.limit, machine.step(pace.limit, BATCH), BATCH, BATCH)
+        assert used == expected
+
+
+def test_a_slow_batch_in_the_middle_of_a_prompt_is_enough() -> None:
+    pace = Pace(2, 2, clock=lambda: 0.0)
+    for us in (430_000, 300_000, 300_000, 310_000):
+        pace.observe(pace.limit, us, BATCH, BATCH)
+    assert pace.limit == 2
+    assert pace.observe(2, 4_000_000, BATCH, BATCH) == 1
+    assert pace.observe(1, 450_000, BATCH, BATCH) == 1
+
+
+def test_a_small_batch_says_nothing() -> None:
+    pace = Pace(2, 2, clock=lambda: 0.0)
+    for rows in (20, 5, 31):
+        assert pace.observe(1, 9_000_000, rows, 40) == 1
+    assert not pace.tries
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_context_that_grows_is_no_busy_machine(seed: int) -> None:
+    machine = Machine(quiet, growth=1 / 200, seed=seed)
+    used = reply(machine, pace_on(machine), 2000, 0)
+    assert used.count(1) < 60
+
+
+def test_a_single_long_step_costs_a_second_with_fewer_threads() -> None:
+    machine = Machine(quiet)
+    pace = pace_on(machine)
+    reply(machine, pace, 30, 0)
+    assert pace.limit == 2
+    assert pace.observe(2, 600_000) == 1
+    back = machine.now + 1
+    while machine.now < back:
+        used = reply(machine, pace, 20, 0)
+    assert used[-1] == 2
+
+
+def test_a_trial_ends_with_its_reply() -> None:
+    pace = Pace(2, clock=lambda: 0.0)
+    assert pace.limit == 1
+    assert pace.observe(1, 17_000) == 2
+    pace.rest()
+    assert pace.limit == 1
+
+
+def test_of_many_threads_as_many_are_used_as_there_are_free_cores() -> None:
+    taken = 12
+    machine = Machine(lambda _now: taken, cores=16)
+    pace = Pace(16, 16, clock=lambda: machine.now)
+    used = reply(machine, pace, 60, 1, threads=16)
+    assert set(used[12:]) == {4}
     taken = 0
-    while pace.threads == 2 and taken < 100:
-        clock[0] += 0.015
-        pace.observe(waiting[taken % len(waiting)])
-        taken += 1
-    assert pace.threads == 1
-    assert taken <= 2 * Pace.LONG
+    while machine.now < 2 * Pace.LONGEST:
+        used = reply(machine, pace, 60, 1, threads=16)
+    assert set(used) == {16}
 
 
-def test_a_single_long_step_is_forgiven(clock: list[float]) -> None:
-    pace = Pace(2)
-    for _ in range(20):
-        assert feed(pace, clock, 7_000, 31) == 2
-        assert feed(pace, clock, 10_000_000, 1) == 2
+def test_more_threads_for_batches_than_for_single_rows() -> None:
+    machine = Machine(two_busy, cores=4)
+    pace = Pace(2, 4, clock=lambda: machine.now)
+    pace.observe(4, machine.step(4, BATCH), BATCH, BATCH)
+    assert pace.limit == 2
+    pace.observe(2, machine.step(2, BATCH), BATCH, BATCH)
+    for _ in range(30):
+        used = min(pace.limit, 2)
+        pace.observe(used, machine.step(used))
+    assert used == 2
 
 
-def test_two_stalled_steps_are_enough(clock: list[float]) -> None:
-    pace = Pace(2)
-    feed(pace, clock, 6_000)
-    assert pace.observe(600_000) == 2
-    assert pace.observe(600_000) == 1
+def test_one_thread_and_those_that_a_person_set_stay() -> None:
+    pace = Pace(1, 1)
+    for rows in (1, BATCH):
+        for us in (6_000, 600_000, 6_000_000):
+            assert pace.observe(1, us, rows, rows) == 1
+    assert not pace.tries

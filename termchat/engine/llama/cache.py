@@ -1,34 +1,44 @@
 """The KV cache, seen as a list of ids: what can be reused, what must be decoded.
 
-The bits of the logits depend on the shapes of the batches, so the caller is told the size of every batch that is decoded.
-Prompts are decoded in micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone: then decoding one token
-and reading a prompt give the same numbers on the CPU, and a rewound reply continues just as it did.
+The bits of the logits depend on how each cell was made, so the caller is told the shape of every decode. Prompts are decoded in
+micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone: then decoding one token and reading a prompt
+give the same numbers on the CPU, and a rewound reply continues just as it did. A single row depends on the number of threads,
+too, from cell `SPLIT` on: llama.cpp then splits the attention among them. The order of the cells counts as well; it is that of
+the ids, since what the spare sequence uses is always at the end and freed before the main one goes on.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding.records import Shape
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB, AbortFlag, last_errors
 from termchat.engine.port import MOST_CONTEXT, EngineError, ModelSpec, threads_of_batches
 
 EXACT_BATCH = 63
 FAST_BATCH = 512
+SPLIT = 256
 MAIN, SPARE = 0, 1
 _SPARE_CELLS = 64
 
 _KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
+_SPLIT_TYPES = ("f32", "f16")
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 
 
 class Aborted(Exception):
     """A decode was stopped by the abort flag; the cache holds only whole batches."""
+
+
+class OutOfTime(Exception):
+    """A decode took longer than it was allowed to; the cache is as it was before."""
 
 
 class ContextFull(Exception):
@@ -37,6 +47,9 @@ class ContextFull(Exception):
 
 class Cache:
     """Owns a `llama_context`. `ids` are those whose cells the main sequence holds.
+
+    `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
+    same with 1 for what a person set, and may not be changed.
 
     `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
 
@@ -51,7 +64,11 @@ class Cache:
         self.capacity = spec.context or min(model.context_trained or MOST_CONTEXT, MOST_CONTEXT)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH
-        self.threads, self.threads_batch = self._threads, self._threads_batch = threads, threads_batch
+        self.threads, self.threads_batch = self.loaded = threads, threads_batch
+        free = not spec.threads or spec.proposed_threads
+        free_batch = spec.proposed_threads if spec.threads_batch else free
+        self.adaptable = (threads if free else 1, threads_batch if free_batch else 1)
+        self._splits = spec.kv_type in _SPLIT_TYPES
         params = LIB.llama_context_default_params()
         params.n_ctx = self.capacity + _SPARE_CELLS
         params.n_batch = params.n_ubatch = max(self.batch_size, 64)
@@ -70,7 +87,7 @@ class Cache:
             )
         self.memory: Any = LIB.llama_get_memory(self.pointer)
         self.ids: list[int] = []
-        self._batches: list[tuple[int, int]] = []
+        self._made: list[tuple[int, Shape]] = []
         self.abort = AbortFlag()
         size = max(self.batch_size, 64)
         self._batch: Any = LIB.llama_batch_init(size, 0, 1)
@@ -98,10 +115,20 @@ class Cache:
             self.pointer = None
 
     def set_threads(self, threads: int) -> None:
-        """Takes effect with the next decode; prompts are read with no more threads than that on a busy machine."""
-        self.threads_batch = threads_of_batches(threads, self._threads, self._threads_batch)
-        self.threads = threads
-        LIB.llama_set_n_threads(self.pointer, threads, self.threads_batch)
+        """Takes effect with the next decode; batches are decoded with no more threads if these are fewer than loaded."""
+        self._use(threads, threads_of_batches(threads, *self.loaded))
+
+    def limit_threads(self, most: int) -> None:
+        """From the next decode on uses as many as were loaded, but no more than `most` of those that may be changed."""
+        (threads, threads_batch), (free, free_batch) = self.loaded, self.adaptable
+        self._use(
+            min(threads, most) if free > 1 else threads, min(threads_batch, most) if free_batch > 1 else threads_batch
+        )
+
+    def _use(self, threads: int, threads_batch: int) -> None:
+        if (threads, threads_batch) != (self.threads, self.threads_batch):
+            self.threads, self.threads_batch = threads, threads_batch
+            LIB.llama_set_n_threads(self.pointer, threads, threads_batch)
 
     def common(self, ids: list[int]) -> int:
         """How many cells `ids` can reuse: the longest common prefix, at most all but the last id."""
@@ -117,88 +144,129 @@ class Cache:
             if not LIB.llama_memory_seq_rm(self.memory, MAIN, count, -1):
                 LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
                 count = 0
-            del self.ids[count:], self._batches[count:]
+            del self.ids[count:], self._made[count:]
         return len(self.ids)
 
-    def made_as(self, shapes: list[int], count: int) -> int:
-        """How many of the first `count` cells were decoded in batches of these sizes, starting at the first cell.
+    def made_as(self, shapes: list[Shape], count: int, plan: Sequence[Shape] = ()) -> int:
+        """How many of the first `count` cells were decoded in these shapes, starting at the first cell; those that are not
+        there yet count as decoded by `plan`. Threads that count match any if they are unknown.
 
         Where a batch was cut, its first cells still belong to it; what follows them then counts as a batch of its own.
         """
+        made = [*self._made, *self._cells(len(self.ids), plan)]
         at = 0
-        for size in shapes:
+        for shape in shapes:
+            bits = self._bits(at, shape)
             same = 0
-            for start, made in self._batches[at : min(at + size, count)]:
-                if start != at or made < size:
+            for start, really in made[at : min(at + shape.rows, count)]:
+                if start != at or really.rows < shape.rows or bits not in (0, self._bits(at, really)):
                     break
                 same += 1
-            if same < size:
+            if same < shape.rows:
                 return at + same
-            at += size
+            at += shape.rows
         return min(at, count)
 
-    def prepare(self, ids: list[int], shapes: list[int] | None = None) -> list[int]:
-        """Rewinds to what `ids` can reuse and returns the batch sizes in which the rest is to be decoded.
+    def is_made_as(self, shapes: list[Shape], count: int, plan: Sequence[Shape]) -> bool:
+        """Whether the first `count` cells are those that `shapes` made, bit for bit, once `plan` is decoded."""
+        count = min(count, sum(shape.rows for shape in shapes))
+        at = 0
+        for shape in shapes:
+            if at < count and not self._bits(at, shape):
+                return False
+            at += shape.rows
+        return self.made_as(shapes, count, plan) == count
 
-        `shapes` are batch sizes from the first id on, to rebuild cells just as they were made; they are ignored where one is
-        larger than this context's micro-batch.
+    def _cells(self, at: int, plan: Sequence[Shape]) -> Iterator[tuple[int, Shape]]:
+        for shape in plan:
+            really = shape if shape.threads else Shape(shape.rows, self.threads)
+            yield from [(at, really)] * shape.rows
+            at += shape.rows
+
+    def _threads_count(self, at: int, shape: Shape) -> bool:
+        """Whether the bits of a decode that begins at cell `at` depend on the number of threads."""
+        return shape.rows == 1 and at >= SPLIT and self._splits
+
+    def _bits(self, at: int, shape: Shape) -> int:
+        """The number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
+        return shape.threads if self._threads_count(at, shape) else 1
+
+    def prepare(self, ids: list[int], shapes: list[Shape] | None = None, most_threads: int = 0) -> list[Shape]:
+        """Rewinds to what `ids` can reuse, and returns the shapes in which the rest is to be decoded, with 0 threads where any
+        number will do.
+
+        `shapes`, from the first id on, are those in which cells were made, to rebuild them. They are ignored where one has more
+        rows than this context's micro-batch, and their threads where these are more than `most_threads`.
         """
         kept = self.common(ids)
-        if shapes and max(shapes) <= self.batch_size:
-            plan = self._recorded(ids, self.made_as(shapes, kept), shapes)
+        if shapes and max(shape.rows for shape in shapes) <= self.batch_size:
+            usable = [Shape(rows, threads if 0 < threads <= most_threads else 0) for rows, threads in shapes]
+            plan = self._recorded(ids, self.made_as(usable, kept), usable)
         else:
             plan = self._planned(ids, kept)
-        kept = len(ids) - sum(plan)
+        kept = len(ids) - sum(shape.rows for shape in plan)
         # A model that cannot rewind begins anew.
         return plan if self.rewind(kept) == kept else self._planned(ids, 0)
 
-    def prefill(self, ids: list[int], plan: list[int]) -> Iterator[int]:
-        """Decodes what `prepare` planned, yielding the size of each batch; the logits are then the last id's.
+    def prefill(self, ids: list[int], plan: list[Shape]) -> Iterator[Shape]:
+        """Decodes what `prepare` planned, yielding the shape of each decode; the logits are then the last id's.
 
         Raises:
+            Aborted, ContextFull, EngineError: see `read`.
+        """
+        return (self.read(ids, shape) for shape in plan)
+
+    def read(self, ids: list[int], shape: Shape, seconds: float = inf) -> Shape:
+        """Decodes the next ids after those that have cells; returns the shape with the threads that it had.
+
+        Raises:
+            OutOfTime: it took more than `seconds`.
             Aborted: the abort flag was set.
             ContextFull: there are more ids than cells.
             EngineError: llama.cpp failed.
         """
-        for size in plan:
-            at = len(self.ids)
-            # Only here: whoever takes the next batch may use the context in between.
-            self.abort.watch(self.pointer, True)
-            try:
-                if size == 1:
-                    self.decode(ids[at])
-                else:
-                    self._decode_rows(ids[at : at + size], at)
-            finally:
-                self.abort.watch(self.pointer, False)
-            yield size
+        at = len(self.ids)
+        before = self.threads, self.threads_batch
+        if shape.rows == 1 and shape.threads:
+            self._use(shape.threads, self.threads_batch)
+        made = Shape(shape.rows, self.threads if shape.rows == 1 else self.threads_batch)
+        # Only here: whoever takes the next batch may use the context in between.
+        self.abort.watch(self.pointer, seconds)
+        try:
+            if shape.rows == 1:
+                self.decode(ids[at])
+            else:
+                self._decode_rows(ids[at : at + shape.rows], at)
+        finally:
+            self.abort.leave(self.pointer)
+            self._use(*before)
+        return made
 
-    def _planned(self, ids: list[int], kept: int) -> list[int]:
+    def _planned(self, ids: list[int], kept: int) -> list[Shape]:
         body = len(ids) - 1 - kept
         sizes = [self.batch_size] * (body // self.batch_size)
         if body % self.batch_size:
             sizes.append(body % self.batch_size)
-        return [*sizes, 1]
+        return [*map(Shape, sizes), Shape(1)]
 
-    def _recorded(self, ids: list[int], kept: int, shapes: list[int]) -> list[int]:
-        """The recorded batches that are not whole in the cache, then the rest as usual."""
-        start, at = 0, 0
-        sizes: list[int] = []
-        for size in shapes:
-            if at + size >= len(ids):
+    def _recorded(self, ids: list[int], kept: int, shapes: list[Shape]) -> list[Shape]:
+        """The recorded shapes that are not whole in the cache, then the rest as usual."""
+        at = 0
+        plan: list[Shape] = []
+        for shape in shapes:
+            after = at + shape.rows
+            if after > len(ids) - (shape.rows > 1):  # the last id is decoded alone
                 break
-            if at + size <= kept and not sizes:
-                start = at + size
-            else:
-                sizes.append(size)
-            at += size
-        return [*sizes, *self._planned(ids, max(at, start))]
+            if plan or after > min(kept, len(ids) - 1):
+                plan.append(shape if self._threads_count(at, shape) else Shape(shape.rows))
+            at = after
+        return plan if at == len(ids) else [*plan, *self._planned(ids, at)]
 
     def decode(self, token: int) -> None:
         """Adds a token to the main sequence; its logits are then at hand.
 
         Raises:
-            ContextFull, Aborted, EngineError: see `prefill`.
+            ContextFull, EngineError: see `read`.
         """
         at = len(self.ids)
         if at >= self.capacity:
@@ -208,7 +276,7 @@ class Cache:
         one.pos[0] = at
         self._run(one, at)
         self.ids.append(token)
-        self._batches.append((at, 1))
+        self._made.append((at, Shape(1, self.threads)))
         self.current = True
 
     def _decode_rows(self, ids: list[int], at: int) -> None:
@@ -217,7 +285,7 @@ class Cache:
         self._fill(ids, at, MAIN)
         self._run(self._batch, at)
         self.ids.extend(ids)
-        self._batches += [(at, len(ids))] * len(ids)
+        self._made += [(at, Shape(len(ids), self.threads_batch))] * len(ids)
         self.current = True
 
     def _fill(self, ids: list[int], at: int, sequence: int) -> None:
@@ -245,9 +313,9 @@ class Cache:
             if not removed:
                 LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)  # a state that cannot be cut is of no use any more
                 self.ids.clear()
-            self._batches.clear()
+            del self._made[len(self.ids) :]
         if code == 2:
-            raise Aborted
+            raise Aborted if self.abort.is_set else OutOfTime
         if code == 1:
             raise ContextFull
         raise EngineError("decode", f"llama.cpp could not decode (code {code}): {last_errors()}", "")
@@ -272,9 +340,21 @@ class Cache:
         """Decodes a `llama_batch` of the spare sequence that begins at position `at`; the main one's logits stay at hand.
 
         Raises:
-            ContextFull, Aborted, EngineError: see `prefill`.
+            ContextFull, Aborted, EngineError: see `read`.
         """
         self._run(batch, at, SPARE)
+
+    def probe(self, seconds: float = inf) -> None:
+        """Decodes a row for nobody, as long as a token takes.
+
+        Raises:
+            OutOfTime, EngineError: see `read`.
+        """
+        self.abort.watch(self.pointer, seconds)
+        try:
+            self.peek([0])
+        finally:
+            self.abort.leave(self.pointer)
 
     def peek(self, ids: list[int]) -> NDArray[np.float32]:
         """A copy of the logits after `ids`, shape (n_vocab,), computed on the spare sequence; the main one is untouched.
@@ -289,10 +369,10 @@ class Cache:
         LIB.llama_memory_seq_cp(self.memory, MAIN, SPARE, 0, kept)
         try:
             at = kept
-            for size in self._planned(ids, kept):
-                self._fill(ids[at : at + size], at, SPARE)
+            for rows, _ in self._planned(ids, kept):
+                self._fill(ids[at : at + rows], at, SPARE)
                 self._run(self._batch, at, SPARE)
-                at += size
+                at += rows
             return self._row().copy()
         finally:
             LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)

@@ -7,6 +7,8 @@ prefill batches. Nothing in it knows a pipe.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from math import inf
 from time import perf_counter
 
 import termchat
@@ -20,17 +22,19 @@ from termchat.decoding.records import (
     Reason,
     Record,
     SettingsRecord,
+    Shape,
     Start,
     Token,
 )
 from termchat.engine.llama import native
-from termchat.engine.llama.cache import Aborted, Cache, ContextFull
+from termchat.engine.llama.cache import Aborted, Cache, ContextFull, OutOfTime
 from termchat.engine.llama.chain import Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Drawn
+from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.steering import Cancelled, Steering
-from termchat.engine.llama.threads import Pace
+from termchat.engine.llama.steering import MOST_THREADS, Cancelled, Steering
+from termchat.engine.llama.threads import all_threads
 from termchat.engine.port import EngineError, FirstToken, Generate, Paused, Prefilling, Steer
 
 Poll = Callable[[], Steer | None]
@@ -96,15 +100,20 @@ class _Reply:
         self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
 
     def close(self) -> None:
-        """Frees the chain; the threads are the machine's again where a script had set them."""
+        """Frees the chain; the next reply begins with as many threads as are best, whatever a script or a trial had set."""
         self.steering.close()
-        if self.steering.keeps_threads:
-            self.cache.set_threads(self.pace.threads)
+        self.pace.rest()
+        self.cache.limit_threads(self.pace.limit)
+
+    @property
+    def _pace(self) -> Pace | None:
+        """None where a script names the threads."""
+        return None if self.steering.keeps_threads else self.pace
 
     def records(self) -> Iterator[Record | Prefilling | FirstToken | Paused]:
         cache, request, steering = self.cache, self.request, self.steering
-        plan = cache.prepare(self.ids, request.shapes if request.rebuild_exactly else None)
-        yield self._start(reused=len(self.ids) - sum(plan))
+        plan = cache.prepare(self.ids, request.shapes if request.rebuild_exactly else None, self._most_threads())
+        yield self._start(plan)
         yield steering.record()
         ending: tuple[Reason, str] | None = None
         prefilled = False
@@ -130,7 +139,7 @@ class _Reply:
                 yield token
                 if ending is not None:
                     break
-                yield from self._decode(drawn.id)
+                yield from self._decode()
         except (Cancelled, Aborted):
             ending = ("user", "" if prefilled else "during prefill")
         except ContextFull:
@@ -145,11 +154,20 @@ class _Reply:
         while (command := self.poll()) is not None:
             yield from self.steering.obey(command)
 
-    def _start(self, *, reused: int) -> Start:
+    def _most_threads(self) -> int:
+        """How many threads may decode lost cells again as they were decoded: where a person set the number, no others."""
+        if self.steering.keeps_threads:
+            return MOST_THREADS
+        return all_threads() if self.cache.adaptable[0] > 1 else 0
+
+    def _start(self, plan: list[Shape]) -> Start:
         cache, request = self.cache, self.request
         model = cache.model
-        as_recorded = not request.shapes or cache.made_as(request.shapes, reused) == min(reused, sum(request.shapes))
-        rebuilt = request.done and reused < len(self.ids) - 1 and not request.rebuild_exactly
+        reused = len(self.ids) - sum(shape.rows for shape in plan)
+        # A reply that goes on stands on cells as it had them; a new one on any, as long as it is known how they were made.
+        count = len(self.ids) if request.done else reused
+        as_recorded = cache.is_made_as(request.shapes, count, plan)
+        lost = request.done and not request.shapes and reused < len(self.ids) - 1
         return Start(
             version=FORMAT,
             termchat=termchat.__version__,
@@ -163,29 +181,29 @@ class _Reply:
             threads_batch=cache.threads_batch,
             ubatch=cache.batch_size,
             kv_type=model.spec.kv_type,
-            exact=cache.exact and not model.gpu_layers and as_recorded and not rebuilt,
+            exact=cache.exact and not model.gpu_layers and as_recorded and not lost,
             prefill=request.prefill,
         )
 
-    def _prefill(self, plan: list[int]) -> Iterator[Record | Prefilling]:
+    def _prefill(self, plan: list[Shape]) -> Iterator[Record | Prefilling]:
         """Decodes what the cache lacks of the prompt."""
         yield from self._read()
         started = perf_counter()
-        shapes: list[int] = []
-        total, done = sum(plan), 0
-        last_begun = begun = started
-        for size in self.cache.prefill(self.ids, plan):
-            shapes.append(size)
-            done += size
-            last_begun = begun
+        shapes: list[Shape] = []
+        total, done = sum(shape.rows for shape in plan), 0
+        before = self.cache.threads
+        for shape, decode_us in prefill(self.cache, self._pace, self.ids, plan):
+            self.decode_us, self.prefill_ms = decode_us, (perf_counter() - started) * 1e3
+            shapes.append(shape)
+            done += shape.rows
+            if self.cache.threads != before:
+                before = self.cache.threads
+                yield self.steering.record()
             if done < total:
                 yield Prefilling(done, total)
                 yield from self._read()
-            begun = perf_counter()
-        self.cache.logits()  # waits for a device that computes on its own
-        now = perf_counter()
-        self.prefill_ms, self.decode_us = (now - started) * 1e3, int((now - last_begun) * 1e6)
-        yield Prefill(len(self.ids), reused=len(self.ids) - sum(shapes), shapes=shapes, ms=self.prefill_ms)
+        rows, threads = ([shape[i] for shape in shapes] for i in (0, 1))
+        yield Prefill(len(self.ids), len(self.ids) - total, rows, self.prefill_ms, threads)
 
     def _draw(self) -> Drawn:
         steering = self.steering
@@ -247,18 +265,12 @@ class _Reply:
             ending = ("context", f"{length} of {self.cache.capacity}")
         return (text + gate.release(), ending) if ending is not None else (text, None)
 
-    def _decode(self, token: int) -> Iterator[SettingsRecord]:
-        """Decodes the token; on a busy machine the next one with fewer threads, which is a change of settings."""
-        begun = perf_counter()
-        self.cache.decode(token)
-        self.cache.logits()
-        self.decode_us = int((perf_counter() - begun) * 1e6)
+    def _decode(self) -> Iterator[SettingsRecord]:
+        """Decodes the newest token. On a busy machine the next one may have fewer threads, which is a change of settings."""
+        threads = self.cache.threads
+        _, self.decode_us = _read(self.cache, self._pace, self.ids, Shape(1))
         self.step += 1
-        if self.steering.keeps_threads:
-            return
-        threads = self.pace.observe(self.decode_us)
-        if threads != self.cache.threads:
-            self.cache.set_threads(threads)
+        if self.cache.threads != threads:
             yield self.steering.record()
 
     def _finished(self, reason: Reason, detail: str) -> Finished:
@@ -275,6 +287,46 @@ class _Reply:
             decode_ms=decoding * 1e3,
             tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
         )
+
+
+def prefill(cache: Cache, pace: Pace | None, ids: list[int], plan: list[Shape]) -> Iterator[tuple[Shape, int]]:
+    """`Cache.prefill`, which also yields how many microseconds each decode took. Without a `pace` the threads stay."""
+    for number, shape in enumerate(plan, 1):
+        yield _read(cache, pace, ids, shape, plan[number].rows if number < len(plan) else 1)
+
+
+def _read(cache: Cache, pace: Pace | None, ids: list[int], shape: Shape, following: int = 1) -> tuple[Shape, int]:
+    """Decodes the next ids, and says how many microseconds it took; chooses the threads for the decode of the `following` rows.
+
+    If it takes too long it is broken off, and done with fewer threads. Threads that the shape names are neither judged nor
+    changed.
+    """
+    pace = None if shape.threads else pace
+    begun = now = perf_counter()
+    while True:
+        threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
+        try:
+            made = cache.read(ids, shape, inf if pace is None else pace.allowed(shape.rows))
+            cache.logits()  # waits for a device that computes on its own
+        except OutOfTime:
+            too_long = True
+        before, now = now, perf_counter()
+        if pace is not None:
+            us = (now - before) * 1e6
+            cache.limit_threads(pace.observe(threads, us, shape.rows, shape.rows if too_long else following))
+        if not too_long:
+            return made, int((now - begun) * 1e6)
+
+
+def warm_up(cache: Cache, pace: Pace) -> None:
+    """Finds out how many threads are best now with a few rows for nobody; not with a model that cannot rewind."""
+    for _ in range(8 if cache.model.can_rewind else 0):
+        begun = perf_counter()
+        with suppress(OutOfTime):
+            cache.probe(pace.allowed())
+        cache.limit_threads(pace.observe(cache.threads, (perf_counter() - begun) * 1e6))
+        if not pace.tries:
+            return
 
 
 def identity(cache: Cache) -> ModelIdentity:

@@ -16,9 +16,10 @@ from termchat.engine.llama import loop, native, offload
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model import Model
+from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.llama.threads import Pace, default_threads
+from termchat.engine.llama.threads import default_threads
 from termchat.engine.port import (
     EngineError,
     Explain,
@@ -49,7 +50,11 @@ class Session:
         native.start()
         self.remarks: list[Remark] = []
         self.model, self.cache = self._open(spec, progress)
-        self.pace = Pace(self.cache.threads)
+        self.pace = Pace(*self.cache.adaptable)
+        if max(self.cache.adaptable) > 1 and self.model.can_rewind:
+            self.cache.limit_threads(self.pace.limit)
+            self.cache.probe()  # the first decode takes longer: it reads the weights
+            loop.warm_up(self.cache, self.pace)
         self._scorer = Scorer(self.cache)
         self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
@@ -108,8 +113,8 @@ class Session:
             vocabulary=model.n_vocab,
             context=cache.capacity,
             context_trained=model.context_trained,
-            threads=cache.threads,
-            threads_batch=cache.threads_batch,
+            threads=cache.loaded[0],
+            threads_batch=cache.loaded[1],
             prefill_batch=cache.batch_size,
             kv_type=model.spec.kv_type,
             layers=model.layers,
@@ -238,7 +243,7 @@ class Session:
             return cache.logits().copy(), False
         if alone and len(ids) - cache.common(ids) > cache.batch_size:
             cache.abort.clear()
-            for _ in cache.prefill(ids, cache.prepare(ids)):
+            for _ in loop.prefill(cache, self.pace, ids, cache.prepare(ids)):
                 if wanted():
                     raise Aborted
             return cache.logits().copy(), True

@@ -8,10 +8,12 @@ import re
 import sys
 from collections import deque
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from termchat.decoding.stages import STAGES
+from termchat.engine.llama import observe
 from termchat.engine.port import EngineError
 
 _NEEDED = (
@@ -101,27 +103,46 @@ def placements() -> list[str]:
     return found
 
 
+class _Limits(ctypes.Structure):
+    """`limits` of `observe.c`."""
+
+    _fields_ = (("stop", ctypes.c_char), ("calls", ctypes.c_uint32), ("until", ctypes.c_double))
+
+
 class AbortFlag:
-    """Stops a running `llama_decode` from another thread.
+    """Stops a running `llama_decode`: from another thread, or when it takes too long.
 
     llama.cpp asks its abort callback after every node of the graph, hundreds of times a token; a Python function would cost
-    a millisecond each. The callback is therefore libc's `strlen` over two bytes: 0 while the first is NUL, 1 once it is set.
-    CPU backends only; elsewhere the flag is just not looked at.
+    a millisecond each. The callback is therefore one of `observe.c`; where that was not compiled, it is libc's `strlen`, which
+    says 0 while the first byte is NUL, 1 once it is set, and knows no time limit. CPU backends only; elsewhere nobody asks.
     """
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(None)  # the process itself, of which libc is a part
-        self._bytes = ctypes.create_string_buffer(2)
-        self._function = ctypes.cast(libc.strlen, LIB.ggml_abort_callback)
+        library = observe.load()
+        self._limits = _Limits()
+        self._address = ctypes.addressof(self._limits)
+        self._limit = library.termchat_limit if library is not None else None
+        function = library.termchat_is_over if library is not None else ctypes.CDLL(None).strlen
+        self._function = ctypes.cast(function, LIB.ggml_abort_callback)
         self._none = LIB.ggml_abort_callback()
 
     def set(self) -> None:
         """Stops the decode that is running; may be called from any thread."""
-        self._bytes[0] = b"\1"
+        self._limits.stop = b"\1"
 
     def clear(self) -> None:
-        self._bytes[0] = b"\0"
+        self._limits.stop = b"\0"
 
-    def watch(self, context: Any, on: bool) -> None:
-        """Attaches the flag to a context, or detaches it."""
-        LIB.llama_set_abort_callback(context, self._function if on else self._none, ctypes.addressof(self._bytes))
+    @property
+    def is_set(self) -> bool:
+        return bool(self._limits.stop != b"\0")
+
+    def watch(self, context: Any, seconds: float = inf) -> None:
+        """Attaches the flag to a context; the next decode may take so many seconds."""
+        if self._limit is not None:
+            self._limit(self._address, seconds if seconds < inf else 0.0)
+        LIB.llama_set_abort_callback(context, self._function, self._address)
+
+    def leave(self, context: Any) -> None:
+        """Detaches the flag from a context."""
+        LIB.llama_set_abort_callback(context, self._none, self._address)

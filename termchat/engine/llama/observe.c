@@ -5,14 +5,16 @@
  * Plain C11 without dependencies, called through ctypes; llama.cpp's samplers come in as function pointers.
  */
 
+#define _POSIX_C_SOURCE 199309L /* clock_gettime */
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define ABI 4
+#define ABI 5
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -396,3 +398,25 @@ int32_t termchat_pack(const step *s, const packing *p) {
     }
     return (int32_t)(out - p->out);
 }
+
+/* --- whether a decode has to stop ------------------------------------------------------------------------------------- */
+
+/* `stop`: at once, set by another thread. `until`: at that time of the clock; 0: no limit. */
+typedef struct {
+    volatile char stop;
+    uint32_t calls;
+    double until;
+} limits;
+
+static double clock_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* From now on a decode may take so many seconds; 0: as long as it likes. */
+void termchat_limit(limits *l, double seconds) { l->until = seconds > 0 ? clock_now() + seconds : 0; }
+
+/* llama.cpp's abort callback: it is called after each node of the graph, hundreds of times a token, and the clock is slow on
+ * some machines. */
+bool termchat_is_over(limits *l) { return l->stop || (l->until > 0 && ++l->calls % 16 == 0 && clock_now() > l->until); }

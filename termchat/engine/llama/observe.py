@@ -1,5 +1,7 @@
 """The observed step in one call of native code: `observe.c`, which is compiled when termchat is installed.
 
+It also holds the function that llama.cpp asks whether a decode has to stop (see `native.AbortFlag`).
+
 `chain.py` and `decoding.draw` do the same in Python and numpy, slower. They take the steps that native code declines, and all
 of them where it could not be compiled.
 """
@@ -63,7 +65,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 4
+ABI = 5
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -256,4 +258,5 @@ def load(path: Path = LIBRARY) -> Any:
         return None
     library.termchat_observe.restype = ctypes.c_bool
     library.termchat_pack.restype = ctypes.c_int32
+    library.termchat_limit.argtypes = (ctypes.c_void_p, ctypes.c_double)
     return library

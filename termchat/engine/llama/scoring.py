@@ -200,13 +200,13 @@ def batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None
         while at < end:
             until = min(at + batch.size, end if at >= row else row)
             batch.fill(ids[at:until], at, every=at >= row)
-            cache.abort.watch(cache.pointer, True)
+            cache.abort.watch(cache.pointer)
             try:
                 cache.decode_aside(batch.pointer, at)
                 if at >= row:
                     rows = LIB.llama_get_logits(cache.pointer)
             finally:
-                cache.abort.watch(cache.pointer, False)
+                cache.abort.leave(cache.pointer)
             if at >= row:
                 yield np.ctypeslib.as_array(rows, (until - at, cache.model.n_vocab))
             if until <= shared:  # the main sequence's own cells take the place of these

@@ -16,7 +16,8 @@ from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, P
 
 MATCHING = 0.25
 """Seconds of processor time that a step's regular expressions may take."""
-_MOST_THREADS = 512  # llama.cpp aborts above it
+MOST_THREADS = 512
+"""llama.cpp aborts above it."""
 _TAIL = 64  # bytes; a sentence's end is shorter
 
 _UNIT_ENDS: dict[Unit, Callable[[bytes, str], bool]] = {
@@ -194,7 +195,7 @@ class Steering:
         self._search(b"".join(map(self._cache.model.piece, recent)))
 
     def _use_threads(self, threads: int) -> bool:
-        threads = min(threads, _MOST_THREADS)
+        threads = min(threads, MOST_THREADS)
         if threads <= 0 or threads == self._cache.threads:
             return False
         self._cache.set_threads(threads)
