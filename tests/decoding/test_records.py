@@ -65,7 +65,7 @@ def test_field_names_are_the_contract() -> None:
     }  # fmt: skip
     assert json.loads(to_json(STREAM[1]))["conditions"] == [
         {"condition": "stop", "text": "\n6.", "action": "stop"},
-        {"condition": "length", "tokens": 9, "action": "stop"},
+        {"condition": "length", "tokens": 9, "action": "stop", "extra": 0},
     ]
 
 

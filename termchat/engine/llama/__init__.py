@@ -9,6 +9,6 @@ conditions, pauses, forced tokens. `chain` does a step in Python and numpy (`sof
 `build_hook` compiles and `observe` calls.
 
 `native` imports llama.cpp and keeps its log and its abort flag; `threads` counts the cores, and `pace` chooses from the times
-of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU; `sandbox` limits what foreign
-templates and expressions may take.
+of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU; `sandbox` limits what
+foreign templates and expressions may take.
 """
