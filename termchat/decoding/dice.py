@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +64,11 @@ def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     return _gumbel(uniform(seed, step, ids))
 
 
-def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
     """The same for many seeds at once, shape (seeds, n)."""
     keys = np.array(seeds, np.uint64)
     _mix_all(keys)
-    keys ^= np.uint64(step)
+    keys ^= np.uint64(step & _LOW)
     _mix_all(keys)
     return _gumbel(_units(keys[:, None] ^ ids.astype(np.uint64)))
 

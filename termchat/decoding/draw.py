@@ -80,7 +80,9 @@ def rolls(probabilities: Mapping[int, float], seeds: Sequence[int], step: int) -
     variables is one whose weight is their sum), so the counts are still exact in distribution.
     """
     left = {i: p for i, p in probabilities.items() if p > 0}
-    ids, logs = np.array(list(left), np.int32), np.log(np.array(list(left.values())))
+    if not left:  # an imported record may hold no numbers
+        return dict.fromkeys(probabilities, 0)
+    ids, logs = np.array(list(left), np.int64), np.log(np.array(list(left.values())))
     counts = np.zeros(len(ids), np.int64)
     for begin in range(0, len(seeds), _TOGETHER):
         thrown = dice.gumbel_of_seeds(seeds[begin : begin + _TOGETHER], step, ids)

@@ -254,6 +254,15 @@ def test_rolls_name_their_seeds_and_at_temperature_0_that_nothing_was_random() -
     assert "nothing was random" not in told(Shown(step([0.9], drawn=0)), rolls)  # others are left, too
 
 
+def test_rolls_of_an_imported_record_with_impossible_numbers_break_nothing() -> None:
+    odd = [
+        Candidate(i, f" c{i}", 1.0, -1.0, p, 0.0, None) for i, p in ((2**62, math.nan), (-3, 0.0), (2**31 - 1, -0.5))
+    ]
+    token = replaced(step([0.5]), step=-7, candidates=odd, stages=[Stage("top_k", -5)])
+    assert "100 ROLLS" in told(Shown(token), Rolls(0, -7, 100, 5))
+    assert "others" in told(Shown(replaced(token, candidates=odd[:2])), Rolls(0, -7, 100, 5))
+
+
 def test_more_rolls_begin_with_the_ones_there_are_and_another_step_or_the_end_begins_anew() -> None:
     sizes, firsts = [], []
     rolls = None

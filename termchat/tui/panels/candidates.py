@@ -116,14 +116,16 @@ def _columns(width: int, *, bars: bool, rolled: Rolled | None) -> list[_Column]:
     if rolled is not None:
         counts, n = rolled.counts, rolled.n
         columns.append(
-            _Column("rolls", 6, lambda one: str(counts[one.id]), Ink("stamp"), lambda one: counts[one.id] / n)
+            _Column(
+                "rolls", 6, lambda one: str(counts.get(one.id, 0)), Ink("stamp"), lambda one: counts.get(one.id, 0) / n
+            )
         )
     return [*columns, logit, dice] if width >= _ALL_FROM else columns
 
 
 def _bar_sizes(columns: Sequence[_Column], room: int) -> list[int]:
-    """Cells of each column's bar and the gap before it, 0 where it has none. Where there is no room for all, what comes later
-    in the chain goes first."""
+    """Cells of each column's bar and the gap before it, 0 where it has none. Where there is no room for all, the last columns
+    keep theirs."""
     barred = [at for at, each in enumerate(columns) if each.share is not None]
     count = min(len(barred), max(room, 0) // (_SHORTEST + 1))
     kept = barred[len(barred) - count :]
@@ -198,6 +200,6 @@ def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> 
     }
     numbers = {head: percent(share) for head, share in shares.items()}
     if rolled is not None:
-        count = rolled.n - sum(rolled.counts[candidate.id] for candidate in shown)
+        count = rolled.n - sum(rolled.counts.get(candidate.id, 0) for candidate in shown)
         shares["rolls"], numbers["rolls"] = count / rolled.n, str(count)
     return _Others(max(vocabulary - len(shown), 0), shares, numbers)

@@ -28,8 +28,6 @@ _UNRECORDED = "No candidates were recorded for this token; {} asks the model for
 _STAMP = Ink("stamp", bold=True)
 _LONGEST = 4
 """Bytes of a token that are written out."""
-_NOTE = 24
-"""Cells for a note."""
 _LEAST = 3
 """Candidates that are shown, however little room there is."""
 
