@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
+from termchat.engine.llama.cache import SPLIT
+from termchat.engine.llama.threads import all_threads
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
 from tests.chat.driven_chat import Driven
@@ -257,35 +260,58 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
 
 
 class Busy(LocalEngine):
-    """The first reply on two threads, the next on one: as on a machine that other programs make busy."""
+    """The first reply's threads change twice, the second has one: as on a machine that other programs make busy."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._threads = iter((2, 1))
+        self._changes = iter([((0, 2), (5, 1), (9, 2)), ((0, 1),)])
 
     def send(self, command: Command) -> int:
         if isinstance(command, Generate):
-            command = msgspec.structs.replace(command, script=(Scripted(command.done, threads=next(self._threads)),))
+            changes = next(self._changes, ())
+            script = tuple(Scripted(command.done + step, threads=threads) for step, threads in changes)
+            command = msgspec.structs.replace(command, script=script)
         return super().send(command)
 
 
-def test_cells_that_were_made_with_more_threads_than_the_reply_on_them_are_kept(
-    home: Path, tmp_path: Path, model_path: Path
+@pytest.mark.skipif(all_threads() < 2, reason="needs two threads")
+def test_threads_that_changed_are_replayed_and_lost_cells_are_made_with_them(
+    tmp_path: Path, small_model_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     store = Store.open(tmp_path / "chats.db")
     recorder = StoreRecorder(store, SessionInfo())
-    service = Chat(Busy(), Tuning(max_tokens=12, seed=3), conversation=Conversation(), recorder=recorder)
-    service.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=2, sha256=_sha256(model_path)))
+    service = Chat(Busy(), Tuning(max_tokens=14, seed=3), conversation=Conversation(raw=True), recorder=recorder)
+    spec = ModelSpec(str(small_model_path), "small", context=2048, threads=2, sha256=_sha256(small_model_path))
+    service.loading.load(msgspec.structs.replace(spec, proposed_threads=True))
     driven = Driven(service)
-    driven.say("Go on with this: " + "the fox saw the bear and " * 45)  # from 256 cells on threads make other bits
+    driven.say("the fox saw the bear and " * (SPLIT // 6 + 1))  # from there on threads make other bits
     driven.say("And then?")
+    assert isinstance(service.engine, LocalEngine)
+    assert service.engine.pid is not None
+    os.kill(service.engine.pid, signal.SIGKILL)
+    driven.until(lambda: service.phase == "failed")
+    service.loading.restart()
+    driven.idle()
+    service.forks.continue_reply()
+    driven.idle()
     saved = recorder.saving(tmp_path / "busy.jsonl", service.conversation)()
-    starts = [node.start for node in service.conversation.nodes.values() if node.start is not None]
+    nodes = [node for node in service.conversation.nodes.values() if node.start is not None]
     service.close()
     store.close()
-    assert [start.threads for start in starts] == [2, 1]
-    assert starts[1].exact
-    assert said(termchat(home, "replay", saved), 0).splitlines()[-1].startswith("identical, ")
+    starts = [node.start for node in nodes if node.start is not None]
+    assert len(service.conversation.prompt(nodes[0].number)) > SPLIT
+    assert [start.threads for start in starts[:2]] == [2, 1]
+    assert [record.threads for record in nodes[0].settings] == [2, 1, 2]
+    assert [start.exact for start in starts] == [True] * 3
+    assert nodes[2].prefill is not None
+    assert nodes[2].prefill.reused == 0
+    assert {1, 2} <= set(nodes[2].prefill.threads)
+    told: list[str] = []
+    assert (
+        replay(load({"model": str(small_model_path)}, {}, tmp_path / "no.toml"), saved, told.append, told.append) == 0
+    )
+    assert told[-1].startswith("identical, ")
 
 
 # --- not the same ----------------------------------------------------------------------------------------------------

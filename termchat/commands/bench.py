@@ -50,8 +50,11 @@ _REPLY = 24
 _ROUNDS = (3, 9)
 _CONTEXT = 2048
 _SHORTEST = 2 * EXACT + 1
-_PLACES, _COMPARED = (64, 576), 32
-"""After how many tokens batches are compared with single tokens: from cell 512 on llama.cpp computes differently."""
+_PLACES, _COMPARED = (192, 320), 32
+"""After how many tokens batches are compared with single tokens: from cell 256 on llama.cpp splits the work of a single token
+among the threads in another way."""
+_LATE = 8 * EXACT + 1
+"""Tokens of the prompt after which KV types are compared: their speed differs the more, the more there are."""
 
 
 class BenchRun(msgspec.Struct, frozen=True):
@@ -181,8 +184,19 @@ class Result(msgspec.Struct, frozen=True):
         return next(series for series in self.series if series.value == value)
 
 
+class KvPrice(msgspec.Struct, frozen=True):
+    """How many times as fast as with f16 replies and prompts are with the KV type bf16, after so many tokens."""
+
+    tokens: int
+    decode: float
+    prefill: float
+
+
 class TuneReport(msgspec.Struct, frozen=True):
-    """All measurements. The rates are those of the chosen values; `differences` as in `per_model.Tuned`."""
+    """All measurements. The rates are those of the chosen values; `differences` as in `per_model.Tuned`.
+
+    `bf16` is None if the model does not run with f16, or has too small a context.
+    """
 
     model: str
     machine: str
@@ -191,6 +205,7 @@ class TuneReport(msgspec.Struct, frozen=True):
     decode: float
     prefill: float
     differences: dict[int, float] = {}
+    bf16: KvPrice | None = None
 
     @property
     def settings(self) -> dict[str, int]:
@@ -249,7 +264,7 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         return ", ".join(f"{count}: {drawn[count].rates[-1]:.1f} / {read[count].rates[-1]:.0f}" for count in counts)
 
     tell("threads: decode / prompt, tokens per second")
-    _rounds(threads_round, seconds * 2 / 3, tell)
+    _rounds(threads_round, seconds / 2, tell)
     decoding = choose("threads", cores, list(drawn.values()))
     reading = choose("threads_batch", cores, list(read.values()))
 
@@ -263,8 +278,9 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         return ", ".join(f"{size}: {series.rates[-1]:.0f}" for size, series in batches.items())
 
     tell("prompt batch: prompt, tokens per second")
-    _rounds(batch_round, seconds / 3, tell)
+    _rounds(batch_round, seconds / 4, tell)
     batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
+    price = _price(bench, spec, decoding.chosen, seconds / 4, tell)
     return TuneReport(
         model=bench.model.name,
         machine=per_model.machine(),
@@ -273,7 +289,27 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         decode=decoding.of(decoding.chosen).median,
         prefill=batch.of(batch.chosen).median,
         differences=_differences(bench, spec),
+        bf16=price,
     )
+
+
+def _price(bench: Bench, spec: ModelSpec, threads: int, seconds: float, tell: Callable[[str], None]) -> KvPrice | None:
+    if spec.kv_type != "f16" or bench.model.context < _LATE + _REPLY:
+        return None
+    decode, prefill = Series(0, []), Series(0, [])
+
+    def kv_round(number: int) -> str:
+        runs = {}
+        for kv_type in ("f16", "bf16") if number % 2 else ("bf16", "f16"):
+            bench.load(msgspec.structs.replace(spec, kv_type=kv_type))
+            runs[kv_type] = bench.run(threads, _LATE, _REPLY)
+        decode.rates.append(runs["bf16"].decode / runs["f16"].decode)
+        prefill.rates.append(runs["bf16"].prefill / runs["f16"].prefill)
+        return ", ".join(f"{kv_type}: {run.decode:.1f} / {run.prefill:.0f}" for kv_type, run in sorted(runs.items()))
+
+    tell("KV type: decode / prompt, tokens per second")
+    _rounds(kv_round, seconds, tell)
+    return KvPrice(_LATE, decode.median, prefill.median)
 
 
 def _differences(bench: Bench, spec: ModelSpec) -> dict[int, float]:

@@ -73,6 +73,12 @@ def lines(report: TuneReport) -> Iterator[str]:
     for at, apart in report.differences.items():
         what = "equal bit for bit" if not apart else f"up to {apart:.1%} apart"
         yield f"after {at} tokens: single-token and batched probabilities are {what}"
+    if report.bf16 is not None:
+        price = report.bf16
+        yield (
+            f"kv_type bf16: exact with any number of threads and batches; after {price.tokens} tokens it decodes "
+            f"{price.decode:.2f} times and reads prompts {price.prefill:.2f} times as fast as f16"
+        )
     yield "KV type and flash attention are left alone: changing them would change the numbers and the replies."
 
 

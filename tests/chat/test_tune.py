@@ -9,9 +9,10 @@ import pytest
 
 from termchat.chat.opening import choose, find_model
 from termchat.commands import bench, tune
-from termchat.commands.bench import Result, Series, TuneReport
+from termchat.commands.bench import KvPrice, Result, Series, TuneReport
 from termchat.config import per_model
 from termchat.config.settings import load
+from termchat.engine.llama.cache import SPLIT
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -61,6 +62,15 @@ def test_what_is_not_exact_is_told_and_not_chosen() -> None:
     report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0)
     assert report.settings == {}
     assert "--fast-prefill would be 1.50 times as fast, but is not exact" in "\n".join(tune.lines(report))
+
+
+def test_the_price_of_bf16_is_told() -> None:
+    result = bench.choose("threads", 4, [STEADY])
+    report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0, bf16=KvPrice(505, 0.92, 1.04))
+    told = "\n".join(tune.lines(report))
+    assert "kv_type bf16: exact with any number of threads" in told
+    assert "after 505 tokens it decodes 0.92 times and reads prompts 1.04 times as fast as f16" in told
+    assert "bf16" not in "\n".join(tune.lines(TuneReport("m", "here", "cpu", [result], 1.0, 1.0)))
 
 
 def test_a_round_that_stalls_does_not_move_the_median() -> None:
@@ -146,9 +156,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_real_model_is_measured_with_every_thread_count(
-    state: Path, model_path: Path, capsys: pytest.CaptureFixture[str]
+    state: Path, small_model_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = load({"model": str(model_path)}, {}, state / "none.toml")
+    config = load({"model": str(small_model_path)}, {}, state / "none.toml")
     assert tune.tune(config, seconds=1, dry_run=False, as_json=True) == 0
     out, err = capsys.readouterr()
     report = json.loads(out)
@@ -161,9 +171,13 @@ def test_a_real_model_is_measured_with_every_thread_count(
     found = per_model.find(find_model(config)[1].sha256)
     assert found is not None
     assert found.settings == report["settings"]
-    assert sorted(found.differences) == [64, 576]
+    before, after = sorted(found.differences)
+    assert before + 32 < SPLIT < after
     assert all(0 <= difference < 0.5 for difference in found.differences.values())
-    assert found.tolerance == max(found.differences.values())
+    assert found.differences[before] == 0 < found.differences[after]
+    assert found.tolerance == found.differences[after]
+    assert report["bf16"]["tokens"] > SPLIT
+    assert 0 < report["bf16"]["decode"] < 10
 
 
 def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:
