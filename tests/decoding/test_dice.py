@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from termchat.decoding import dice
@@ -51,15 +52,29 @@ def test_noise_of_a_token_does_not_depend_on_the_others() -> None:
 
 
 def test_draws_fit_the_probabilities() -> None:
+    """Many draws at once, by the same arithmetic; of some of them the dice themselves are asked."""
     p = np.array([0.4, 0.2, 0.1, 0.1, 0.08, 0.05, 0.03, 0.02, 0.01, 0.005, 0.004, 0.001])
-    logs = np.log(p)
-    draws = 120_000
-    for first_seed, one_seed in ((0, True), (1000, False)):
-        counts = np.zeros(len(p))
-        for n in range(draws):
-            seed, step = (first_seed, n) if one_seed else (first_seed + n, 0)
-            counts[np.argmax(logs + dice.gumbel(seed, step, IDS))] += 1
-        assert stats.chisquare(counts, p * draws).pvalue > 1e-3
+    draws = np.arange(120_000, dtype=np.uint64)[:, None]
+    zero = np.zeros_like(draws)
+    for seeds, steps in ((zero, draws), (draws + np.uint64(1000), zero)):
+        noise = many_gumbel(seeds, steps)
+        for n in range(0, len(draws), 997):
+            assert noise[n] == pytest.approx(dice.gumbel(int(seeds[n, 0]), int(steps[n, 0]), IDS), rel=1e-12)
+        counts = np.bincount(np.argmax(np.log(p) + noise, axis=1), minlength=len(p))
+        assert stats.chisquare(counts, p * len(draws)).pvalue > 1e-3
+
+
+def many_gumbel(seeds: NDArray[np.uint64], steps: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """A row of noise for `IDS` of each seed and step: `reference`, for arrays."""
+
+    def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+    drawn = ((mix(mix(mix(seeds) ^ steps) ^ IDS.astype(np.uint64)) >> np.uint64(12)) + 0.5) / 2**52
+    return -np.log(-np.log(drawn))
 
 
 def test_neighbouring_steps_seeds_and_ids_are_independent() -> None:
