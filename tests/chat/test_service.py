@@ -239,7 +239,7 @@ def test_kept_and_reopened_as_it_was(make: Make, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     found = reopen_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
     assert found is not None
-    config, recorder, conversation, token = found
+    config, recorder, conversation, token, _ = found
     assert list(conversation.turns()) == written
     assert conversation.ids() == ids
     assert token == newest
@@ -350,9 +350,6 @@ def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
     first = driven.say("Name a stone.")
     driven.chat.loading.load(msgspec.structs.replace(spec, sha256="another"))
     driven.idle()
-    driven.chat.forks.continue_reply()
-    driven.told += driven.chat.pump()
-    assert any("a different model wrote this reply" in text for text in driven.notices)
     reply = driven.say("Name a metal.")
     turn = driven.chat.conversation.nodes[reply.parent or 0]
     assert turn.whole

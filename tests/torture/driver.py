@@ -109,7 +109,7 @@ class Driver:
         store = Store.open(paths.store_file())
         reopened = reopen_latest(store, config)
         if reopened is not None and len(reopened.conversation.ids()) < LONGEST:
-            config, recorder, conversation, _ = reopened
+            config, recorder, conversation, *_ = reopened
             self._witness = Witness(store, recorder.info, conversation)
         else:
             conversation = Conversation(raw=self._random.random() < 0.7)
