@@ -16,6 +16,7 @@ from termchat.engine.port import ModelSpec
 from termchat.models import catalogue, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
+from termchat.models.gguf import header
 from termchat.tui.app import TermchatApp
 from termchat.tui.models import downloads
 from termchat.tui.models.downloads import Pull
@@ -51,6 +52,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
         path = named(name, home / ".lmstudio/models/owner", **changes, **{"general.sampling.temp": (F32, 0.5)})
         os.truncate(path, size)
     (home / ".lmstudio/models/owner/half.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr(header, "MAX_REST", 10 * GB)
     monkeypatch.setattr(memory, "available", lambda: 55 * GB // 10)
     everything = catalogue.load([paths.shipped_file("models.toml")])
     without = {name: entry for name, entry in everything.entries.items() if not entry.package}
