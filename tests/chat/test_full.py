@@ -242,3 +242,13 @@ def test_what_was_left_out_is_in_every_export_and_comes_back(tmp_path: Path) -> 
     again = read(written("chat.jsonl")).conversation
     assert again.nodes[turn.number].omitted == Omission(2)
     assert messages(again) == [Message("user", "three")]
+
+
+def test_a_reply_in_a_full_context_is_not_continued_past_it() -> None:
+    it = Faked()
+    it.replied("hi", *["x"] * (fake_engine.INFO.context - len(it.engine.prompt)), reason="context")
+    asked = len(it.engine.generated)
+    it.chat.forks.continue_reply()
+    it.pump()
+    assert len(it.engine.generated) == asked
+    assert any("the context is full" in text for text in it.notices)

@@ -119,7 +119,8 @@ def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
     [(_, explained)] = demo.receive()
     assert isinstance(explained, Explained)
     lines = why_lines(WhyNot(Node(1, None, 0, "assistant"), 0, False, "", 0, explained, {}), 46)
-    assert lines[0].text.rstrip() == "WHY NOT ·the"
+    assert lines[0].text.rstrip().startswith("WHY NOT ·the")
+    assert not any("recomputed" in line.text for line in lines)
 
 
 def test_another_model_is_loaded_by_a_real_engine() -> None:

@@ -294,6 +294,19 @@ def test_letters_that_only_picked_knobs_are_taken_back_to_the_one_that_was_selec
     assert (chat.tuning.top_k, tune.selected) == (41, "top_k")
 
 
+def test_letters_that_do_nothing_are_taken_back_before_what_was_turned(clock: list[float]) -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "k", "right")
+    clock[0] += 5
+    typed(tune, clock, "hello")
+    clock[0] += 2
+    pressed(tune, "z")
+    assert chat.tuning.top_k == 41
+    pressed(tune, "z")
+    assert chat.tuning == Tuning(seed=1)
+
+
 def test_what_is_turned_with_a_look_at_each_is_taken_back_one_by_one(clock: list[float]) -> None:
     chat = idle_chat(FakeEngine())
     tune = Tune(chat)

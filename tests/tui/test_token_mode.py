@@ -625,3 +625,18 @@ async def test_what_knobs_left_then_does_not_stand_beside_the_knobs_of_now() -> 
         top_k = next(line for line in desk.text.split("\n") if "│ k top_k" in line)
         assert "7 " in top_k
         assert top_k.rstrip().endswith("─")
+
+
+async def test_an_answer_about_a_token_turns_to_the_page_that_shows_it() -> None:
+    async with looking() as desk:
+        for key in ("w", "o"):
+            await desk.type("", "ctrl+right_square_bracket")
+            assert desk.app._chat_screen._panels.page != "chain"
+            await desk.type("", key, *(["x", "enter"] if key == "w" else []))
+            assert desk.app._chat_screen._panels.page == "chain", key
+
+
+async def test_the_tokens_of_an_empty_draft_are_none() -> None:
+    async with looking() as desk:
+        await desk.type("", "escape", "ctrl+u", "ctrl+g", "P")
+        await desk.until(lambda: "0 tokens" in desk.text)

@@ -67,6 +67,7 @@ class Tune:
             self._type(character)
         elif letter:
             self.error = f"{shown(key)} does nothing here; {name_of('back')} leaves TUNE"
+            self._letter()
         else:
             return False
         if key == "enter":
@@ -213,6 +214,10 @@ class Tune:
 
     def _pick(self, name: str) -> None:
         self.select(name)
+        self._letter()
+
+    def _letter(self) -> None:
+        """Counts a letter that changes no value; many in a run were meant for elsewhere, and are taken back by themselves."""
         self._run.picks += 1
         if self._run.picks >= _TYPING:
             self._kept()

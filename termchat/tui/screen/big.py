@@ -16,6 +16,9 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 if TYPE_CHECKING:
     from textual.widget import Widget
 
+_ANSWERS = ("why", "what-if", "ending")
+"""What token mode shows on the page of the token, when it is asked for."""
+
 
 class Big:
     """Turns the pages. While the big view is open the panels have the keyboard, except in TUNE."""
@@ -24,6 +27,7 @@ class Big:
         self._parts, self._show_path = parts, show_path
         self._chat, self._panels, self._desk = parts.chat, parts.panels, parts.desk
         self._transcript, self._tokens = parts.transcript, parts.tokens
+        self._view = "record"
 
     @property
     def home(self) -> Widget | None:
@@ -35,6 +39,9 @@ class Big:
             return
         mode = self._tokens.mode
         if mode.open:
+            if mode.view != self._view and mode.view in _ANSWERS and not self._panels.big:
+                self._panels.page = "chain"
+            self._view = mode.view
             self._panels.point_at(self._transcript.cursor_reply, self._transcript.cursor)
         else:
             self._panels.point_at(_newest_reply(self._chat.conversation), None)

@@ -63,7 +63,8 @@ def summary(comparison: Comparison) -> str:
     left, right, common, _ = comparison
     if common == len(left) == len(right):
         return f"identical, {common} tokens"
-    same = f"the first {common} tokens are identical; then" if common else "different from the first token;"
+    tokens = "token is" if common == 1 else f"{common} tokens are"
+    same = f"the first {tokens} identical; then" if common else "different from the first token;"
     return f"{same} {len(left) - common} left, {len(right) - common} right"
 
 

@@ -137,6 +137,11 @@ class TokenizerDialog(PiecesDialog):
     def inputs(self) -> Iterable[Widget]:
         yield _AnyText(escape(self._text), select_on_focus=False, max_length=MOST_TYPED)
 
+    def on_mount(self) -> None:
+        super().on_mount()
+        if not self._text:  # else the field says that it has a text
+            self._ask("")
+
     def on_input_changed(self, event: Input.Changed) -> None:
         self._ask(unescape(event.value))
 
