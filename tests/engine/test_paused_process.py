@@ -96,10 +96,12 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     for _ in range(15):
         asked = monotonic()
         engine.send(Step())
-        while not any(isinstance(event, Token) for _, event in engine.receive(1.0)):
-            pass
+        came: list[Event] = []
+        while not any(isinstance(event, Token) for event in came):
+            came = [event for _, event in engine.receive(1.0)]
         waits.append(monotonic() - asked)
-        driver.until(number, Paused)
+        if not any(isinstance(event, Paused) for event in came):  # both at once where this process was held up
+            driver.until(number, Paused)
     assert min(waits) < 0.01  # its token was drawn already; a busy machine holds some of them up
     engine.send(Cancel())
     last = driver.until(number, Finished)[-1]

@@ -12,7 +12,7 @@ from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.sessions import sessions_dialog
+from termchat.tui.sessions import chat_picker
 from termchat.tui.sessions.session_list import SessionList
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import without_naps
@@ -39,7 +39,7 @@ def test_the_saved_chats(
     number: int,
     keys: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(sessions_dialog, "time", lambda: NOON)
+    monkeypatch.setattr(chat_picker, "time", lambda: NOON)
     saved = SessionList(FakeStore(number), load({}, {}, Path("/none")))  # type: ignore[arg-type]
     app = TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), sessions=saved, theme=theme)
 

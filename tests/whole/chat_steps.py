@@ -89,8 +89,8 @@ def place(terminal: Terminal, text: str, *, after: bool = False) -> tuple[int, i
 def said(terminal: Terminal, text: str) -> None:
     """A reply that begins with that text: forced, so that every model says it on every machine."""
     terminal.keys("/prefill", "esc", "enter")
-    terminal.wait("first words of the reply")
-    terminal.keys(text.replace("\n", "\\n"), "enter")
+    terminal.wait("Enter accept")
+    terminal.keys("ctrl+u", text.replace("\n", "\\n"), "enter")  # the last reply's beginning is there
     terminal.wait("/prefill changes it")
     before = over(terminal.home)
     terminal.keys("go", "enter")

@@ -18,8 +18,8 @@ def test_two_versions_of_a_reply_are_stepped_between_and_both_are_there_after_a_
     said(terminal, "alphaville")
     assert "‹" not in terminal.text
     terminal.keys("/prefill", "esc", "enter")
-    terminal.wait("first words of the reply")
-    terminal.keys("betatown", "enter")
+    terminal.wait("Enter accept")
+    terminal.keys("ctrl+u", "betatown", "enter")
     terminal.wait("/prefill changes it")
     terminal.keys("ctrl+r")
     terminal.wait(lambda: over(terminal.home) == 2 and terminal.is_ready)
