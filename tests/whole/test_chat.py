@@ -193,7 +193,7 @@ def test_text_typed_before_the_model_is_there(open_terminal: Open) -> None:
     terminal = open_terminal(*ENDLESS, "--max-tokens", "12")
     terminal.wait("write a message")
     terminal.keys(COUNT, "enter")
-    terminal.wait("max_tokens 12")
+    terminal.wait("reached max_tokens 12")
     assert COUNT in terminal.text
 
 

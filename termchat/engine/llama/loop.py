@@ -27,7 +27,7 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.engine.llama import native
-from termchat.engine.llama.cache import Aborted, Cache, ContextFull, OutOfTime
+from termchat.engine.llama.cache import SPLIT, Aborted, Cache, ContextFull, OutOfTime
 from termchat.engine.llama.chain import Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Drawn
@@ -299,14 +299,15 @@ def _read(cache: Cache, pace: Pace | None, ids: list[int], shape: Shape, followi
     """Decodes the next ids, and says how many microseconds it took; chooses the threads for the decode of the `following` rows.
 
     If it takes too long it is broken off, and done with fewer threads. Threads that the shape names are neither judged nor
-    changed.
+    changed. A row whose bits depend on the threads is not broken off: the record of a change would come behind it.
     """
     pace = None if shape.threads else pace
+    may_break = pace is not None and (shape.rows > 1 or len(cache.ids) < SPLIT)
     begun = now = perf_counter()
     while True:
         threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
         try:
-            made = cache.read(ids, shape, inf if pace is None else pace.allowed(shape.rows))
+            made = cache.read(ids, shape, pace.allowed(shape.rows) if pace is not None and may_break else inf)
             cache.logits()  # waits for a device that computes on its own
         except OutOfTime:
             too_long = True
