@@ -302,7 +302,7 @@ def _read(cache: Cache, pace: Pace | None, ids: list[int], shape: Shape, followi
     changed. A row whose bits depend on the threads is not broken off: the record of a change would come behind it.
     """
     pace = None if shape.threads else pace
-    may_break = pace is not None and (shape.rows > 1 or len(cache.ids) < SPLIT)
+    may_break = shape.rows > 1 or len(cache.ids) < SPLIT
     begun = now = perf_counter()
     while True:
         threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
