@@ -1,11 +1,12 @@
 """Files that are replaced in one step: whoever reads one, also after a crash, finds the old one or the new one whole.
 
-A writer that is killed leaves a hidden file beside it (`.NAME.*.part`) and nothing else.
+A writer that is killed leaves a hidden file beside it (`.NAME.*.part`) and nothing else; `sweep` removes those.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def writing(file: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(file))
     if kind := regular_files.odd_kind(target):
         raise regular_files.NotAFile(target, kind)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:_NAME]}.", suffix=".part", dir=target.parent)
+    descriptor, name = tempfile.mkstemp(prefix=_prefix(target), suffix=".part", dir=target.parent)
     try:
         with open(descriptor, "wb") as stream:
             yield stream
@@ -55,6 +56,17 @@ def replace(file: Path, data: bytes) -> None:
     Path(os.path.realpath(file)).parent.mkdir(parents=True, exist_ok=True)
     with writing(file) as stream:
         stream.write(data)
+
+
+def sweep(file: Path) -> None:
+    """Removes what killed writers of this file left behind. Nobody else may be writing it."""
+    for left in file.parent.glob(f"{glob.escape(_prefix(file))}*.part"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+
+
+def _prefix(file: Path) -> str:
+    return f".{file.name[:_NAME]}."
 
 
 def _linked(name: str, target: Path) -> bool:

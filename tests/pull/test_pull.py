@@ -98,6 +98,14 @@ def test_after_kill_9_it_goes_on_where_it_was(server: FileServer, fetch: Fetch, 
     assert names(folder) == ["big.gguf", "big.gguf.json"]
 
 
+def test_a_note_half_written_by_a_killed_pull_is_removed(server: FileServer, fetch: Fetch, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for left in (".a.gguf.json.x1.part", ".a.gguf.part.json.y2.part", ".b.gguf.json.z3.part"):
+        (folder / left).write_bytes(b"{")
+    fetch(server.put("/a.gguf", SMALL))
+    assert names(folder) == [".b.gguf.json.z3.part", "a.gguf", "a.gguf.json"]
+
+
 def test_a_lost_connection_is_taken_up_again(server: FileServer, fetch: Fetch) -> None:
     url = server.put("/a.gguf", LARGE, cut=[2_500_000, 1_000_000])
     assert fetch(url).read_bytes() == LARGE

@@ -83,8 +83,8 @@ class Terminal:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the header says so; a reply may have the word, too."""
-        return self.screen.display[0].rstrip().endswith(" ready")
+        """Whether the header says so, also beside messages that wait; a reply may have the word, too."""
+        return re.search(r" ready(  \+\d+ queued)?$", self.screen.display[0].rstrip()) is not None
 
     @property
     def foreign(self) -> bytes:

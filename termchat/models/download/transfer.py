@@ -218,6 +218,8 @@ class Download:
         """
         path = self._remote.path
         with _disk_errors(path), _folder(path), locked(lock_path(path), self._other):
+            for note in (note_path(path), note_path(part_path(path))):
+                atomic.sweep(note)
             if self._is_there():
                 return path.stat().st_size
             part = PartFile(path, lambda size: self._gauge.at("checking", size, self._size))
