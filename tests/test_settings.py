@@ -331,7 +331,7 @@ def test_flags_come_typed_or_as_text() -> None:
 
 def test_another_models_recommendation_replaces_the_first(tmp_path: Path) -> None:
     found = load({"top_k": 9}, {}, tmp_path / "none")
-    first = found.with_recommended({"temperature": 0.3, "top_k": 1, "mirostat": 2})
+    first = found.with_recommended({"temperature": 0.3, "top_k": 1, "sampler_of_tomorrow": 2})
     second = first.with_recommended({"top_p": 0.5})
     assert first.tuning == Tuning(top_k=9, temperature=0.3)
     assert second.tuning == Tuning(top_k=9, top_p=0.5)

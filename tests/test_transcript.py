@@ -80,7 +80,6 @@ def test_only_knobs_that_do_something_are_in_force() -> None:
     assert setting_changes.in_force(
         settings(0, min_p=0.0, top_p=1.0, temperature=1.0, max_tokens=9, stops=("a", "b"))
     ) == [
-        "repeat_last_n 64",
         "top_k 40",
         "temperature 1.0",
         'stop "a" "b"',

@@ -204,7 +204,10 @@ class Forks:
             longer += len(ids)
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = chat.nodes[node.parent], node.at
-        self._replies.start(node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then, prefill=prefill)
+        self._replies.start(
+            node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then, prefill=prefill,
+            remembered=position.state,
+        )  # fmt: skip
 
 
 def _seed(spans: Sequence[Span]) -> int | None:

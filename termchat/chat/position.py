@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Span
+from termchat.decoding.memory import after
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import ModelInfo
 
@@ -14,13 +15,14 @@ class Position(NamedTuple):
     """A step of a reply. `ids` stand before it, the last `done` of them are the reply's own.
 
     `seed` and `settings` (those in force there) are None where no reply began: in what a person wrote, or in a reply that
-    failed before its first word.
+    failed before its first word. `state` is what stages of the chain remember there.
     """
 
     ids: list[int]
     done: int
     seed: int | None
     settings: SamplerSettings | None
+    state: dict[str, float]
 
 
 def position_of(conversation: Conversation, node: Node, index: int) -> Position:
@@ -31,11 +33,25 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     before = [] if node.whole else conversation.ids_before(node.number)
     ids = [*before, *node.ids[:index]]
     if node.role == "user":
-        return Position(ids, 0, None, None)
+        return Position(ids, 0, None, None, {})
     spans = conversation.reply(node.number)
     done = sum(span.count for span in spans[:-1]) + index
     seeds = (span.node.start.seed for span in spans if span.node.start is not None)
-    return Position(ids, done, next(seeds, None), _in_force(node, index))
+    return Position(ids, done, next(seeds, None), _in_force(node, index), _state(spans, index))
+
+
+def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
+    """What a record holds of it, or what follows from the last token before."""
+    node = spans[-1].node
+    if index in node.tokens.states:
+        return node.tokens.states[index]
+    if index == 0 and len(spans) > 1:
+        node, index = spans[-2].node, spans[-2].count
+    settings = _in_force(node, index - 1)
+    if index == 0 or settings is None or index - 1 not in node.tokens.states:
+        return {}
+    state = node.tokens.states[index - 1]
+    return state if node.tokens.forced[index - 1] else after(settings, state, node.tokens.probabilities[index - 1])
 
 
 def _in_force(node: Node, index: int) -> SamplerSettings | None:

@@ -94,12 +94,15 @@ class _Step(NamedTuple):
     samplers: SamplerSettings
     seed: int
     done: int
+    state: dict[str, float]
 
 
 def inspection(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Answer]:
     """See `Questions.inspect`."""
     step = _step(state, chat, node, index, now=now)
-    inspected = yield Inspect(*step, candidates=state.candidates)
+    inspected = yield Inspect(
+        step.ids, step.samplers, step.seed, step.done, candidates=state.candidates, state=step.state
+    )
     assert isinstance(inspected, Inspected)
     return Inspection(node, index, now, inspected)
 
@@ -114,7 +117,7 @@ def why_not(state: State, chat: Conversation, node: Node, index: int, what: int 
         asked = tokenized.ids
     if not asked:
         raise Unanswerable("type some text first")
-    explained = yield Explain(step.ids, asked[0], step.samplers, step.seed, step.done)
+    explained = yield Explain(step.ids, asked[0], step.samplers, step.seed, step.done, step.state)
     assert isinstance(explained, Explained)
     penalised = explained.explanation.penalised
     pieces: dict[int, str] = {}
@@ -132,7 +135,7 @@ def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSet
     ids = [i for tokens, count in columns for i in tokens.ids[:count]]
     if not ids:
         raise Unanswerable("no reply to inspect")
-    before, samplers, seed, done = _step(state, chat, spans[0].node, 0, now=True)
+    before, samplers, seed, done, _ = _step(state, chat, spans[0].node, 0, now=True)
     samplers = settings or samplers
     scored = yield Score([*before, *ids], len(ids), samplers, seed, done)
     assert isinstance(scored, Scored)
@@ -194,7 +197,7 @@ def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool
     knobs = state.tuning
     settings = None if now else position.settings
     seed = position.seed if position.seed is not None else knobs.seed or 0
-    return _Step(position.ids, settings or knobs.samplers(), seed, position.done)
+    return _Step(position.ids, settings or knobs.samplers(), seed, position.done, position.state)
 
 
 Kind = Literal["inspected", "explained", "scored", "tokenized"]
@@ -305,6 +308,7 @@ class Preview:
             seed=start.seed,
             done=tokens - 1,
             candidates=state.candidates,
+            state=spans[-1].node.tokens.states.get(spans[-1].count - 1, {}),
         )
         self._newest.ask(_inspected(question), partial(self._hear, state.live))
 

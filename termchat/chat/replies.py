@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -75,13 +75,15 @@ class Replies:
         ids: Sequence[int] = (),
         then: Then = "go on",
         prefill: str = "",
+        remembered: Mapping[str, float] = {},
     ) -> None:
         """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
 
         `done` of the ids before it are the reply's own; their cells are made again in the batches in which they were made
         first, where those are known. It may have `longer` more tokens than the knob says, but no more than `limit` (0: as
         many as there is room for). The first of them are `ids`, whatever the dice say; `then` is what follows these. `prefill`
-        is their text, where a person said that the reply begins with it.
+        is their text, where a person said that the reply begins with it. `remembered` is the state of the chain's stages where
+        it goes on.
         """
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
@@ -108,6 +110,7 @@ class Replies:
                 script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
                 paused=then != "go on" or self._pausing,
                 keep_logits=state.keep_logits,
+                state=dict(remembered),
                 prefill=prefill,
             ),
             partial(self._hear, self._running),

@@ -15,7 +15,16 @@ if TYPE_CHECKING:  # pydantic takes time, and `termchat --version` needs none of
     from termchat.config.options import Setting
     from termchat.config.settings import Settings
 
-_METAVARS = {"float": "X", "int": "N", "seed": "N", "choice": "WORD", "text": "TEXT", "texts": "FOLDERS"}
+_METAVARS = {
+    "float": "X",
+    "int": "N",
+    "seed": "N",
+    "choice": "WORD",
+    "text": "TEXT",
+    "texts": "FOLDERS",
+    "order": "LIST",
+    "switch": "ON|OFF",
+}
 
 _ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
 """What llama.cpp calls the flags that are typed most and have another name here."""
@@ -45,7 +54,7 @@ def flags(
 
 def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The flag of a setting; its help ends with what is allowed, and the default."""
-    name, flag = setting.name, "--" + setting.name.replace("_", "-")
+    name, flag = setting.name, _flag(setting.name)
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
     names = (flag, *filter(None, (_ALIASES.get(name),)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
@@ -56,8 +65,13 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     return click.option(*names, metavar=_METAVARS[setting.kind], help=shown, **how)
 
 
+def _flag(name: str) -> str:
+    """The flag of a setting, which llama.cpp may have named otherwise."""
+    return "--" + ((KNOBS[name].flag if name in KNOBS else "") or name).replace("_", "-")
+
+
 def _limits(setting: Setting) -> Iterator[str]:
-    if setting.kind not in ("text", "texts", "bool"):
+    if setting.kind not in ("text", "texts", "bool", "order", "switch"):
         yield setting.range
     yield f"default {_shown(setting)}"
 
@@ -87,4 +101,4 @@ def config(given: dict[str, Any]) -> Settings:
     try:
         return load(given)
     except FlagError as error:
-        raise click.BadParameter(str(error), param_hint="--" + error.name.replace("_", "-")) from None
+        raise click.BadParameter(str(error), param_hint=_flag(error.name)) from None

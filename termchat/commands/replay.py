@@ -211,7 +211,8 @@ class _Replay:
             raise ReplayError(f"node {node.number} has no recorded settings")
         fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
         shapes = [Shape(shape.rows, fixed or shape.threads) for shape in shapes or ()]
-        step = done = next(self._recorded_tokens(node)).step
+        first = next(self._recorded_tokens(node))
+        step = done = first.step
         length = limit(node, done)
         # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
         script = [Scripted(done, threads=fixed or start.threads)]
@@ -238,6 +239,7 @@ class _Replay:
             rebuild_exactly=bool(shapes),
             script=tuple(script),
             keep_logits=False,
+            state=first.state,
         )
         return request, done
 

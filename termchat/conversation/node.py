@@ -35,7 +35,7 @@ class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
-    1 where a person chose the token.
+    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did.
     """
 
     def __init__(self) -> None:
@@ -53,6 +53,7 @@ class TokenColumns:
         self.forced = array("b")
         self.decode_us = array("i")
         self.sample_us = array("i")
+        self.states: dict[int, dict[str, float]] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -60,19 +61,20 @@ class TokenColumns:
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
-        return [*self.texts.packed(), bytes(self.data), *arrays]
+        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode(self.states)]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
         """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
-        texts, ends, data, *arrays = packed
+        texts, ends, data, *arrays, states = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
             from_words(getattr(columns, name), content)
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
+        columns.states = msgspec.msgpack.decode(states, type=dict[int, dict[str, float]])
         return columns
 
     def pieces(self) -> Iterator[bytes]:
@@ -81,6 +83,8 @@ class TokenColumns:
 
     def append(self, token: Token) -> None:
         """Adds the newest token."""
+        if token.state:
+            self.states[len(self.ids)] = token.state
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes

@@ -10,6 +10,7 @@ from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
+from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
 _LONGEST = 60
@@ -26,8 +27,15 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
 
 def in_force(settings: SettingsRecord) -> list[str]:
     """Every knob that does something, as "temperature 0.8"."""
-    shown = ((name, KNOBS[name].show(value)) for name, value in values(settings).items())
-    return [f"{name} {value}" for name, value in shown if value != "off"]
+    acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
+    shown = ((KNOBS[name], value) for name, value in values(settings).items())
+    return [
+        f"{knob.name} {knob.show(value)}"
+        for knob, value in shown
+        if not knob.is_off(value)
+        and (knob.stage is None or knob.name in acting or knob.always)
+        and (knob.kind != "order" or value != knob.default)
+    ]
 
 
 def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:

@@ -24,6 +24,8 @@ _GOLDEN, _MIX_1, _MIX_2, _LOW = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049
 _GOLDEN_64, _MIX_1_64, _MIX_2_64 = np.uint64(_GOLDEN), np.uint64(_MIX_1), np.uint64(_MIX_2)
 _S12, _S27, _S30, _S31 = np.uint64(12), np.uint64(27), np.uint64(30), np.uint64(31)
 
+_NO_TOKEN = 2**31
+
 
 def _mix(x: int) -> int:
     x = (x + _GOLDEN) & _LOW
@@ -57,6 +59,12 @@ def _units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     u += 0.5
     u *= 2.0**-52
     return u
+
+
+def chance(seed: int, step: int) -> float:
+    """The step's own number, strictly inside (0, 1), for a stage that acts now and then: that of an id that no token has."""
+    word = (_NO_TOKEN ^ _mix(_mix(seed) ^ step)) & _LOW
+    return ((_mix(word) >> 12) + 0.5) * 2.0**-52
 
 
 def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -64,7 +64,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
 
 
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
-    """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from.
+    """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from, `order`
+    which stages they go through.
 
     `threads` compute from the next decode on; they change by themselves on a busy machine.
     """
@@ -74,6 +75,7 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     conditions: tuple[Condition, ...]
     origin: dict[str, str]
     threads: int = 0
+    order: tuple[str, ...] = ()
 
 
 class Shape(NamedTuple):
@@ -95,10 +97,12 @@ class Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
 
 
 class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A stage of the chain and how many tokens had a finite logit after it."""
+    """A stage of the chain, how many tokens had a finite logit after it, and the share of the probability mass that it was
+    given which they hold; None where that was not recorded."""
 
     name: str
     survivors: int
+    mass: float | None = None
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):

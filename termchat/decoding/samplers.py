@@ -7,6 +7,7 @@ checks are made from `KNOBS`. Names and defaults are llama.cpp's.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
@@ -30,15 +31,18 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
     `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
     panel's bar; `step` and `coarse` are the moves of one key press. `off` is the value at which the knob changes nothing; with
-    `always` that value is shown like any other.
+    `always` that value is shown like any other. `flag` is the name of its flag where llama.cpp has another than ours;
+    `none` is the word that stands for no texts at all.
     """
 
-    kind: Literal["float", "int", "texts", "seed"]
+    kind: Literal["float", "int", "switch", "texts", "order", "seed"]
     help: str
     key: str
     label: str
     stage: str | None = None
     name: str = ""
+    flag: str = ""
+    none: str = ""
     default: Value = None
     low: float = 0
     high: float = 0
@@ -58,6 +62,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.kind == "texts":
             return self._texts(value)
+        if self.kind == "order":
+            return self._order(value)
         if self.kind == "seed" and value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -73,20 +79,24 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return int(value)
 
     def parse(self, text: str) -> Value:
-        """The value a person typed; `off` and, for the seed, `fresh` are understood.
+        """The value a person typed; `off`, `on` for a switch and, for the seed, `fresh` are understood.
 
         Raises:
             KnobError: see `check`.
         """
         if self.kind == "texts":
             return self.check([unescape(text)] if text else [])
+        if self.kind == "order":
+            return self.check(text)
         word = text.strip()
+        if self.kind == "switch" and word.lower() == "on":
+            return 1
         if self.kind == "seed" and word.lower() in ("", "fresh", "off", "random"):
             return None
         if word.lower() == "off" and self.off is not None:
             return self.off
         try:
-            number = int(word) if self.kind in ("int", "seed") else float(word)
+            number = float(word) if self.kind == "float" else int(word)
         except ValueError:
             raise KnobError(f"{self.name} must be {self._wanted()}, not {text!r}") from None
         return self.check(number)
@@ -99,7 +109,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         moved: float = min(max(value + steps * size, self.low), self.high)
         if self.gap and self.low < moved < self.gap:
             moved = self.low if steps < 0 else self.gap
-        return round(moved) if self.kind in ("int", "seed") else round(moved, 4)
+        return round(moved, 4) if self.kind == "float" else round(moved)
 
     def fraction(self, value: Value) -> float:
         """How full the panel's bar is, 0 to 1."""
@@ -116,7 +126,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         value = max(round(value / size) * size, self.low)
         if self.gap and self.low < value < self.gap:
             value = self.gap
-        return round(value) if self.kind in ("int", "seed") else round(value, 4)
+        return round(value, 4) if self.kind == "float" else round(value)
 
     @property
     def range(self) -> str:
@@ -143,11 +153,13 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """The value as the panel and the transcript write it."""
         if self.kind == "texts":
             return " ".join(f'"{escape(text)}"' for text in value) if value else "off"  # type: ignore[union-attr]
+        if self.kind == "order":
+            return ";".join(value)  # type: ignore[arg-type]
         if value is None:
             return "fresh"
         if self.is_off(value):
             return "off"
-        return str(value)
+        return "on" if self.kind == "switch" else str(value)
 
     def is_off(self, value: Value) -> bool:
         """Whether it is shown as off at this value."""
@@ -157,6 +169,9 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, Iterable):
             raise KnobError(f"{self.name} must be a list of strings, not {value!r}")
+        texts = tuple(texts)
+        if self.none and texts == (self.none,):
+            return ()
         found = []
         for text in texts:
             if not isinstance(text, str) or not text:
@@ -164,14 +179,41 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             found.append(well_formed(text))
         return tuple(dict.fromkeys(found))
 
+    def _order(self, value: object) -> tuple[str, ...]:
+        names = re.split(r"[;,\s]+", value.strip(" ;,")) if isinstance(value, str) else value
+        if not isinstance(names, Iterable):
+            raise KnobError(f"{self.name} must be a list of stages, not {value!r}")
+        found = []
+        for name in names:
+            known = _ALIASES.get(str(name).lower().replace("-", "_"))
+            if known is None:
+                raise KnobError(f"{self.name}: unknown stage {name!r}; known stages: {', '.join(ORDER)}")
+            found.append(known)
+        return tuple(dict.fromkeys(found))
+
     def _wanted(self) -> str:
-        number = "a whole number" if self.kind in ("int", "seed") else "a number"
+        if self.kind == "switch":
+            return "on or off"
+        number = "a number" if self.kind == "float" else "a whole number"
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
 
 
 def _named(number: float) -> str:
     """A number for a message. Python refuses to write thousands of digits, and nobody reads hundreds."""
     return str(number) if abs(number) < 1e21 or isinstance(number, float) else "a number that long"
+
+
+ORDER = (
+    "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "p_less", "top_h", "min_k",
+    "temperature",
+)  # fmt: skip
+"""The stages that can be ordered, in llama.cpp's order; those that it lacks stand before the temperature. Mirostat and
+adaptive_p have their place at the end of the chain."""
+
+_ALIASES = {name: name for name in ORDER} | {
+    "typ_p": "typical_p", "typical": "typical_p", "nucleus": "top_p", "temp": "temperature",
+}  # fmt: skip
+"""What llama.cpp calls a stage to what it is called here."""
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):
@@ -205,6 +247,48 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             off=0.0, help="subtracted once from the logit of any token already seen",
         ),
     ] = 0.0  # fmt: skip
+    dry_multiplier: Annotated[
+        float,
+        Knob(
+            kind="float", key="D", label="dry", stage="dry", high=100, step=0.05, coarse=0.25, bar=2, off=0.0,
+            help="DRY: penalises a token that would continue a repetition; the strength of the penalty",
+        ),
+    ] = 0.0  # fmt: skip
+    dry_base: Annotated[
+        float,
+        Knob(
+            kind="float", key="B", label="dry_base", stage="dry", low=1, high=10, step=0.05, coarse=0.25, bar=4,
+            help="DRY: the penalty grows by this factor with each further token of the repetition",
+        ),
+    ] = 1.75  # fmt: skip
+    dry_allowed_length: Annotated[
+        int,
+        Knob(
+            kind="int", key="L", label="dry_allow", stage="dry", high=1000, step=1, coarse=4, bar=32,
+            help="DRY: the longest repetition, in tokens, that is not penalised",
+        ),
+    ] = 2  # fmt: skip
+    dry_penalty_last_n: Annotated[
+        int,
+        Knob(
+            kind="int", key="N", label="dry_last", stage="dry", high=1_000_000, step=1, coarse=64, bar=4096, off=0,
+            logarithmic=True, help="DRY: how many recent tokens are searched for repetitions",
+        ),
+    ] = 64  # fmt: skip
+    dry_sequence_breakers: Annotated[
+        tuple[str, ...],
+        Knob(
+            kind="texts", key="W", label="dry_break", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
+            help="DRY: a text at which a repetition ends, such as the end of a line; none alone for no such text",
+        ),
+    ] = ("\n", ":", '"', "*")  # fmt: skip
+    top_n_sigma: Annotated[
+        float,
+        Knob(
+            kind="float", key="g", label="n_sigma", stage="top_n_sigma", low=-1, high=100, step=0.1, coarse=0.5, bar=4,
+            off=-1.0, help="keeps tokens whose logit is at most n standard deviations below the highest",
+        ),
+    ] = -1.0  # fmt: skip
     top_k: Annotated[
         int,
         Knob(
@@ -212,6 +296,13 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             logarithmic=True, help="keeps the k tokens with the highest logits",
         ),
     ] = 40  # fmt: skip
+    typical_p: Annotated[
+        float,
+        Knob(
+            kind="float", key="y", label="typical", stage="typical_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
+            help="keeps the tokens whose surprise is nearest to the entropy, until their probabilities add up to p",
+        ),
+    ] = 1.0  # fmt: skip
     top_p: Annotated[
         float,
         Knob(
@@ -226,6 +317,41 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             help="keeps tokens with at least p times the probability of the likeliest",
         ),
     ] = 0.05  # fmt: skip
+    xtc_probability: Annotated[
+        float,
+        Knob(
+            kind="float", key="c", label="xtc", stage="xtc", high=1, step=0.05, coarse=0.25, bar=1, off=0.0,
+            help="XTC: how often the likeliest tokens are excluded, so that a less likely one is drawn",
+        ),
+    ] = 0.0  # fmt: skip
+    xtc_threshold: Annotated[
+        float,
+        Knob(
+            kind="float", key="C", label="xtc_from", stage="xtc", high=1, step=0.01, coarse=0.05, bar=0.5,
+            help="XTC: of the tokens with at least this probability all but the least likely are excluded; above 0.5 off",
+        ),
+    ] = 0.1  # fmt: skip
+    p_less: Annotated[
+        int,
+        Knob(
+            kind="switch", key="l", label="p_less", stage="p_less", high=1, step=1, coarse=1, bar=1, off=0,
+            help="keeps tokens at least as likely as two draws are to agree (the sum of all squared probabilities)",
+        ),
+    ] = 0  # fmt: skip
+    top_h: Annotated[
+        float,
+        Knob(
+            kind="float", key="h", label="top_h", stage="top_h", high=1, step=0.05, coarse=0.1, bar=1, off=0.0,
+            help="keeps the likeliest tokens while their entropy is at most this share of the whole distribution's",
+        ),
+    ] = 0.0  # fmt: skip
+    min_k: Annotated[
+        float,
+        Knob(
+            kind="float", key="M", label="min_k", stage="min_k", high=100, step=0.5, coarse=1, bar=10, off=0.0,
+            help="cuts at the steepest drop of the sorted logits; the higher, the more tokens stay where all are close",
+        ),
+    ] = 0.0  # fmt: skip
     temperature: Annotated[
         float,
         Knob(
@@ -233,6 +359,62 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             bar=2, off=1.0, always=True, help="divides the logits: below 1 is sharper, above 1 flatter, 0 is greedy",
         ),
     ] = 0.8  # fmt: skip
+    dynatemp_range: Annotated[
+        float,
+        Knob(
+            kind="float", key="R", label="dyn_range", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
+            help="dynamic temperature: how far the entropy may move the temperature, up or down",
+        ),
+    ] = 0.0  # fmt: skip
+    dynatemp_exponent: Annotated[
+        float,
+        Knob(
+            kind="float", key="E", label="dyn_exp", stage="temperature", low=0.01, high=10, step=0.1, coarse=0.5, bar=4,
+            off=1.0, help="dynamic temperature: the exponent of the entropy's share of its maximum",
+        ),
+    ] = 1.0  # fmt: skip
+    mirostat: Annotated[
+        int,
+        Knob(
+            kind="int", key="o", label="mirostat", stage="mirostat", high=2, step=1, coarse=1, bar=2, off=0,
+            help="Mirostat 1 or 2: holds the surprise of the tokens drawn near tau; replaces all stages but temperature",
+        ),
+    ] = 0  # fmt: skip
+    mirostat_tau: Annotated[
+        float,
+        Knob(
+            kind="float", key="T", label="tau", stage="mirostat", high=100, step=0.1, coarse=1, bar=10,
+            help="Mirostat: the surprise it aims at, in bits",
+        ),
+    ] = 5.0  # fmt: skip
+    mirostat_eta: Annotated[
+        float,
+        Knob(
+            kind="float", key="H", label="eta", stage="mirostat", high=1, step=0.01, coarse=0.1, bar=1,
+            help="Mirostat: how fast it follows",
+        ),
+    ] = 0.1  # fmt: skip
+    adaptive_target: Annotated[
+        float,
+        Knob(
+            kind="float", key="A", label="adaptive", stage="adaptive_p", low=-1, high=1, step=0.05, coarse=0.1, bar=1,
+            off=-1.0, help="adaptive-p: prefers tokens near this probability, so that the average stays there",
+        ),
+    ] = -1.0  # fmt: skip
+    adaptive_decay: Annotated[
+        float,
+        Knob(
+            kind="float", key="Y", label="decay", stage="adaptive_p", high=0.99, step=0.01, coarse=0.1, bar=0.99,
+            help="adaptive-p: how long earlier tokens count; 0.9 is about the last ten",
+        ),
+    ] = 0.9  # fmt: skip
+    order: Annotated[
+        tuple[str, ...],
+        Knob(
+            kind="order", key="O", label="order", flag="samplers",
+            help="the stages that act, in order, separated by semicolons; a stage that is left out does nothing",
+        ),
+    ] = ORDER  # fmt: skip
 
 
 class Tuning(SamplerSettings, frozen=True):

@@ -1,8 +1,8 @@
 """Every stage of the sampler chain, declared once, in llama.cpp's order.
 
 The chain and its native step build and apply the stages of this table (`engine.llama.chain`), why-not computes them again
-(`whynot`), the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and the transcript's schema
-have those. To add a stage: an entry here, its knobs there, and its arithmetic in `whynot`.
+(`arithmetic`), the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and the transcript's
+schema have those. To add a stage: an entry here, its name in `samplers.ORDER`, its knobs there, and its arithmetic.
 """
 
 from __future__ import annotations
@@ -15,29 +15,41 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 
 N_VOCAB = "n_vocab"
 """The argument that stands for the size of the vocabulary."""
+VOCAB = "vocab"
+"""The one that stands for llama.cpp's vocabulary."""
 
 
 class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of the chain.
 
-    `sampler` is the rest of the name of `llama_sampler_init_…`, which takes `arguments`: knobs by name, `N_VOCAB`, or
-    constants. An `optional` stage is left out of the chain, and so of the records, while it is off.
+    `sampler` is the rest of the name of `llama_sampler_init_…`, which takes `arguments`: knobs by name, `N_VOCAB` and its
+    like, or constants. A stage without one is ours: `observe.c` has `termchat_stage_…` for it. An `optional` stage is left
+    out of the chain, and so of the records, while it is off. Of a stage with `modes` the value of that knob, from 1 on, is a
+    part of the function's name.
 
     `limit` names the knob that says how many of the highest logits it leaves. The engine may select those before the chain
-    runs, unless an active stage in front of it needs the `whole` vocabulary. `remembers` names the knob that says how many of
-    the last tokens it looks at; it is told of each token that is taken. `masks` says whether under these settings it leaves
-    tokens in their place with a logit of -inf instead of removing them. `draws`: it ends the chain, with one token.
+    runs if all active stages in front of it are `sparse`: they change the logits of tokens that they `remember` only.
+    `remembers` names the knob that says how many of the last tokens it looks at; it is told of each token that is taken.
+    `masks` says whether under these settings it leaves tokens in their place with a logit of -inf instead of removing them.
+    `replaces`: while it is on all stages but the named ones are off. `last`: it follows all stages that have an order.
+    `moves`: it changes logits. `draws`: it ends the chain, with one token. `switched_by` names the knobs that
+    turn it on where its others do not.
     """
 
     name: str
     sampler: str = ""
     arguments: tuple[str | int, ...] = ()
-    optional: bool = False
-    whole: bool = False
+    optional: bool = True
+    sparse: bool = False
+    moves: bool = False
     limit: str = ""
     remembers: str = ""
+    modes: str = ""
     masks: Callable[[SamplerSettings], bool] = lambda _: False
+    replaces: tuple[str, ...] = ()
+    last: bool = False
     draws: bool = False
+    switched_by: tuple[str, ...] = ()
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -47,7 +59,9 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def switches(self) -> tuple[str, ...]:
         """The knobs that turn it on, each by itself."""
-        return tuple(name for name in self.knobs if name != self.remembers and KNOBS[name].off is not None)
+        return self.switched_by or tuple(
+            name for name in self.knobs if name != self.remembers and KNOBS[name].off is not None
+        )
 
     def active(self, settings: SamplerSettings) -> bool:
         """Whether it can change anything."""
@@ -60,28 +74,69 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
         return getattr(settings, self.remembers) if self.remembers and self.active(settings) else 0
 
 
-_ORDER = (
+_STAGES = (
     SamplerStage(
         name="penalties",
         sampler="penalties",
         arguments=(N_VOCAB, "repeat_last_n", "repeat_penalty", "frequency_penalty", "presence_penalty"),
+        optional=False,
+        sparse=True,
+        moves=True,
         remembers="repeat_last_n",
     ),
-    SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), limit="top_k"),
-    SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1)),
-    SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1)),
-    SamplerStage(name="temperature", sampler="temp", arguments=("temperature",), masks=lambda s: s.temperature <= 0),
+    SamplerStage(
+        name="dry",
+        sampler="dry",
+        arguments=(
+            VOCAB, "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
+        ),
+        sparse=True,
+        moves=True,
+        remembers="dry_penalty_last_n",
+        switched_by=("dry_multiplier",),
+    ),
+    SamplerStage(
+        name="top_n_sigma", sampler="top_n_sigma", arguments=("top_n_sigma",), masks=lambda s: s.top_n_sigma > 0
+    ),
+    SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), optional=False, limit="top_k"),
+    SamplerStage(name="typical_p", sampler="typical", arguments=("typical_p", 1)),
+    SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), optional=False),
+    SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False),
+    SamplerStage(name="xtc", switched_by=("xtc_probability",)),
+    SamplerStage(name="p_less"),
+    SamplerStage(name="top_h"),
+    SamplerStage(name="min_k"),
+    SamplerStage(
+        name="temperature",
+        sampler="temp_ext",
+        arguments=("temperature", "dynatemp_range", "dynatemp_exponent"),
+        optional=False,
+        moves=True,
+        masks=lambda s: s.temperature <= s.dynatemp_range,
+        switched_by=("temperature", "dynatemp_range"),
+    ),
+    SamplerStage(name="mirostat", modes="mirostat", replaces=("temperature",), last=True, switched_by=("mirostat",)),
+    SamplerStage(name="adaptive_p", moves=True, last=True, switched_by=("adaptive_target",)),
     SamplerStage(name="dice", draws=True),
-)
+)  # fmt: skip
 
-STAGES: dict[str, SamplerStage] = {stage.name: stage for stage in _ORDER}
-"""Name to stage, in the order in which they are applied."""
+STAGES: dict[str, SamplerStage] = {stage.name: stage for stage in _STAGES}
+"""Name to stage, in the order of the panel."""
 
 DICE = "dice"
 
 
 def chain_of(settings: SamplerSettings) -> tuple[SamplerStage, ...]:
     """The stages that a step goes through under these settings, up to the draw."""
-    return tuple(
-        stage for stage in STAGES.values() if not stage.draws and (not stage.optional or stage.active(settings))
-    )
+    names = (*settings.order, *(stage.name for stage in STAGES.values() if stage.last))
+    chain = [STAGES[name] for name in names if not STAGES[name].optional or STAGES[name].active(settings)]
+    sole = next((stage for stage in chain if stage.replaces), None)
+    return tuple(chain if sole is None else [stage for stage in chain if stage is sole or stage.name in sole.replaces])
+
+
+def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:
+    """The stage that is on in place of this one, which would act without it; "" if there is none."""
+    sole = next((other for other in chain_of(settings) if other.replaces), None)
+    if sole is None or stage is sole or stage.draws or stage.name in sole.replaces:
+        return ""
+    return sole.name if stage.active(settings) and (stage.last or stage.name in settings.order) else ""

@@ -1,43 +1,37 @@
 """Why not this token: what each stage of the chain did to it, and what it would have taken.
 
-The chain is run again in numpy, with llama.cpp's own arithmetic: logits, thresholds and running sums are float32, so that
-what stands on a border falls to the same side. Probabilities and the dice are float64. Between equal logits the lower id
-comes first; llama.cpp's sort leaves that open, and thresholds hold either way.
+The chain is run again in numpy (`arithmetic`). Probabilities and the dice are float64.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding import dice
+from termchat.decoding.arithmetic import (
+    APPLY,
+    Logits,
+    Situation,
+    Surviving,
+    floor,
+    logf,
+    nucleus,
+    softmax,
+    temperature,
+    window,
+)
+from termchat.decoding.memory import state_of
 from termchat.decoding.records import Explanation, Penalised, Remedy, StageEffect
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import DICE, STAGES, chain_of
 
-Logits = NDArray[np.float32]
-
 _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)
 """How far into its interval a temperature is moved, as a share of it, until float32 agrees that it will do."""
-
-
-class Surviving(NamedTuple):
-    """The tokens that are left, in llama.cpp's order: ids and logits, shape (n,) each."""
-
-    ids: NDArray[np.int32]
-    logits: Logits
-
-    def place(self, token: int) -> int | None:
-        """Where the token is, or None."""
-        found = np.flatnonzero(self.ids == token)
-        return int(found[0]) if len(found) else None
 
 
 def explain(
@@ -48,20 +42,24 @@ def explain(
     seed: int,
     step: int,
     name: Callable[[int], str],
+    *,
+    state: Mapping[str, float] = {},
+    dry: Mapping[int, float] = {},
 ) -> Explanation:
     """Everything about `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
 
-    `seed` and `step` are those of the dice; `name` makes a label of an id.
+    `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`memory`), `dry` what DRY
+    takes from tokens under these settings (`Situation`).
     """
-    asked = _Asked(logits, past, seed, step)
+    asked = _Asked(logits, past, seed, step, state, dry)
     rows = asked.rows(settings)
-    winner = asked.winner(_last(rows))
+    winner = asked.winner(asked.last(rows))
     stages = _stages(rows, token, winner)
-    penalised = _penalised(asked.before("penalties", rows), rows["penalties"], token, past, settings)
+    penalised = _penalised(asked, rows, token, past, settings)
     own = logits.astype(np.float64)
     highest = float(own.max())
     mass = math.log(float(np.exp(own - highest).sum()))
-    final = stages[-2].probability
+    final = stages[-2].probability if len(stages) > 1 else float(np.exp(own[token] - highest - mass))
     return Explanation(
         id=token,
         text=name(token),
@@ -85,15 +83,25 @@ def explain(
 class _Asked:
     """One step, which can be drawn under any settings."""
 
-    def __init__(self, logits: Logits, past: Sequence[int], seed: int, step: int) -> None:
+    def __init__(
+        self,
+        logits: Logits,
+        past: Sequence[int],
+        seed: int,
+        step: int,
+        state: Mapping[str, float],
+        dry: Mapping[int, float],
+    ) -> None:
         self._all = Surviving(np.arange(len(logits), dtype=np.int32), logits)
-        self._past, self._seed, self._step = past, seed, step
+        self._seed, self._step, self._state = seed, step, state
+        self._at = Situation(past, dice.chance(seed, step), state, dry, len(logits))
 
     def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
         """What is left after each stage, in the order of the chain."""
         row, rows = self._all, {}
+        at = self._at._replace(state=state_of(settings, self._state))
         for stage in chain_of(settings):
-            row = rows[stage.name] = _APPLY[stage.name](row, settings, self._past)
+            row = rows[stage.name] = APPLY[stage.name](row, settings, at)
         return rows
 
     def before(self, stage: str, rows: dict[str, Surviving]) -> Surviving:
@@ -101,6 +109,14 @@ class _Asked:
         names = list(rows)
         place = names.index(stage)
         return rows[names[place - 1]] if place else self._all
+
+    @property
+    def chance(self) -> float:
+        return self._at.chance
+
+    def repeats(self, token: int) -> bool:
+        """Whether DRY takes something from it."""
+        return token in self._at.dry
 
     def noise(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
         """The dice's numbers for these tokens, shape (n,)."""
@@ -112,87 +128,9 @@ class _Asked:
         scores -= scores.max()
         return int(row.ids[(scores + self.noise(row.ids)).argmax()])
 
-
-def _last(rows: dict[str, Surviving]) -> Surviving:
-    return next(reversed(rows.values()))
-
-
-def _window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
-    """The tokens that the penalties look at; none where they are off."""
-    return past[len(past) - min(STAGES["penalties"].window(settings), len(past)) :]
-
-
-def _penalties(row: Surviving, settings: SamplerSettings, past: Sequence[int]) -> Surviving:
-    """A seen token's logit is divided by the repeat penalty, a negative one multiplied; then the others are subtracted."""
-    counts = Counter(_window(past, settings))
-    if not counts:
-        return row
-    seen = np.fromiter(counts, np.int32)
-    often = np.fromiter(counts.values(), np.float32)
-    repeat = np.float32(settings.repeat_penalty)
-    logits = row.logits.copy()
-    values = logits[seen]
-    values = np.where(values <= 0, values * repeat, values / repeat)
-    logits[seen] = values - (often * np.float32(settings.frequency_penalty) + np.float32(settings.presence_penalty))
-    return Surviving(row.ids, logits)
-
-
-def _top_k(row: Surviving, settings: SamplerSettings, _: Sequence[int]) -> Surviving:
-    return _sorted(row, settings.top_k) if settings.top_k > 0 else row
-
-
-def _top_p(row: Surviving, settings: SamplerSettings, _: Sequence[int]) -> Surviving:
-    """The token that reaches p is the last to stay."""
-    p = np.float32(settings.top_p)
-    if p >= 1:
-        return row
-    row, reached = _nucleus(row)
-    count = int(np.searchsorted(reached, p)) + 1
-    return Surviving(row.ids[:count], row.logits[:count])
-
-
-def _min_p(row: Surviving, settings: SamplerSettings, _: Sequence[int]) -> Surviving:
-    if settings.min_p <= 0:
-        return row
-    kept = row.logits >= _floor(row, np.float32(settings.min_p))
-    return Surviving(row.ids[kept], row.logits[kept])
-
-
-def _temperature(row: Surviving, settings: SamplerSettings, _: Sequence[int] = ()) -> Surviving:
-    """0 is greedy: the highest stays, as it was."""
-    if settings.temperature > 0:
-        return Surviving(row.ids, row.logits / np.float32(settings.temperature))
-    highest = int(row.logits.argmax())
-    return Surviving(row.ids[highest : highest + 1], row.logits[highest : highest + 1])
-
-
-_APPLY: dict[str, Callable[[Surviving, SamplerSettings, Sequence[int]], Surviving]] = {
-    "penalties": _penalties,
-    "top_k": _top_k,
-    "top_p": _top_p,
-    "min_p": _min_p,
-    "temperature": _temperature,
-}
-"""Stage to its arithmetic: what it leaves of a row, after these ids."""
-
-
-def _sorted(row: Surviving, count: int) -> Surviving:
-    """The `count` highest, highest first."""
-    order = np.argsort(-row.logits, kind="stable")[:count]
-    return Surviving(row.ids[order], row.logits[order])
-
-
-def _nucleus(row: Surviving) -> tuple[Surviving, Logits]:
-    """The row, highest first, and the running sum of its probabilities, as llama.cpp rounds them: one after the other."""
-    weights = expf(row.logits - row.logits.max())
-    total = np.cumsum(weights)[-1]
-    order = np.argsort(-row.logits, kind="stable")
-    return Surviving(row.ids[order], row.logits[order]), np.cumsum(weights[order] / total)
-
-
-def _floor(row: Surviving, min_p: np.float32) -> np.float32:
-    """The lowest logit that is at least `min_p` times as likely as the highest."""
-    return np.float32(row.logits.max() + logf(min_p))
+    def last(self, rows: dict[str, Surviving]) -> Surviving:
+        """What the dice are thrown for."""
+        return next(reversed(rows.values()), self._all)
 
 
 # --- what was done to the token --------------------------------------------------------------------------------------
@@ -216,12 +154,18 @@ def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEf
 
 
 def _penalised(
-    before: Surviving, after: Surviving, token: int, past: Sequence[int], settings: SamplerSettings
+    asked: _Asked, rows: dict[str, Surviving], token: int, past: Sequence[int], settings: SamplerSettings
 ) -> Penalised | None:
-    window = _window(past, settings)
-    start = len(past) - len(window)
-    positions = [start + i for i, seen in enumerate(window) if seen == token]
-    return Penalised(float(_logit(before, token)) - float(_logit(after, token)), positions) if positions else None
+    """None where the penalties are not in the chain, or get the token no more."""
+    if "penalties" not in rows:
+        return None
+    before, place = asked.before("penalties", rows), rows["penalties"].place(token)
+    seen = window(past, settings)
+    start = len(past) - len(seen)
+    positions = [start + i for i, other in enumerate(seen) if other == token]
+    if not positions or place is None:
+        return None
+    return Penalised(float(_logit(before, token)) - float(rows["penalties"].logits[place]), positions)
 
 
 # --- what it would have taken ----------------------------------------------------------------------------------------
@@ -238,15 +182,17 @@ def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: P
         if stage not in _THRESHOLDS:  # no knob keeps it
             return found
         knob, sign, threshold = _THRESHOLDS[stage]
-        value = threshold(asked.before(stage, rows), token)
+        value = threshold(asked.before(stage, rows), token, asked)
+        if not KNOBS[knob].low <= value <= KNOBS[knob].high:  # only without the stage
+            sign, value = "=", float(KNOBS[knob].off)  # type: ignore[arg-type]
         turned = _turned(turned, knob, value)
         rows = asked.rows(turned)
-        found.append(Remedy(knob, sign, value, wins=asked.winner(_last(rows)) == token))
+        found.append(Remedy(knob, sign, value, wins=asked.winner(asked.last(rows)) == token))
     if found and found[-1].wins and found[-1].knob == "temperature":
         found.pop()  # it wins at the lowest temperature; up to which one is said below
-    if not (found and found[-1].wins):
+    if not (found and found[-1].wins) and [*rows][-1:] == ["temperature"] and not turned.dynatemp_range:
         found.append(_winning_temperature(asked, asked.before("temperature", rows), token, turned.temperature))
-    if penalised is not None and penalised.loss > 0:
+    if (penalised is not None and penalised.loss > 0) or asked.repeats(token):
         found += _without_penalty(asked, token, settings)
     return found
 
@@ -255,36 +201,83 @@ def _turned(settings: SamplerSettings, knob: str, value: object) -> SamplerSetti
     return msgspec.structs.replace(settings, **{knob: KNOBS[knob].check(value)})
 
 
-def _top_k_from(row: Surviving, token: int) -> float:
+def _top_k_from(row: Surviving, token: int, _: _Asked) -> float:
     return float(np.count_nonzero(row.logits >= _logit(row, token)))
 
 
-def _top_p_from(row: Surviving, token: int) -> float:
+def _top_p_from(row: Surviving, token: int, _: _Asked) -> float:
     """The first number above what the tokens before it reach; 1, which is off, if they reach all."""
-    ordered, reached = _nucleus(row)
+    ordered, reached = nucleus(row)
     place = int(np.count_nonzero(ordered.logits >= _logit(row, token))) - 1
     return float(min(np.nextafter(reached[place - 1], np.float32(2)), np.float32(1)))
 
 
-def _min_p_to(row: Surviving, token: int) -> float:
+def _min_p_to(row: Surviving, token: int, _: _Asked) -> float:
     """The last number whose floor is not above it."""
     logit = _logit(row, token)
     value = np.float32(np.exp(np.float64(logit) - np.float64(row.logits.max())))
-    while value > 0 and logit < _floor(row, value):
+    while value > 0 and logit < floor(row, value):
         value = np.nextafter(value, np.float32(0))
-    while value < 1 and logit >= _floor(row, above := np.nextafter(value, np.float32(1))):
+    while value < 1 and logit >= floor(row, above := np.nextafter(value, np.float32(1))):
         value = above
     return float(value)
 
 
-def _not_greedy(_: Surviving, __: int) -> float:
+def _top_n_sigma_from(row: Surviving, token: int, _: _Asked) -> float:
+    """A little above the border, whose mean llama.cpp sums in float32."""
+    finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
+    return float((finite.max() - float(_logit(row, token))) / finite.std() * (1 + _BLUR))
+
+
+def _typical_p_from(row: Surviving, token: int, _: _Asked) -> float:
+    p = softmax(row.logits)
+    surprise = -logf(p)
+    distance = np.abs(surprise - np.cumsum(p * surprise, dtype=np.float32)[-1])
+    nearer = float(p[distance < distance[row.ids == token][0]].sum())
+    return min(nearer * (1 + _BLUR) + _BLUR, 1.0)
+
+
+def _xtc_up_to(_: Surviving, __: int, asked: _Asked) -> float:
+    """The chance decides whether it acts; a little less likely, and it does not."""
+    return asked.chance * (1 - _BLUR)
+
+
+def _top_h_from(row: Surviving, token: int, _: _Asked) -> float:
+    logits = np.sort(row.logits.astype(np.float64))[::-1]
+    p = np.exp(logits - logits[0])
+    p /= p.sum()
+    kept = p[: int(np.count_nonzero(logits >= float(_logit(row, token))))]
+    parts, mass = -kept * np.log(kept), kept.sum()
+    return min(float((parts.sum() / mass + math.log(mass)) / -(p[p > 0] * np.log(p[p > 0])).sum()) * (1 + _BLUR), 1.0)
+
+
+def _min_k_from(row: Surviving, token: int, _: _Asked) -> float:
+    place = int(np.count_nonzero(row.logits >= _logit(row, token)))
+    finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
+    return float(place * (finite.max() - finite.min()) * (1 + _BLUR))
+
+
+def _without(_: Surviving, __: int, ___: _Asked) -> float:
+    return 0.0
+
+
+def _not_greedy(_: Surviving, __: int, ___: _Asked) -> float:
     return KNOBS["temperature"].gap
 
 
-_THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int], float]]] = {
+_BLUR = 1e-5
+"""By so much of itself a border may be off that is computed in another way than the stage does it."""
+
+_THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int, _Asked], float]]] = {
+    "top_n_sigma": ("top_n_sigma", ">=", _top_n_sigma_from),
     "top_k": ("top_k", ">=", _top_k_from),
+    "typical_p": ("typical_p", ">=", _typical_p_from),
     "top_p": ("top_p", ">=", _top_p_from),
     "min_p": ("min_p", "<=", _min_p_to),
+    "xtc": ("xtc_probability", "<=", _xtc_up_to),
+    "p_less": ("p_less", "=", _without),
+    "top_h": ("top_h", ">=", _top_h_from),
+    "min_k": ("min_k", ">=", _min_k_from),
     "temperature": ("temperature", ">=", _not_greedy),
 }
 """Stage to its knob, the side that keeps a token, and the value from which it does, given what comes into the stage."""
@@ -306,7 +299,7 @@ def _winning_temperature(asked: _Asked, row: Surviving, token: int, present: flo
     near, far, end = (low, high, knob.high) if upward else (high, low, knob.low)
 
     def wins(value: float) -> bool:
-        return asked.winner(_temperature(row, SamplerSettings(temperature=value))) == token
+        return asked.winner(temperature(row, SamplerSettings(temperature=value), Situation(()))) == token
 
     tried = (near + nudge * (far - near) for nudge in _NUDGES) if low <= high else iter(())
     value = next(filter(wins, tried), None)
@@ -337,48 +330,14 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 
 def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> list[Remedy]:
     """The first penalty without which, all else as it is, the token is kept where it was cut, or wins; if there is one."""
-    kept = _last(asked.rows(settings)).place(token) is not None
-    penalties = STAGES["penalties"]
-    for name in (*penalties.switches, penalties.remembers):
+    kept = asked.last(asked.rows(settings)).place(token) is not None
+    for name in (knob for stage in STAGES.values() if stage.sparse for knob in (*stage.switches, stage.remembers)):
         off = KNOBS[name].off
         assert isinstance(off, (int, float))
         if getattr(settings, name) == off:
             continue
-        row = _last(asked.rows(_turned(settings, name, off)))
+        row = asked.last(asked.rows(_turned(settings, name, off)))
         wins = asked.winner(row) == token
         if wins or (not kept and row.place(token) is not None):
             return [Remedy(name, "=", float(off), wins)]
     return []
-
-
-# --- float32 as the C library rounds it ------------------------------------------------------------------------------
-
-_NEARLY_HALF = 0.48
-"""From so far off, in units of the last place, the C library may round to the other side."""
-
-
-def _own(name: str) -> Callable[[float], float] | None:
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (OSError, AttributeError, TypeError):  # Windows has no such handle
-        return None
-    function.argtypes, function.restype = [ctypes.c_float], ctypes.c_float
-    return function  # type: ignore[no-any-return]
-
-
-_LOGF, _EXPF = _own("logf"), _own("expf")
-
-
-def logf(value: np.float32) -> np.float32:
-    """The natural logarithm of a number above 0."""
-    return np.float32(np.log(np.float64(value)) if _LOGF is None else _LOGF(float(value)))
-
-
-def expf(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """e to the power of each, shape (n,). Only those that float64 leaves in doubt are asked of the C library, one by one."""
-    wide = np.exp(values.astype(np.float64))
-    found = wide.astype(np.float32)
-    if _EXPF is not None:
-        doubtful = np.flatnonzero(np.abs(wide - found) > _NEARLY_HALF * np.spacing(found))
-        found[doubtful] = [_EXPF(value) for value in values[doubtful].tolist()]
-    return found

@@ -131,7 +131,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     `shapes` are those in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are gone, or
     were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first
     token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
-    scripted tokens came from, for the `Start` record.
+    scripted tokens came from, for the `Start` record. `state` is what mirostat and adaptive_p remember of the reply so far
+    (`decoding.memory`), here and in the questions below.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -150,6 +151,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     paused: bool = False
     keep_logits: bool = True
     prefill: str = ""
+    state: dict[str, float] = {}
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
@@ -206,6 +208,7 @@ class Inspect(msgspec.Struct, frozen=True, tag=True):
     seed: int
     done: int
     candidates: int = 20
+    state: dict[str, float] = {}
 
 
 class Explain(msgspec.Struct, frozen=True, tag=True):
@@ -216,6 +219,7 @@ class Explain(msgspec.Struct, frozen=True, tag=True):
     samplers: SamplerSettings
     seed: int
     done: int
+    state: dict[str, float] = {}
 
 
 class Score(msgspec.Struct, frozen=True, tag=True):

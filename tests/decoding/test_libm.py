@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from termchat.decoding.whynot import expf, logf
+from termchat.decoding.arithmetic import expf, logf
 
 
 def test_exponentials_are_those_of_the_c_library() -> None:

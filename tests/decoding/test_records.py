@@ -27,7 +27,7 @@ from termchat.decoding.samplers import SamplerSettings
 
 IDENTITY = ModelIdentity("m", "m.gguf", "00", "llama", "Q4_1")
 TOKEN = Token(
-    3, 9, 5, b"\xff\x1b", "é", 1.5, -0.5, 0, 0.25, 2.0, 0.001, 0, False, [Stage("top_k", 40)],
+    3, 9, 5, b"\xff\x1b", "é", 1.5, -0.5, 0, 0.25, 2.0, 0.001, 0, False, [Stage("top_k", 40, 0.5)],
     [Candidate(5, "é", 1.5, -0.5, 0.25, 0.1, None), Candidate(6, "x", 1.0, -1.0, 0.0, 0.2, "min_p")], {}, 6000, 200,
 )  # fmt: skip
 STREAM: list[Record] = [
@@ -59,7 +59,7 @@ def test_field_names_are_the_contract() -> None:
     token = json.loads(to_json(TOKEN))
     assert base64.b64decode(token["bytes"]) == b"\xff\x1b"
     assert set(token["candidates"][0]) == {"id", "text", "logit", "logprob", "probability", "noise", "removed_by"}
-    assert token["stages"] == [{"name": "top_k", "survivors": 40}]
+    assert token["stages"] == [{"name": "top_k", "survivors": 40, "mass": 0.5}]
     assert json.loads(to_json(STREAM[0]))["model"] == {
         "name": "m", "path": "m.gguf", "sha256": "00", "architecture": "llama", "quantization": "Q4_1",
     }  # fmt: skip

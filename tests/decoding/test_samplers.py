@@ -9,17 +9,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Length, Stop
-from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning, escape, unescape
+from termchat.decoding.samplers import KNOBS, ORDER, KnobError, SamplerSettings, Tuning, escape, unescape
 
 NUMERIC = [name for name, knob in KNOBS.items() if knob.kind in ("float", "int")]
 
 
 def test_names_and_defaults_are_llama_cpps() -> None:
-    assert {name: knob.default for name, knob in KNOBS.items()} == {
-        "repeat_penalty": 1.0, "repeat_last_n": 64, "frequency_penalty": 0.0, "presence_penalty": 0.0, "top_k": 40,
-        "top_p": 0.95, "min_p": 0.05, "temperature": 0.8, "stop": (), "max_tokens": 0, "seed": None,
+    assert {name: knob.default for name, knob in KNOBS.items() if name != "order"} == {
+        "repeat_penalty": 1.0, "repeat_last_n": 64, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+        "dry_multiplier": 0.0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 64,
+        "dry_sequence_breakers": ("\n", ":", '"', "*"), "top_n_sigma": -1.0, "top_k": 40, "typical_p": 1.0, "top_p": 0.95,
+        "min_p": 0.05, "xtc_probability": 0.0, "xtc_threshold": 0.1, "p_less": 0, "top_h": 0.0, "min_k": 0.0,
+        "temperature": 0.8, "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "mirostat": 0, "mirostat_tau": 5.0,
+        "mirostat_eta": 0.1, "adaptive_target": -1.0, "adaptive_decay": 0.9, "stop": (), "max_tokens": 0, "seed": None,
     }  # fmt: skip
+    assert [name for name in ORDER if name not in ("p_less", "top_h", "min_k")] == [
+        "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature",
+    ]  # fmt: skip
     assert Tuning().samplers() == SamplerSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("top_k;temperature", ("top_k", "temperature")),
+        ("typ_p; Top-K ,temp", ("typical_p", "top_k", "temperature")),
+        ("temperature;top_p;temperature", ("temperature", "top_p")),
+    ],
+)
+def test_an_order_is_understood_as_llama_cpp_writes_it(text: str, order: tuple[str, ...]) -> None:
+    assert KNOBS["order"].parse(text) == KNOBS["order"].check(order) == order
+    assert KNOBS["order"].parse(KNOBS["order"].show(order)) == order
+
+
+def test_an_unknown_stage_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(KnobError, match=r"order: unknown stage 'top_x'; known stages: penalties, dry, .*temperature"):
+        KNOBS["order"].parse("top_k;top_x")
 
 
 def test_every_knob_has_its_own_letter() -> None:

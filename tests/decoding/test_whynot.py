@@ -26,7 +26,7 @@ def ran(logits: Logits, past: list[int], knobs: SamplerSettings, watched: int) -
     chain = Chain(knobs, len(logits), past)
     left = chain.apply(logits, None, [watched])
     chain.close()
-    return Survivors(left.ids.copy(), left.logits.copy(), left.stages, left.removed)
+    return left._replace(ids=left.ids.copy(), logits=left.logits.copy())
 
 
 def drawn(logits: Logits, past: list[int], knobs: SamplerSettings, watched: int = 0) -> int:
@@ -85,7 +85,7 @@ def test_stages_are_those_of_llama_cpp(step: tuple[Logits, int, list[int], Sampl
     logits, token, past, knobs = step
     found = why(logits, token, past, knobs)
     real = ran(logits, past, knobs, token)
-    assert [(s.name, s.survivors) for s in found.stages] == [(s.name, s.survivors) for s in real.stages]
+    assert [(s.name, s.survivors) for s in found.stages[:-1]] == [(s.name, s.survivors) for s in real.stages]
     assert found.removed_by == real.removed.get(token)
     assert found.winner == drawn(logits, past, knobs)
     assert [s.name for s in found.stages if s.cut] == ([] if found.winner == token else [found.removed_by or "dice"])

@@ -184,7 +184,7 @@ def test_stages_against_llama_cpp_whole(drawn: list[tuple[NDArray[np.float32], T
         left = left[np.isfinite(left["logit"])]
         chain = Chain(s, n_vocab, past)
         needs = chain.needs()
-        ids, final, _, _ = chain.apply(logits, None if needs is None else top(logits, needs), [])
+        ids, final, *_ = chain.apply(logits, None if needs is None else top(logits, needs), [])
         chain.close()
         assert dict(zip(left["id"].tolist(), left["logit"].tolist(), strict=True)) == dict(
             zip(ids.tolist(), final.tolist(), strict=True)

@@ -26,7 +26,7 @@ class Watched(Terminal):
 
     def take(self, data: bytes) -> None:
         super().take(data)
-        found = re.search(r"context \S+ (\d+)/", self.screen.display[0])
+        found = re.search(r"context \S+ (\d+)/", self.header)
         if found is not None:
             self.counts.append((monotonic(), int(found[1])))
 
@@ -60,7 +60,7 @@ def _converse(terminal: Watched, what: Round) -> None:
     terminal.keys("Tell me a very long story.", "enter")
     terminal.wait(lambda: terminal.counts[-1:] and terminal.counts[-1][1] > before)
     if what.moment == "streaming":
-        terminal.wait(lambda: "writing" in terminal.screen.display[0] or terminal.is_ready)
+        terminal.wait(lambda: "writing" in terminal.header or terminal.is_ready)
     else:
         terminal.wait(lambda: terminal.is_ready)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from unittest.mock import patch
 
+from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
 from termchat.chat.service import Chat
@@ -44,7 +45,7 @@ class Desktop:
     async def type(self, text: str, *keys: str) -> None:
         """Types a text, then presses keys, as somebody does who looks at what each of them did."""
         for key in (*({" ": "space", ".": "full_stop"}.get(c, c) for c in text), *keys):
-            await self.pilot.press(key)
+            await self.app._press_keys([key])  # not the pilot's, which waits as `settle` does
             await self.settle()
 
     async def settle(self) -> None:
@@ -54,23 +55,40 @@ class Desktop:
             Exception: what the app failed with; it reads nothing any more.
             TimeoutError: there is no end to what it has to read.
         """
-        still, end = 0, monotonic() + PATIENCE
-        while still < 3:
+        end = monotonic() + PATIENCE
+        await self._drain(end)
+        busy = True
+        while busy:
+            await asyncio.sleep(FRAME)
+            for _ in range(2):  # what comes of a frame, such as a new size, has one of its own
+                await self._drain(end)
+                self.app.screen._on_timer_update()
+            await asyncio.sleep(0)
+            busy = self._is_busy and monotonic() < end
+
+    async def _drain(self, end: float) -> None:
+        """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""
+        self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        rounds = 0
+        while self._is_busy:
             if self.app._exception is not None:
                 raise self.app._exception
             if monotonic() > end:
                 raise TimeoutError(f"the app is busy for {PATIENCE:.0f} s")
-            if still == 2:
-                await asyncio.sleep(FRAME)
-            self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
-            await self.pilot.pause()
-            still = 0 if self._is_busy else still + 1
+            if self.engine.unread:
+                self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
+            rounds += 1
+            await asyncio.sleep(0 if rounds < 100 else 0.001)
+        if self.app._exception is not None:
+            raise self.app._exception
 
     @property
     def _is_busy(self) -> bool:
+        if self.engine.unread or self.app._typed.waiting or self.app.screen._callbacks:
+            return True
         widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
-        waits = self.engine.unread or self.app._typed.waiting
-        return waits or any(pump.message_queue_size for pump in (self.app, *widgets))
+        return any(_is_at_work(pump) for pump in (self.app, *widgets))
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Waits until something is true, which a thread or a timer brings."""
@@ -90,6 +108,12 @@ class Desktop:
         await self.type(text, "enter")
         self.engine.say(*pieces)
         await self.settle()
+
+
+def _is_at_work(pump: MessagePump) -> bool:
+    """Whether it has a message to read or something to call, or is still at that."""
+    ready = pump._message_queue.ready_event
+    return not pump._closed and (ready.is_set() or not ready._waiters or bool(pump._next_callbacks))
 
 
 async def _no_nap(*_: float) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from termchat.chat.changes import Notice
 from termchat.chat.live import Live
 from termchat.decoding.records import Candidate, Prefill, Stage, Token
-from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.decoding.samplers import KNOBS, ORDER, Tuning
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
@@ -71,16 +72,73 @@ def test_numbers_are_short() -> None:
 
 def test_the_chain_has_a_line_per_knob_with_value_and_survivors_after_its_stage() -> None:
     token = step(stages=[Stage("penalties", 49152), Stage("top_k", 40), Stage("min_p", 4), Stage("temperature", 4)])
-    lines = texts(chain_lines(Tuning(temperature=1.2, stop=("\n6.",), max_tokens=512), token, 43))
-    assert len(lines) == 1 + len(KNOBS)
+    tuning = Tuning(temperature=1.2, stop=("\n6.",), max_tokens=512, repeat_penalty=1.1)
+    lines = texts(chain_lines(tuning, token, 43))
     by_label = {line[2:11].strip(): line for line in lines[1:]}
     assert by_label["top_k"].endswith(" 40")
-    assert by_label["presence"].endswith("49152")  # the last knob of the penalties
+    assert by_label["last_n"].endswith("49152")  # the last knob of the penalties
     assert not by_label["repeat"].endswith("49152")
     assert "1.2" in by_label["temp"]
     assert '"\\n6."' in by_label["stop"]
     assert "512" in by_label["max"]
     assert "fresh" in by_label["seed"]
+
+
+def test_what_is_off_is_folded_and_can_be_unfolded() -> None:
+    def labels(tuning: Tuning, **how: Any) -> list[str]:
+        return [line[2:11].strip() for line in texts(chain_lines(tuning, step(), 43, **how))[1:-1]]
+
+    assert labels(Tuning()) == ["repeat", "top_k", "top_p", "min_p", "temp", "stop", "max", "seed"]
+    folded = texts(chain_lines(Tuning(), step(), 43))[-1]
+    assert folded.split() == ["+", "9", "more", "stages", "are", "off", "v", "shows"]
+    assert labels(Tuning(xtc_probability=0.5))[4:6] == ["xtc", "xtc_from"]
+    assert labels(Tuning(frequency_penalty=0.5))[:3] == ["repeat", "last_n", "freq"]
+    assert "tau" in labels(Tuning(mirostat=2))
+    assert labels(Tuning(), selected="top_h")[4] == "top_h"
+    assert len(labels(Tuning(), unfolded=True)) == len(KNOBS)
+    assert texts(chain_lines(Tuning(), step(), 43, unfolded=True))[-1].split() == ["every", "stage", "v", "folds"]
+
+
+def test_the_panel_has_the_order_of_the_chain_and_says_what_does_not_act() -> None:
+    tuning = Tuning(order=("temperature", "min_p", "top_k"))
+    lines = texts(chain_lines(tuning, None, 43))
+    assert [line[2:11].strip() for line in lines[1:6]] == ["temp", "min_p", "top_k", "repeat", "top_p"]
+    assert "left out" in lines[5]
+    assert "temperature;min_p;top_k" in lines[6]
+    replaced = texts(chain_lines(Tuning(mirostat=2), None, 43))
+    assert "mirostat instead" in replaced[2]
+    assert "mirostat instead" not in replaced[5]  # the temperature
+
+
+def test_a_stage_that_cuts_says_what_mass_it_left() -> None:
+    token = step(stages=[Stage("penalties", 49152, 1.0), Stage("top_k", 40, 0.912), Stage("top_p", 3, 0.001)])
+    lines = {line[2:11].strip(): line for line in texts(chain_lines(Tuning(), token, 43))}
+    assert lines["top_k"].split()[-2:] == ["91%", "40"]
+    assert lines["top_p"].split()[-2:] == ["<1%", "3"]
+    assert "%" not in lines["repeat"]
+
+
+def test_the_order_is_changed_and_undone_from_the_keyboard() -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    tune.select("top_p")
+    pressed(tune, "shift+up")
+    assert chat.tuning.order[3:6] == ("top_p", "top_k", "typical_p")
+    pressed(tune, "shift+up")
+    pressed(tune, "shift+up")
+    assert tune.error == "top_p is already first"
+    pressed(tune, "z")
+    pressed(tune, "z")
+    assert (chat.tuning.order, tune.selected) == (ORDER, "top_p")
+    tune.select("mirostat")
+    pressed(tune, "shift+down")
+    assert tune.error == "mirostat always comes last"
+    tune.select("order")
+    tune.write("top_k;temp")
+    assert chat.tuning.order == ("top_k", "temperature")
+    tune.select("min_p")
+    pressed(tune, "shift+down")
+    assert chat.tuning.order == ("top_k", "temperature", "min_p")
 
 
 def test_the_knob_that_tune_is_on_stands_out_and_shows_what_is_typed() -> None:
@@ -348,12 +406,12 @@ def test_off_and_default() -> None:
 def test_stop_sequences_are_added_with_escapes_and_removed_by_name() -> None:
     chat = idle_chat(FakeEngine())
     tune = Tune(chat)
-    tune.toggle_stop("\\n6.")
-    tune.toggle_stop("END")
-    assert chat.tuning.stop == ("\n6.", "END")
-    tune.toggle_stop("\\n6.")
-    assert chat.tuning.stop == ("END",)
     tune.select("stop")
+    tune.write("\\n6.")
+    tune.write("END")
+    assert chat.tuning.stop == ("\n6.", "END")
+    tune.write("\\n6.")
+    assert chat.tuning.stop == ("END",)
     pressed(tune, "x")
     assert chat.tuning.stop == ()
     pressed(tune, "z")

@@ -48,7 +48,7 @@ def counting(terminal: Terminal) -> None:
 
 def used(terminal: Terminal) -> int:
     """Tokens of the chat, as the header says; 0 where it does not."""
-    found = re.search(r"context \S+ (\d+)/", terminal.screen.display[0])
+    found = re.search(r"context \S+ (\d+)/", terminal.header)
     return int(found[1]) if found else 0
 
 
@@ -79,7 +79,7 @@ def place(terminal: Terminal, text: str, *, after: bool = False) -> tuple[int, i
     """The cell on which a text begins, or its last character does."""
     from rich.cells import cell_len
 
-    for y, line in enumerate(terminal.screen.display):
+    for y, line in enumerate(terminal.lines):
         if text in line:
             shown = line[: line.index(text)] + (text[:-1] if after else "")
             return cell_len(shown), y

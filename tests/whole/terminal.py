@@ -33,6 +33,9 @@ ASKED, TAKES_FRAMES = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
 CUT = re.compile(rb"\x1b(?:\[[0-9;:?<>=$]*|[\]P_^][^\x07\x1b]*\x1b?)?\Z")
 """A sequence whose end has not come yet."""
+UNREAD = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[?>=<][0-9;:$]*[a-zA-Z]|\x1b[P_^].*?\x1b\\", re.DOTALL)
+"""Colours, most of the bytes of a frame, at which nobody looks here; and what Textual asks a terminal: pyte would print what it
+does not know."""
 
 
 class Terminal:
@@ -47,6 +50,7 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._coming = b""
+        self._lines: list[str] | None = None
         self._takes_frames = variables.get("TERM", MODERN) == MODERN
         self._main, side = os.openpty()
         self._set_size(side, columns, rows)
@@ -77,14 +81,32 @@ class Terminal:
         return termios.tcgetattr(self._side)[:4]
 
     @property
+    def lines(self) -> list[str]:
+        """What stands on the screen, by row."""
+        if self._lines is None:
+            self._lines = self.screen.display
+        return self._lines
+
+    @property
     def text(self) -> str:
-        """What stands on the screen."""
-        return "\n".join(line.rstrip() for line in self.screen.display)
+        """The same without the blanks at the ends of lines."""
+        return "\n".join(line.rstrip() for line in self.lines)
+
+    @property
+    def header(self) -> str:
+        """The first row alone, which takes less time."""
+        row = self.screen.buffer[0]
+        return "".join(row[x].data for x in range(self.screen.columns))
 
     @property
     def is_ready(self) -> bool:
         """Whether the header says so, also beside messages that wait; a reply may have the word, too."""
-        return re.search(r" ready(  \+\d+ queued)?$", self.screen.display[0].rstrip()) is not None
+        return re.search(r" ready(  \+\d+ queued)?$", self.header.rstrip()) is not None
+
+    def clear(self) -> None:
+        """Forgets what stands on the screen."""
+        self.screen.reset()
+        self._lines = None
 
     @property
     def foreign(self) -> bytes:
@@ -114,8 +136,8 @@ class Terminal:
         if cut := CUT.search(came, 0, end):
             end = cut.start()
         data, self._coming = came[:end], came[end:]
-        # pyte does not know every private sequence that Textual asks a terminal; what it cannot read it would print.
-        self._stream.feed(re.sub(rb"\x1b\[[?>=<][0-9;:$]*[a-zA-Z]|\x1b[P_^].*?\x1b\\", self._known, data, flags=re.S))
+        self._stream.feed(UNREAD.sub(self._known, data))
+        self._lines = None
 
     @staticmethod
     def _known(found: re.Match[bytes]) -> bytes:
@@ -171,6 +193,7 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         """The terminal gets another size."""
         self.screen.resize(rows, columns)
+        self._lines = None
         self._set_size(self._main, columns, rows)
         os.killpg(self.process.pid, signal.SIGWINCH)
 

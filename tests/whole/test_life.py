@@ -61,7 +61,7 @@ def test_stopped_and_continued_from_outside_it_draws_everything_anew(open_termin
     terminal = open_terminal(*FLAGS)
     ready(terminal)
     os.kill(terminal.process.pid, signal.SIGSTOP)
-    terminal.screen.reset()
+    terminal.clear()
     os.kill(terminal.process.pid, signal.SIGCONT)
     terminal.wait(lambda: terminal.is_ready)
     terminal.keys("a message")

@@ -43,11 +43,11 @@ def test_markdown_reads_well_in_a_real_terminal(open_terminal: Callable[..., Ter
     store.close(60.0)
     terminal = open_terminal("--resume")
     terminal.wait("lives at https://example.org/a_b")
-    lines = [line[:70].strip() for line in terminal.screen.display]
+    lines = [line[:70].strip() for line in terminal.lines]
     begin = lines.index("The plan")
     assert lines[begin : begin + 11] == [
         "The plan", "", "[x] find a fox", "[ ] find a bear", "", "animal │ legs", "───────┼─────", "fox    │    4",
         "", "$$", "a_1 * b_2",
     ]  # fmt: skip
-    family = next(line for line in terminal.screen.display if "A family" in line)
+    family = next(line for line in terminal.lines if "A family" in line)
     assert "of שלום foxes" in family, "what follows an emoji stands where it belongs, and nothing of it is lost"

@@ -1,27 +1,30 @@
 """The sampler chain, applied stage by stage, and what every stage did.
 
-The stages are those of `decoding.stages`: llama.cpp's own samplers, called one after the other on one candidates array; the
-draw is ours (`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
+The stages are those of `decoding.stages`: llama.cpp's own samplers and ours, called one after the other on one candidates
+array; the draw is ours (`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
 
 The chain need not see the whole vocabulary: the raw top (top_k + penalised tokens) and the penalised tokens themselves hold
 every token that can be among the top_k after the penalties, since only penalised tokens move. Where top_k is off the full
-array is used, as it is where a stage before top_k needs all logits.
+array is used, as it is where a stage before top_k looks at other logits than those of the penalised tokens.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding import dice
+from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
 from termchat.decoding.draw import draw
+from termchat.decoding.memory import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stages import DICE, N_VOCAB, SamplerStage, chain_of
+from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, NativeChain
@@ -37,13 +40,50 @@ _GROUP = 64
 class Survivors(NamedTuple):
     """What the chain left: ids and final logits, shape (n,) each; `stages` counts; `removed` says which stage cut an id.
 
-    `removed` holds only ids that were asked about.
+    `removed` holds only ids that were asked about; `before` is what the last stage found each one's probability to be.
     """
 
     ids: NDArray[np.int32]
     logits: NDArray[np.float32]
     stages: list[Stage]
     removed: dict[int, str]
+    before: NDArray[np.float32]
+
+
+class _Weights:
+    """What the tokens weigh that the next stage is given, and how much of that it leaves.
+
+    `mass` is that of the whole vocabulary where the `highest` raw logit weighs 1; what of it is not in `data` is hidden.
+    """
+
+    def __init__(self, n_vocab: int, data: NDArray[Any], highest: float, mass: float) -> None:
+        self._of = np.zeros(n_vocab)
+        raw = np.exp(data["logit"].astype(np.float64) - highest)
+        self._hidden = max(mass - float(raw.sum()), 0.0) if len(data) < n_vocab else 0.0
+        self._highest, self._mass = highest, 0.0
+        self._weigh(data)
+
+    def kept(self, data: NDArray[Any], seen: bool, *, cut: bool, moved: bool) -> float:
+        """The share of the mass that is left in `data`; until the chain has `seen` all, the hidden tokens are left, too."""
+        share = 1.0
+        if cut:
+            left = float(self._of[data["id"][np.isfinite(data["logit"])]].sum()) + (0.0 if seen else self._hidden)
+            share = min(left / self._mass, 1.0)
+            self._mass = left
+        if seen:
+            self._hidden = 0.0
+        if moved:
+            self._weigh(data)
+        return share
+
+    def _weigh(self, data: NDArray[Any]) -> None:
+        highest = float(data["logit"].max())
+        self._hidden *= math.exp(min(self._highest - highest, 700.0)) if self._hidden else 0.0
+        self._highest = highest
+        weights = np.exp(data["logit"].astype(np.float64) - highest)
+        self._of[:] = 0
+        self._of[data["id"]] = weights
+        self._mass = float(weights.sum()) + self._hidden
 
 
 def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
@@ -73,48 +113,128 @@ def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
     return np.flatnonzero(logits >= bound).astype(np.int32)
 
 
-def _sampler(stage: SamplerStage, settings: SamplerSettings, n_vocab: int) -> Any:
-    """A new `llama_sampler`; the caller frees it."""
-    named = {N_VOCAB: n_vocab} | {name: getattr(settings, name) for name in stage.knobs}
-    arguments = (named[argument] if isinstance(argument, str) else argument for argument in stage.arguments)
+class _Xtc(ctypes.Structure):
+    """`xtc` of observe.c; those below are what their stages are called with, too."""
+
+    _fields_ = (("probability", ctypes.c_float), ("threshold", ctypes.c_float), ("chance", ctypes.c_float))
+
+
+class _Mirostat(ctypes.Structure):
+    _fields_ = (("mu", ctypes.c_float), ("n_vocab", ctypes.c_int32))
+
+
+class _Adaptive(ctypes.Structure):
+    _fields_ = (("target", ctypes.c_float), ("sum", ctypes.c_float), ("weight", ctypes.c_float))
+
+
+class _Share(ctypes.Structure):
+    """`top_h` and `min_k`: a number."""
+
+    _fields_ = (("value", ctypes.c_double),)
+
+
+class _Sampler:
+    """A `llama_sampler`, with what has to live as long as it. Without native code ours has none, and is computed by `APPLY`."""
+
+    def __init__(self, stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any) -> None:
+        self.stage = stage
+        self.masks = stage.masks(settings)
+        self.with_: Any = None
+        self.pointer: Any = None
+        if stage.sampler:
+            self.pointer = _native_sampler(stage, settings, n_vocab, vocab)
+        else:
+            self._own(settings, n_vocab)
+
+    def close(self) -> None:
+        if self.pointer is not None:
+            LIB.llama_sampler_free(self.pointer)
+            self.pointer = None
+
+    def _own(self, settings: SamplerSettings, n_vocab: int) -> None:
+        library, name = observe.load(), self.stage.name
+        if name == "xtc":
+            self.with_ = _Xtc(settings.xtc_probability, settings.xtc_threshold, 1.0)
+        elif name == "mirostat":
+            self.with_ = _Mirostat(0.0, n_vocab)
+        elif name == "adaptive_p":
+            self.with_ = _Adaptive(settings.adaptive_target, 0.0, 0.0)
+        elif name in ("top_h", "min_k"):
+            self.with_ = _Share(getattr(settings, name))
+        if library is None:
+            return
+        mode = getattr(settings, self.stage.modes) if self.stage.modes else ""
+        function = getattr(library, f"termchat_stage_{name}{mode}")
+        self._interface = LIB.llama_sampler_i()
+        self._interface.apply = ctypes.cast(function, dict(LIB.llama_sampler_i._fields_)["apply"])
+        with_ = ctypes.c_void_p(None if self.with_ is None else ctypes.addressof(self.with_))
+        self.pointer = LIB.llama_sampler_init(ctypes.byref(self._interface), with_)
+
+
+def _native_sampler(stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any) -> Any:
+    """One of llama.cpp's."""
+    named = {N_VOCAB: n_vocab, VOCAB: vocab} | {name: getattr(settings, name) for name in stage.knobs}
+    arguments: list[Any] = []
+    for argument in stage.arguments:
+        value = named[argument] if isinstance(argument, str) else argument
+        if isinstance(value, tuple):  # texts
+            texts = [text.encode() for text in value]
+            arguments += [(ctypes.c_char_p * len(texts))(*texts), len(texts)]
+        else:
+            arguments.append(value)
     return getattr(LIB, f"llama_sampler_init_{stage.sampler}")(*arguments)
 
 
 class Chain:
-    """llama.cpp's samplers for one set of settings, with the memory of the last tokens."""
+    """The samplers for one set of settings, with the memory of the last tokens.
 
-    def __init__(self, settings: SamplerSettings, n_vocab: int, past: Sequence[int]) -> None:
+    `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary; without it
+    DRY cannot be on.
+    """
+
+    def __init__(
+        self,
+        settings: SamplerSettings,
+        n_vocab: int,
+        past: Sequence[int],
+        *,
+        state: Mapping[str, float] = {},
+        vocab: Any = None,
+    ) -> None:
         self.settings = settings
         self.n_vocab = n_vocab
+        self.state = state_of(settings, state)
         stages = chain_of(settings)
-        self._stages = [(stage, _sampler(stage, settings, n_vocab), stage.masks(settings)) for stage in stages]
+        self._stages = [_Sampler(stage, settings, n_vocab, vocab) for stage in stages]
         # Up to this stage, tokens that were not preselected are only left out of the array, not removed from the chain.
-        hiding = next(i for i, stage in enumerate(stages) if stage.limit)
-        self._limit = getattr(settings, stages[hiding].limit)
-        if any(stage.whole and stage.active(settings) for stage in stages[:hiding]):
+        hiding = next((i for i, stage in enumerate(stages) if stage.limit), len(stages))
+        self._limit = getattr(settings, stages[hiding].limit) if hiding < len(stages) else 0
+        if any(not stage.sparse and stage.active(settings) for stage in stages[:hiding]):
             self._limit = 0
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
-                *(ctypes.cast(sampler, ctypes.c_void_p).value for _, sampler, _ in self._stages)
+                *(ctypes.cast(sampler.pointer, ctypes.c_void_p).value for sampler in self._stages)
             ),
-            masking=sum(masks << number for number, (_, _, masks) in enumerate(self._stages)),
+            masking=sum(sampler.masks << number for number, sampler in enumerate(self._stages)),
             hiding=hiding,
+            drawn_with=self._drawn_with,
         )
+        self._drawing = {sampler.stage.name: sampler.with_ for sampler in self._stages if sampler.with_ is not None}
         self._array = LIB.llama_token_data_array()
         self._reference = ctypes.byref(self._array)
         self._data = np.empty(0, _CANDIDATE)
         self._ids, self._logits = self._data["id"], self._data["logit"]
         self._pointer: Any = None
-        self._remembering = [sampler for stage, sampler, _ in self._stages if stage.window(settings)]
-        self._last_n = max(stage.window(settings) for stage in stages)
-        self.recent: list[int] = []  # what the penalties look at
+        self._remembering = [sampler.pointer for sampler in self._stages if sampler.stage.window(settings)]
+        self._last_n = max((stage.window(settings) for stage in stages), default=0)
+        self.recent: list[int] = []  # what the stages that remember look at
         for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 
     def close(self) -> None:
-        for _, sampler, _ in self._stages:
-            LIB.llama_sampler_free(sampler)
+        for sampler in self._stages:
+            sampler.close()
         self._stages = []
 
     def accept(self, token: int) -> None:
@@ -125,38 +245,96 @@ class Chain:
             self.recent.append(token)
             del self.recent[: -self._last_n]
 
+    def take(self, drawn: Drawn, *, forced: bool) -> None:
+        """The token joins the reply."""
+        self.accept(drawn.id)
+        self.remember(not forced, drawn.probability, drawn.state.get(BEFORE, 0.0))
+
+    def remember(self, taken: bool, probability: float, before: float) -> None:
+        """Tells mirostat and adaptive_p what became of the draw: a token that the dice did not take changes nothing. The
+        probabilities are those after the chain, and `before` its last stage."""
+        if self.state and taken:
+            self.state = after(self.settings, self.native.drawn_with(before), probability)
+
+    def begin(self, seed: int, step: int) -> None:
+        """Hands the stages that draw or keep a state what they need of this step."""
+        for name, with_ in self._drawing.items():
+            if name == "xtc":
+                with_.chance = dice.chance(seed, step)
+            elif name == "mirostat":
+                with_.mu = self.state[MU]
+            elif name == "adaptive_p":
+                with_.sum, with_.weight = self.state[SUM], self.state[WEIGHT]
+
+    def _drawn_with(self, before: float) -> dict[str, float]:
+        return {**self.state, BEFORE: before} if SUM in self.state else dict(self.state)
+
+    def dry(self) -> dict[int, float]:
+        """What DRY takes from the logit of each token that would go on a repetition."""
+        found: dict[int, float] = {}
+        sampler = next((sampler for sampler in self._stages if sampler.stage.name == "dry"), None)
+        if sampler is not None and self.recent:
+            recent = np.unique(np.array(self.recent, np.int32))
+            data, array = self._filled(np.zeros(self.n_vocab, np.float32), recent), self._array
+            array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
+            LIB.llama_sampler_apply(sampler.pointer, self._reference)
+            found = {int(i): -float(logit) for i, logit in zip(data["id"], data["logit"], strict=True) if logit < 0}
+        return found
+
     def needs(self) -> int | None:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
         count: int = self._limit + len(set(self.recent))
         return count if self._limit and count * _PRESELECT_LIMIT <= self.n_vocab else None
 
-    def apply(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None, watched: Sequence[int]) -> Survivors:
+    def apply(
+        self,
+        logits: NDArray[np.float32],
+        near: NDArray[np.int32] | None,
+        watched: Sequence[int],
+        seed: int = 0,
+        step: int = 0,
+        mass: float | None = None,
+    ) -> Survivors:
         """Runs the stages over logits of shape (n_vocab,), which stay as they are.
 
-        `near` are ids that hold at least the `needs()` highest logits; None is the whole vocabulary.
+        `near` are ids that hold at least the `needs()` highest logits; None is the whole vocabulary. What mass each stage
+        leaves is only noted given that of all e^(logit - highest).
         """
         if near is not None and self.recent:
             near = np.union1d(near, np.array(self.recent, np.int32))
+        self.begin(seed, step)
         data, array = self._filled(logits, near), self._array
         array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive = size = len(data)
         seen = near is None
-        for stage, sampler, masks in self._stages:
-            LIB.llama_sampler_apply(sampler, self._reference)
+        weights = None if mass is None else _Weights(self.n_vocab, data, float(logits.max()), mass)
+        at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
+        for sampler in self._stages:
+            stage = sampler.stage
+            if stage.sampler:
+                LIB.llama_sampler_apply(sampler.pointer, self._reference)
+            else:
+                if stage.name == "adaptive_p":
+                    data["p"][:size] = softmax(data["logit"][:size])
+                left = APPLY[stage.name](Surviving(data["id"][:size], data["logit"][:size]), self.settings, at)
+                ids, logits_left = left.ids.copy(), left.logits.copy()
+                array.size, array.sorted = len(ids), False
+                data["id"][: len(ids)], data["logit"][: len(ids)] = ids, logits_left
             now = size = array.size
-            if masks:
+            if sampler.masks:
                 now = int(np.isfinite(data["logit"][:size]).sum())
-            if now < alive or (stage.limit and not seen):
+            cut = now < alive or bool(stage.limit and not seen)
+            if cut:
                 self._note_cut(data[:size], now, watched, stage.name, removed)
                 alive, seen = now, True
-            stages.append(Stage(stage.name, alive if seen else self.n_vocab))
+            share = None if weights is None else weights.kept(data[:size], seen, cut=cut, moved=stage.moves)
+            stages.append(Stage(stage.name, alive if seen else self.n_vocab, share))
         rest = data[:size]
         if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
-        stages.append(Stage(DICE, 1))
-        return Survivors(rest["id"], rest["logit"], stages, removed)
+        return Survivors(rest["id"], rest["logit"], stages, removed, rest["p"])
 
     def _filled(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None) -> NDArray[Any]:
         count = self.n_vocab if near is None else len(near)
@@ -215,6 +393,7 @@ class Observer:
         """
         needs = chain.needs()
         if self._native is not None and needs is not None:
+            chain.begin(seed, step)
             drawn = self._native.draw(logits, chain.native, needs, chain.recent, seed, step, forced)
             if drawn is not None:
                 return drawn
@@ -225,14 +404,15 @@ class Observer:
         if forced is not None and forced not in leaders:
             leaders = np.append(leaders, np.int32(forced))
         watched: list[int] = leaders.tolist()
-        ids, final, stages, removed = chain.apply(logits, None if needs is None else near, watched)
+        highest = float(values[order[0]])
+        log_mass, entropy, p_end = self._own(logits, highest)
+        preselected = None if needs is None else near
+        ids, final, stages, removed, before = chain.apply(logits, preselected, watched, seed, step, math.exp(log_mass))
         won, probability, noise = draw(ids, final, seed, step, watched)
         chosen = won if forced is None else forced
         if chosen not in watched:
             watched.append(chosen)
-
-        highest = float(values[order[0]])
-        log_mass, entropy, p_end = self._own(logits, highest)
+        stages.append(Stage(DICE, 1, probability[won]))
         listed = logits[watched].tolist()
         base = highest + log_mass
         candidates = [
@@ -253,6 +433,7 @@ class Observer:
             p_end=p_end,
             stages=stages,
             candidates=candidates,
+            state=chain.native.drawn_with(float(before[ids == chosen].sum())),
         )
 
     def _own(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:

@@ -226,7 +226,7 @@ class _Reply:
         steering = self.steering
         forced = steering.forced is not None
         assert steering.chain is not None
-        steering.chain.accept(drawn.id)
+        steering.chain.take(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
         token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced)
         self.ids.append(drawn.id)
@@ -369,7 +369,7 @@ def token_record(
         forced=forced,
         stages=drawn.stages,
         candidates=drawn.candidates,
-        state={},
+        state=drawn.state,
         decode_us=decode_us,
         sample_us=sample_us,
     )

@@ -179,7 +179,7 @@ class Session:
         """
         logits, recomputed = self._after(command.ids, alone, wanted)
         ids, model = command.ids, self.model
-        chain = Chain(command.samplers, model.n_vocab, ids)
+        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             drawn = observer.draw(logits, chain, command.seed, command.done)
@@ -196,9 +196,14 @@ class Session:
         if not 0 <= command.id < self.model.n_vocab:
             raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
         logits, recomputed = self._after(command.ids, alone, wanted)
+        model = self.model
+        chain = Chain(command.samplers, model.n_vocab, command.ids, vocab=model.vocab)
+        dry = chain.dry()
+        chain.close()
         explanation = whynot.explain(
-            logits, command.id, command.ids, command.samplers, command.seed, command.done, self.model.name
-        )
+            logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
+            state=command.state, dry=dry,
+        )  # fmt: skip
         return Explained(explanation, recomputed)
 
     def score(

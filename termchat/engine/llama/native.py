@@ -26,6 +26,7 @@ _NEEDED = (
     "llama_set_abort_callback",
     "llama_vocab_is_eog",
     "llama_token_to_piece",
+    "llama_sampler_init",
     *(f"llama_sampler_init_{stage.sampler}" for stage in STAGES.values() if stage.sampler),
 )
 _HINT = "install a compatible version: pip install 'llama-cpp-python>=0.3.36,<0.4'"

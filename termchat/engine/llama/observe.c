@@ -47,6 +47,168 @@ typedef void (*apply_sampler)(void *sampler, tokens *left);
 
 int termchat_abi(void) { return ABI; }
 
+/* --- stages that are ours ---------------------------------------------------------------------------------------------
+ *
+ * Those in which llama.cpp draws or keeps a state, without its draw, and those that it lacks; `decoding/arithmetic.py` says
+ * what they do. `llama_sampler_init` makes samplers of them, of which the second word is what they are called with.
+ */
+
+typedef struct {
+    const void *interface;
+    const void *with;
+} sampler;
+
+static int by_logit(const void *a, const void *b) { /* highest first, of equals the lowest id */
+    const token *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static void sort(tokens *t) { /* what llama.cpp sorted, too: it leaves equals in any order */
+    qsort(t->data, t->size, sizeof *t->data, by_logit);
+    t->sorted = true;
+}
+
+/* llama.cpp's softmax: float32, summed one after the other. */
+static void softmax(tokens *t) {
+    float highest = -INFINITY, sum = 0;
+    for (size_t i = 0; i < t->size; i++) highest = t->data[i].logit > highest ? t->data[i].logit : highest;
+    for (size_t i = 0; i < t->size; i++) sum += t->data[i].p = expf(t->data[i].logit - highest);
+    for (size_t i = 0; i < t->size; i++) t->data[i].p /= sum;
+}
+
+/* The mass of all, where each weighs e^(logit - the first one's); they are sorted. */
+static double mass_of(const tokens *t) {
+    double mass = 0;
+    for (size_t i = 0; i < t->size; i++) mass += exp((double)t->data[i].logit - t->data[0].logit);
+    return mass;
+}
+
+typedef struct {
+    float probability, threshold, chance;
+} xtc;
+
+void termchat_stage_xtc(sampler *s, tokens *t) {
+    const xtc *with = s->with;
+    if (with->threshold > 0.5f || t->size < 2 || with->chance > with->probability) return;
+    sort(t);
+    softmax(t);
+    size_t last = 0;
+    for (size_t i = 0; i < t->size && t->data[i].p >= with->threshold; i++) last = i;
+    t->data += last;
+    t->size -= last;
+}
+
+typedef struct {
+    float mu;
+    int32_t n_vocab;
+} mirostat;
+
+void termchat_stage_mirostat1(sampler *s, tokens *t) {
+    const mirostat *with = s->with;
+    const int most = 100;
+    float products = 0, squares = 0;
+    sort(t);
+    softmax(t);
+    for (size_t i = 0; i < (size_t)most - 1 && i + 1 < t->size; i++) {
+        float ranks = logf((float)(i + 2) / (float)(i + 1)), fall = logf(t->data[i].p / t->data[i + 1].p);
+        products += ranks * fall;
+        squares += ranks * ranks;
+    }
+    float exponent = products / squares, excess = exponent - 1;
+    float kept = powf((excess * powf(2, with->mu)) / (1 - powf((float)with->n_vocab, -excess)), 1 / exponent);
+    size_t count = !(kept >= 1) ? 1 : kept >= 2147483648.0f ? t->size : (size_t)kept;
+    if (count < t->size) t->size = count;
+}
+
+void termchat_stage_mirostat2(sampler *s, tokens *t) {
+    const mirostat *with = s->with;
+    size_t count = 0;
+    sort(t);
+    softmax(t);
+    while (count < t->size && !(-log2f(t->data[count].p) > with->mu)) count++;
+    t->size = count ? count : 1;
+}
+
+typedef struct {
+    float target, sum, weight;
+} adaptive;
+
+static float within(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+
+/* Each `p` stays what it was before: the next state is made with it. */
+void termchat_stage_adaptive_p(sampler *s, tokens *t) {
+    const adaptive *with = s->with;
+    softmax(t);
+    float target = within(with->target), aim = with->weight == 0 ? target : within(2 * target - with->sum / with->weight);
+    for (size_t i = 0; i < t->size; i++) {
+        if (!isfinite(t->data[i].logit)) continue;
+        float distance = fabsf((t->data[i].p - aim) * (1.0f / 0.3f));
+        t->data[i].logit = 5.0f - 10.0f * distance * distance / (1.0f + distance);
+    }
+    t->sorted = false;
+}
+
+void termchat_stage_p_less(sampler *s, tokens *t) {
+    (void)s;
+    sort(t);
+    double mass = mass_of(t), squares = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < t->size; i++) {
+        double p = exp((double)t->data[i].logit - t->data[0].logit) / mass;
+        squares += p * p;
+    }
+    while (count < t->size && exp((double)t->data[count].logit - t->data[0].logit) / mass >= squares) count++;
+    t->size = count ? count : 1;
+}
+
+typedef struct {
+    double share;
+} top_h;
+
+void termchat_stage_top_h(sampler *s, tokens *t) {
+    const top_h *with = s->with;
+    if (t->size < 2) return;
+    sort(t);
+    double mass = mass_of(t), entropy = 0, kept = 0, parts = 0;
+    for (size_t i = 0; i < t->size; i++) {
+        double p = exp((double)t->data[i].logit - t->data[0].logit) / mass;
+        if (p > 0) entropy -= p * log(p);
+    }
+    size_t count = 0;
+    for (; count < t->size; count++) {
+        double p = exp((double)t->data[count].logit - t->data[0].logit) / mass;
+        kept += p;
+        if (p > 0) parts -= p * log(p);
+        if (count && parts / kept + log(kept) > with->share * entropy) break;
+    }
+    t->size = count;
+}
+
+typedef struct {
+    double least;
+} min_k;
+
+void termchat_stage_min_k(sampler *s, tokens *t) {
+    const min_k *with = s->with;
+    sort(t);
+    size_t size = t->size, cliff = 0;
+    while (size && !isfinite(t->data[size - 1].logit)) size--;
+    if (size < 2) return;
+    double reach = (double)t->data[0].logit - t->data[size - 1].logit, steepest = -1;
+    if (!(reach > 0)) return;
+    for (size_t i = 0; i + 1 < size; i++) {
+        double drop = ((double)t->data[i].logit - t->data[i + 1].logit) / (double)(i + 1);
+        if (drop > steepest) {
+            steepest = drop;
+            cliff = i + 1;
+        }
+    }
+    double least = with->least / reach;
+    size_t count = least < (double)size ? (size_t)least : size;
+    t->size = count > cliff ? count : cliff;
+}
+
 /* --- the model's own softmax ------------------------------------------------------------------------------------------ */
 
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -133,12 +295,6 @@ static float nth_largest(float *values, int n, int count) {
     return values[place];
 }
 
-static int by_logit(const void *a, const void *b) { /* highest first, of equals the lowest id */
-    const token *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
 static int by_id(const void *a, const void *b) {
     const token *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
@@ -168,10 +324,13 @@ typedef struct {
     int32_t rank;   /* how many raw logits are higher than its */
     double entropy; /* bits */
     double p_end;
+    double before;  /* the chosen one's p as the last stage found it, in llama.cpp's way; 0 where it is not left */
+    double won;     /* the probability of what the dice take */
     int32_t *ids;
     double *logits_of, *logprobs, *probabilities, *noise;
     int32_t *removed_by; /* the number of a stage, -1 for none */
     int32_t *survivors;
+    double *masses; /* what those hold of the mass that the stage was given */
 } step;
 
 /* The tokens that hold at least the `count` highest logits, highest first; how many there are, 0 where they do not fit. */
@@ -226,9 +385,46 @@ static bool is_left(const tokens *left, int32_t id) {
     return false;
 }
 
-static void apply_stages(step *s, tokens *left) {
+/* What the tokens weigh that the next stage is given: e^(logit - highest) of each by its place among the `ids`, which ascend;
+ * and of those together that are not in the array. */
+typedef struct {
+    int32_t ids[MAX_NEAR];
+    double weights[MAX_NEAR], hidden, highest, mass;
+    int n;
+} scales;
+
+static int place_of(const scales *w, int32_t id) {
+    int low = 0, high = w->n - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (w->ids[middle] < id) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void weigh(scales *w, const tokens *left) {
+    double highest = -INFINITY;
+    for (size_t i = 0; i < left->size; i++) highest = left->data[i].logit > highest ? left->data[i].logit : highest;
+    w->hidden *= exp(w->highest - highest);
+    w->highest = highest;
+    w->mass = w->hidden;
+    memset(w->weights, 0, sizeof *w->weights * (size_t)w->n);
+    for (size_t i = 0; i < left->size; i++)
+        w->mass += w->weights[place_of(w, left->data[i].id)] = exp((double)left->data[i].logit - highest);
+}
+
+/* `mass` is that of the whole vocabulary, where the highest raw logit weighs 1. */
+static void apply_stages(step *s, tokens *left, double highest, double mass) {
+    scales w = {.hidden = mass, .highest = highest, .n = (int)left->size};
     size_t alive = left->size;
     bool seen = false;
+    for (int i = 0; i < w.n; i++) {
+        w.ids[i] = left->data[i].id;
+        w.hidden -= exp((double)left->data[i].logit - highest);
+    }
+    if (w.hidden < 0) w.hidden = 0;
+    weigh(&w, left);
     for (int number = 0; number < s->n_stages; number++) {
         s->apply(s->samplers[number], left);
         size_t now = left->size;
@@ -237,12 +433,18 @@ static void apply_stages(step *s, tokens *left) {
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }
         if (now < alive || (number == s->hiding && !seen)) {
-            for (int w = 0; w < s->n_watched; w++)
-                if (s->removed_by[w] < 0 && !is_left(left, s->ids[w])) s->removed_by[w] = number;
+            for (int i = 0; i < s->n_watched; i++)
+                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i])) s->removed_by[i] = number;
             alive = now;
             seen = true;
         }
+        double kept = seen ? 0 : w.hidden;
+        for (size_t i = 0; i < left->size; i++)
+            if (isfinite(left->data[i].logit)) kept += w.weights[place_of(&w, left->data[i].id)];
         s->survivors[number] = seen ? (int32_t)alive : s->n_vocab;
+        s->masses[number] = w.mass > 0 && kept < w.mass ? kept / w.mass : 1;
+        if (seen) w.hidden = 0;
+        weigh(&w, left);
     }
 }
 
@@ -288,6 +490,10 @@ static bool draw(step *s, const tokens *left) {
         s->probabilities[w] = i < count ? weights[i] / mass : 0.0;
         s->noise[w] = i < count ? noise[i] : noise_of(key, s->ids[w]);
     }
+    s->won = weights[won] / mass;
+    s->before = 0;
+    for (size_t i = 0; i < left->size; i++)
+        if (left->data[i].id == s->ids[s->chosen]) s->before = left->data[i].p;
     return true;
 }
 
@@ -301,17 +507,17 @@ static int rank_of(const step *s, float logit, const token *near, int n_near) {
     return rank;
 }
 
-/* What the model says by itself, before any sampler; false where that is no distribution. */
-static bool measure(step *s, float highest) {
+/* What the model says by itself, before any sampler: the mass of all tokens, where the highest weighs 1; 0 where that is no
+ * distribution. */
+static double measure(step *s, float highest) {
     double mass, weighted, ends = 0;
     masses(s->logits, s->n_vocab, highest, &mass, &weighted);
-    if (!isfinite(mass) || !isfinite(weighted)) return false;
-    double log_mass = log(mass), entropy = (log_mass - weighted / mass) / log(2);
+    if (!isfinite(mass) || !isfinite(weighted)) return 0;
+    double entropy = (log(mass) - weighted / mass) / log(2);
     for (int i = 0; i < s->n_ends; i++) ends += exp((double)s->logits[s->ends[i]] - highest);
-    for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log_mass);
     s->entropy = entropy > 0 ? entropy : 0;
     s->p_end = ends / mass;
-    return true;
+    return mass;
 }
 
 /* Observes and draws. False where the step is not of the kind that is done here (hardly anything is finite, many tie, many
@@ -320,14 +526,17 @@ bool termchat_observe(step *s) {
     token near[MAX_NEAR], room[MAX_NEAR];
     int n_near = look(s->logits, s->n_vocab, s->needs > s->candidates ? s->needs : s->candidates, near);
     if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
+    double highest = near[0].logit, mass = measure(s, near[0].logit);
+    if (mass == 0) return false;
     s->n_watched = 0;
     for (int i = 0; i < s->candidates; i++) watch(s, near[i].id);
     if (s->forced >= 0) watch(s, s->forced);
     tokens left = {room, gather(s, near, n_near, room), -1, false};
-    apply_stages(s, &left);
+    apply_stages(s, &left, highest, mass);
     if (!draw(s, &left)) return false;
     s->rank = rank_of(s, (float)s->logits_of[s->chosen], near, n_near);
-    return measure(s, near[0].logit);
+    for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log(mass));
+    return true;
 }
 
 /* --- its candidates as they travel ------------------------------------------------------------------------------------ */

@@ -35,6 +35,7 @@ class Drawn(NamedTuple):
     p_end: float
     stages: list[Stage]
     candidates: Sequence[Candidate]
+    state: dict[str, float]
 
 
 class Labels(dict[int, str]):
@@ -75,12 +76,14 @@ _Ids, _Numbers = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_double)
 
 class NativeChain(NamedTuple):
     """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
-    bit), and which is the one until which what was left out of the array is only hidden."""
+    bit), and which is the one until which what was left out of the array is only hidden. `drawn_with` makes the state of a
+    record, given what `p` the last stage saw of the token that was drawn."""
 
     names: tuple[str, ...]
     samplers: Any
     masking: int
     hiding: int
+    drawn_with: Callable[[float], dict[str, float]]
 
 
 class _Step(ctypes.Structure):
@@ -108,6 +111,8 @@ class _Step(ctypes.Structure):
         ("rank", ctypes.c_int32),
         ("entropy", ctypes.c_double),
         ("p_end", ctypes.c_double),
+        ("before", ctypes.c_double),
+        ("won", ctypes.c_double),
         ("ids", _Ids),
         ("logits_of", _Numbers),
         ("logprobs", _Numbers),
@@ -115,6 +120,7 @@ class _Step(ctypes.Structure):
         ("noise", _Numbers),
         ("removed_by", _Ids),
         ("survivors", _Ids),
+        ("masses", _Numbers),
     )
 
 
@@ -133,9 +139,9 @@ _ASKED = struct.Struct("PQQiii")
 """The first fields of a step, which are set together: one by one takes several times as long."""
 
 _MOST_STAGES = 16
+"""More than there are."""
 _ROOM = 4096
 """Bytes for the candidates of a step, to begin with."""
-_DICE = Stage(DICE, 1)
 
 
 class NativeStep:
@@ -158,7 +164,7 @@ class NativeStep:
         self._ids, self._removed_by = (ctypes.c_int32 * room)(), (ctypes.c_int32 * room)()
         numbers = ctypes.c_double * room
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
-        self._survivors = (ctypes.c_int32 * _MOST_STAGES)()
+        self._survivors, self._masses = (ctypes.c_int32 * _MOST_STAGES)(), (ctypes.c_double * _MOST_STAGES)()
         self._chain: NativeChain | None = None
         self._row: Row | None = None
         self._address = 0
@@ -179,6 +185,7 @@ class NativeStep:
             noise=self._noise,
             removed_by=self._removed_by,
             survivors=self._survivors,
+            masses=self._masses,
         )
         self._references = ctypes.byref(self._step), ctypes.byref(self._packing)
 
@@ -209,7 +216,8 @@ class NativeStep:
         if not self._function(self._references[0]):
             return None
         chosen = step.chosen
-        survivors = map(Stage, chain.names, self._survivors)
+        stages = list(map(Stage, chain.names, self._survivors, self._masses))
+        stages.append(Stage(DICE, 1, step.won))
         return Drawn(
             self._ids[chosen],
             self._logits[chosen],
@@ -218,8 +226,9 @@ class NativeStep:
             self._probabilities[chosen],
             step.entropy,
             step.p_end,
-            [*survivors, _DICE],
+            stages,
             PackedCandidates(self._packed()),
+            chain.drawn_with(step.before),
         )
 
     def _packed(self) -> bytes:

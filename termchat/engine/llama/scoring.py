@@ -135,7 +135,7 @@ class Scorer:
         ids, first = command.ids, len(command.ids) - command.count
         if not 0 < first < len(ids) or not all(0 <= i < self._n_vocab for i in ids):
             raise EngineError("prompt", "no such reply", "")
-        chain = Chain(command.samplers, self._n_vocab, ids[:first])
+        chain = Chain(command.samplers, self._n_vocab, ids[:first], vocab=self._cache.model.vocab)
         drawn: list[int] = []
         probabilities: list[float] = []
         own = self._streamed.of(ids, first)
@@ -179,8 +179,9 @@ class Scorer:
 def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int) -> tuple[int, float]:
     """What the dice take, as `Observer.draw` does it, and the probability that the chain leaves for `token`."""
     needs = chain.needs()
-    ids, final, _, _ = chain.apply(logits, None if needs is None else top(logits, needs), ())
-    drawn = draw(ids, final, seed, step, (token,))
+    left = chain.apply(logits, None if needs is None else top(logits, needs), (), seed, step)
+    drawn = draw(left.ids, left.logits, seed, step, (token,))
+    chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))
     return drawn.id, drawn.probability[token]
 
 

@@ -9,6 +9,7 @@ from termchat.decoding.conditions import Condition, ConditionError, Length, Rule
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import chain_of
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.sandbox import deadline
@@ -51,7 +52,7 @@ class Steering:
         self.why = ""
         self.keeps_threads = any(entry.threads for entry in request.script)
         self._cache = cache
-        self._past, self._reply = past, reply
+        self._past, self._reply, self._state = past, reply, request.state
         self._script = deque(request.script)
         self._queue: deque[int] = deque()
         self._steps: deque[Unit] = deque()
@@ -69,7 +70,8 @@ class Steering:
     def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
-        return SettingsRecord(self.number, self.samplers, self.conditions, self.origin, self._cache.threads)
+        order = tuple(stage.name for stage in chain_of(self.samplers))
+        return SettingsRecord(self.number, self.samplers, self.conditions, self.origin, self._cache.threads, order)
 
     def close(self) -> None:
         if self.chain is not None:
@@ -78,8 +80,10 @@ class Steering:
 
     def rebuild(self) -> None:
         """Makes a chain for the settings, whose penalties have seen all ids so far."""
+        state = self._state if self.chain is None else self.chain.state
         self.close()
-        self.chain = Chain(self.samplers, self._cache.model.n_vocab, self._past)
+        model = self._cache.model
+        self.chain = Chain(self.samplers, model.n_vocab, self._past, state=state, vocab=model.vocab)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 

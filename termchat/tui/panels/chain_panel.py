@@ -1,42 +1,108 @@
-"""The chain panel: every knob with its value, and how many tokens its stage left."""
+"""The chain panel: the knobs that act, in the order of the chain, with what each stage left of the tokens and of their mass."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from termchat.decoding.records import Token
+from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
-from termchat.decoding.stages import STAGES
+from termchat.decoding.stages import STAGES, SamplerStage, replaced_by
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
-_LABEL, _VALUE, _LEFT = 9, 8, 7
-_STAGE_OF_LAST = {stage.knobs[-1]: stage.name for stage in STAGES.values() if stage.knobs}
-"""The last knob of each stage, on whose line the survivors are, to the stage."""
+_LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
+_MASS_FROM = 40
+"""The width from which there is room for the mass."""
+
+FAMILIAR = ("repeat_penalty", "top_k", "top_p", "min_p", "temperature", "stop", "max_tokens", "seed")
+"""The knobs that are shown though they are off."""
+UNFOLD = "v"
+"""The key of TUNE that shows all knobs, or hides those that do nothing."""
 
 
 def chain_lines(
-    tuning: Tuning, token: Token | None, width: int, *, selected: str | None = None, typed: str | None = None
+    tuning: Tuning,
+    token: Token | None,
+    width: int,
+    *,
+    selected: str | None = None,
+    typed: str | None = None,
+    unfolded: bool = False,
 ) -> list[Line]:
-    """A title, then a line per knob. `selected` is the knob that TUNE is on, `typed` what is being typed for it."""
-    survivors = {stage.name: stage.survivors for stage in token.stages} if token else {}
-    before = max(survivors.values(), default=0)
-    lines = [Line(spread([("CHAIN", TITLE)], [("left", MUTED)], width))]
-    for name in KNOBS:
-        left = survivors.get(_STAGE_OF_LAST.get(name, ""))
-        cut = left is not None and left < before
-        before = before if left is None else left
+    """A title, a line per knob, and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is
+    being typed for it; with `unfolded` every knob has its line."""
+    names = shown_knobs(tuning, selected, unfolded=unfolded)
+    effects = {stage.name: stage for stage in token.stages} if token else {}
+    last = {KNOBS[name].stage: name for name in names}
+    before = max((stage.survivors for stage in effects.values()), default=0)
+    lines = [Line(spread([("CHAIN", TITLE)], [("mass   left" if width >= _MASS_FROM else "left", MUTED)], width))]
+    for name in names:
+        stage = STAGES.get(KNOBS[name].stage or "")
+        effect = effects.get(stage.name) if stage is not None and last[stage.name] == name else None
         chosen = name == selected
-        runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen)
-        tail: list[Run] = [] if left is None else [(str(left), STRONG if cut else MUTED)]
-        lines.append(Line(spread(runs, tail, width), "panel" if name == selected else ""))
+        runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, _instead(stage, tuning))
+        tail = _tail(effect, before, width)
+        before = effect.survivors if effect is not None else before
+        lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
+    off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
+    if off or unfolded:
+        lines.append(_fold(off, width))
     return lines
 
 
+def around_selected(lines: list[Line], rows: int) -> list[Line]:
+    """As many lines as there is room for, the selected one among them; the last one says which key folds them."""
+    if len(lines) <= rows:
+        return lines
+    at = next((i for i, line in enumerate(lines) if line.ground), 0)
+    first = min(max(at - rows // 2, 0), len(lines) - rows)
+    return [*lines[first : first + rows - 1], lines[-1]]
+
+
+def shown_knobs(tuning: Tuning, selected: str | None = None, *, unfolded: bool = False) -> list[str]:
+    """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones."""
+    out = [name for name in STAGES if name not in tuning.order]
+    stages = [STAGES[name] for name in (*tuning.order, *out)]
+    names = [name for stage in stages for name in stage.knobs]
+    names += [name for name, knob in KNOBS.items() if knob.stage is None]
+    return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _acts(name, tuning)]
+
+
+def _acts(name: str, tuning: Tuning) -> bool:
+    """Whether a knob has an effect, or would have one if it were turned."""
+    knob, stage = KNOBS[name], STAGES.get(KNOBS[name].stage or "")
+    if stage is None:
+        return bool(getattr(tuning, name) != knob.default)
+    if not stage.active(tuning):
+        return False
+    return stage.optional or name == stage.remembers or not knob.is_off(getattr(tuning, name))
+
+
+def _instead(stage: SamplerStage | None, tuning: Tuning) -> str:
+    """Why a stage does not act though its knobs may be turned."""
+    if stage is None or stage.draws:
+        return ""
+    sole = replaced_by(stage, tuning)
+    if sole:
+        return f"{sole} instead"
+    return "" if stage.last or stage.name in tuning.order else "left out"
+
+
+def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
+    """How much of the mass a stage left, where it took some, and how many tokens."""
+    if effect is None:
+        return []
+    cut = effect.survivors < before
+    mass = ""
+    if cut and effect.mass is not None and width >= _MASS_FROM:
+        mass = f"{effect.mass:.0%}" if effect.mass >= 0.005 else "<1%"
+    return [(mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG if cut else MUTED)]
+
+
 @lru_cache(maxsize=256)
-def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool) -> tuple[Run, ...]:
+def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, instead: str) -> tuple[Run, ...]:
     knob = KNOBS[name]
-    off = knob.is_off(value)
+    off = knob.is_off(value) or bool(instead)
     head: list[Run] = [
         (knob.key + " ", Ink("accent", bold=chosen)),
         (column(knob.label, _LABEL), MUTED if off and not chosen else TEXT),
@@ -46,9 +112,21 @@ def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool) 
     bars: list[Run] = []
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
-    elif knob.stage is None:
+    elif knob.stage is None or knob.kind == "texts":
         head.append((column(knob.show(value), room).rstrip(), ink))
+    elif instead:
+        head.append((column(knob.show(value), _VALUE), ink))
+        head.append((column(instead, room - _VALUE - _LEFT).rstrip(), MUTED))
     else:
         head.append((column(knob.show(value), _VALUE), ink))
-        bars = bar(0.0 if off else knob.fraction(value), room - _VALUE - _LEFT)
+        mass = _MASS if width >= _MASS_FROM else 0
+        bars = bar(0.0 if off else knob.fraction(value), room - _VALUE - mass - _LEFT)
     return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))
+
+
+def _fold(off: int, width: int) -> Line:
+    """How many stages have no line, and the key that shows them."""
+    said = f"{off} more stage{'s are' if off != 1 else ' is'} off" if off else "every stage"
+    runs: list[Run] = [(f"+ {said}" if off else said, MUTED)]
+    tail: list[Run] = [(f"{UNFOLD} ", Ink("accent")), ("shows" if off else "folds", MUTED)]
+    return Line(spread(doing("all_knobs", runs), doing("all_knobs", tail), width))

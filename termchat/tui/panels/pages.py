@@ -15,7 +15,7 @@ from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Line, Run
 from termchat.tui.draw.marks import MUTED, ROOMY, again, prose
 from termchat.tui.panels.candidates import candidate_lines
-from termchat.tui.panels.chain_panel import chain_lines
+from termchat.tui.panels.chain_panel import around_selected, chain_lines
 from termchat.tui.panels.record import WITH_KNOBS, Shown, settings_of, step_lines
 from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.timing import prefill_line, timing_lines
@@ -162,9 +162,9 @@ def _sentence(scene: Scene, low: int = _LOW) -> list[Line]:
 def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     """All knobs, and what their stages leave of a step of now."""
     tune = scene.tune
-    selected, typed = (tune.selected, tune.typed) if tune is not None else (None, None)
-    lines = chain_lines(scene.chat.tuning, token, scene.width, selected=selected, typed=typed)
-    return lines[1:]  # the names of the pages take the place of its title
+    selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
+    lines = chain_lines(scene.chat.tuning, token, scene.width, selected=selected, typed=typed, unfolded=unfolded)
+    return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
 
 
 def _selected(scene: Scene, token: Token | None) -> list[Line]:
@@ -175,7 +175,7 @@ def _selected(scene: Scene, token: Token | None) -> list[Line]:
 PAGES: dict[str, PanelPage] = {
     page.name: page
     for page in (
-        PanelPage("chain", _chain, in_tokens="token", heading=("left", MUTED)),
+        PanelPage("chain", _chain, in_tokens="token", heading=("mass   left", MUTED)),
         PanelPage("reply", _plots("entropy", "probability", "time")),
         PanelPage("entropy", _plots("entropy"), part_of="reply"),
         PanelPage("probability", _plots("probability"), part_of="reply", short="prob"),

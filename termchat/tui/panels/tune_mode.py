@@ -12,10 +12,11 @@ from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError, Value
+from termchat.decoding.stages import STAGES
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
+from termchat.tui.panels.chain_panel import shown_knobs
 
-_NAMES = tuple(KNOBS)
 _TYPED = frozenset("0123456789.-")
 _PAUSE = 0.6
 """Seconds: letters that follow each other sooner are taken back together, since they may have been meant for the composer."""
@@ -37,7 +38,7 @@ class Tune:
     """The knob that is selected, what is being typed for it, and the way back.
 
     `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused; `editing` is
-    whether stop sequences are being written elsewhere.
+    whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -50,6 +51,7 @@ class Tune:
         self.typed: str | None = None
         self.error = ""
         self.editing = False
+        self.unfolded = False
         self._actions: dict[str, str] = {}
 
     def press(self, key: str, character: str | None) -> bool:
@@ -100,19 +102,21 @@ class Tune:
         self.typed, self.error = None, ""
         return open_
 
-    def toggle_stop(self, text: str) -> None:
-        r"""Adds a stop sequence as typed, with `\n` and the like; one that is there goes."""
+    def write(self, text: str) -> None:
+        r"""Adds a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
         self._follow()
         self.error = ""
+        knob, value = KNOBS[self.selected], self._value
         try:
-            sequences = KNOBS["stop"].parse(text)
-            assert isinstance(sequences, tuple)
-            kept = tuple(stop for stop in self._chat.tuning.stop if stop not in sequences)
-            added = tuple(stop for stop in sequences if stop not in self._chat.tuning.stop)
+            typed = knob.parse(text)
         except KnobError as error:
             self.error = str(error)
-        else:
-            self._set("stop", kept + added)
+            return
+        assert isinstance(typed, tuple)
+        assert isinstance(value, tuple)
+        if knob.kind == "texts":
+            typed = (*(there for there in value if there not in typed), *(new for new in typed if new not in value))
+        self._set(self.selected, typed)
 
     def toggle_stop_after(self, text: str) -> None:
         """Adds a stop rule for a text, which stays in the reply, unlike a stop sequence; one that is there goes."""
@@ -134,11 +138,42 @@ class Tune:
             rule.pattern for rule in rules if isinstance(rule, Text) and rule.action == "stop" and not rule.regex
         )
 
-    def drop_stop(self) -> None:
-        """Removes the last stop sequence, if there is one."""
+    def drop_text(self) -> None:
+        """Removes the last of the selected knob's texts, if there is one."""
         self._follow()
         self.error = ""
-        self._set("stop", self._chat.tuning.stop[:-1])
+        value = self._value
+        if isinstance(value, tuple):
+            self._set(self.selected, value[:-1])
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the selected knob is written, and not turned."""
+        return KNOBS[self.selected].kind in ("texts", "order")
+
+    def _unfold(self) -> None:
+        self.unfolded = not self.unfolded
+
+    def _reorder(self, by: int) -> None:
+        """Moves the selected knob's stage past the next one that acts; one that was left out comes back."""
+        stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self._chat.tuning.order)
+        if stage is None or stage.last:
+            self.error = (
+                f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes last"
+            )
+            return
+        if stage.name not in order:
+            self._set("order", (*order, stage.name))
+            return
+        at = order.index(stage.name)
+        to = at + by
+        while 0 <= to < len(order) and STAGES[order[to]].optional and not STAGES[order[to]].active(self._chat.tuning):
+            to += by
+        if not 0 <= to < len(order):
+            self.error = f"{stage.name} is already {'first' if by < 0 else 'last'}"
+            return
+        order.insert(to, order.pop(at))
+        self._set("order", tuple(order))
 
     @property
     def _value(self) -> Value:
@@ -149,16 +184,13 @@ class Tune:
         self.typed, value = None, self._value
         if not isinstance(value, (int, float)):
             self.error = f"{self.selected} cannot be stepped; " + (
-                "Enter edits it" if self._is_text() else "type a number"
+                "Enter edits it" if self.is_text else "type a number"
             )
             return
         self._set(self.selected, KNOBS[self.selected].moved(value, steps, coarse=coarse))
 
-    def _is_text(self) -> bool:
-        return KNOBS[self.selected].kind == "texts"
-
     def _type(self, character: str) -> None:
-        if self._is_text():
+        if self.is_text:
             self.error = f"Enter edits {self.selected}"
         else:
             self.typed = (self.typed or "") + character
@@ -207,7 +239,8 @@ class Tune:
             self.error = "nothing to undo"
             return
         run = self._undo.pop()
-        self.selected = next(iter(run.values)) if len(run.values) == 1 and run.picks < _TYPING else run.selected
+        one = next(iter(run.values), "") if len(run.values) == 1 and run.picks < _TYPING else ""
+        self.selected = run.selected if one in ("", "order") else one
         self.typed = None
         for name, value in run.values.items():
             self._chat.adjust(name, value)
@@ -223,7 +256,8 @@ class Tune:
             self._kept()
 
     def _step(self, by: int) -> None:
-        self.select(_NAMES[(_NAMES.index(self.selected) + by) % len(_NAMES)])
+        names = shown_knobs(self._chat.tuning, self.selected, unfolded=self.unfolded)
+        self.select(names[(names.index(self.selected) + by) % len(names)])
 
     def _set(self, name: str, value: Value) -> None:
         self.typed = None
@@ -245,4 +279,6 @@ class Tune:
         "default": _default,
         "take_back": _take_back,
         "select": _pick,
+        "unfold": _unfold,
+        "reorder": _reorder,
     }

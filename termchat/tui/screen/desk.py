@@ -132,10 +132,12 @@ class Desk(Column):
         if not event.value:
             self.back()
             return
-        self._tune.toggle_stop(event.value)
+        self._tune.write(event.value)
         self._stops_changed()
 
     def on_stop_input_kept(self) -> None:
+        if self._tune.selected != "stop":
+            return
         self._tune.toggle_stop_after(self._input.value)
         self._stops_changed()
 
@@ -146,7 +148,7 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def on_stop_input_erased(self) -> None:
-        self._tune.drop_stop()
+        self._tune.drop_text()
         self._list_stops()
         self.post_message(self.Tuned())
 
@@ -158,11 +160,13 @@ class Desk(Column):
         self._list_stops()
 
     def _list_stops(self) -> None:
-        stop, room, muted, text = KNOBS["stop"], self._keys.room, Ink("muted"), Ink("text")
-        runs = [("stop before  ", muted), (one_line(stop.show(self._chat.tuning.stop), room - 13), text)]
-        if after := self._tune.stops_after:
+        knob, room, muted, text = KNOBS[self._tune.selected], self._keys.room, Ink("muted"), Ink("text")
+        head = "stop before  " if knob.name == "stop" else f"{knob.name}  "
+        listed = knob.show(getattr(self._chat.tuning, knob.name))
+        runs = [(head, muted), (one_line(listed, room - len(head)), text)]
+        if knob.name == "stop" and (after := self._tune.stops_after):
             left = room - length(runs)
-            runs += [("   after  ", muted), (one_line(stop.show(after), left - 10), text)] if left > 20 else []
+            runs += [("   after  ", muted), (one_line(knob.show(after), left - 10), text)] if left > 20 else []
         line = Line(tuple(runs), "panel")
         self.query_one("#stops", Slip).show_lines([line] if self._tune.editing else [])
 

@@ -59,7 +59,7 @@ def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
         return [*adds, on_empty, *labels(("back", "back"))]
     if tune.typed is not None:
         return labels(("tune-accept", "accept"), ("back", "drop"))
-    if tune.selected == "stop":
+    if tune.is_text:
         return labels(("tune-accept", "edit"), ("tune-off", "none"), ("tune-undo", "undo"), ("back", "back"))
     coarse = [Label("⇧", "coarse")] if full else []
     others = labels(("tune-off", "off"), ("tune-default", "default"), ("tune-undo", "undo"), ("back", "back"))
@@ -116,7 +116,7 @@ class KeyLine(LinesView, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         if self.tuning is None:
             return
-        if event.key == "enter" and self.tuning.selected == "stop":
+        if event.key == "enter" and self.tuning.is_text:
             self.post_message(self.StopsWanted())
         elif not self.tuning.press(event.key, event.character):
             return

@@ -24,6 +24,14 @@ class Pointing:
         self._desk.knobs.select(knob)
         self._desk.post_message(Desk.Tuned())
 
+    def all_knobs(self) -> None:
+        """Opens TUNE with every knob, or hides again those that do nothing."""
+        knobs = self._desk.knobs
+        if self._desk.tune is None:
+            self.open_tune()
+        knobs.unfolded = not knobs.unfolded
+        self._desk.post_message(Desk.Tuned())
+
     def turned(self, event: KnobsView.Turned) -> None:
         self._desk.knobs.turn(event.knob, event.steps, coarse=event.coarse)
         if self._desk.tune is None:

@@ -365,6 +365,9 @@ class ChatScreen(LiveScreen):
     def action_tune_knob(self, knob: str) -> None:
         self._pointing.tune(knob)
 
+    def action_all_knobs(self) -> None:
+        self._pointing.all_knobs()
+
     def action_choose(self, number: int) -> None:
         self._pointing.choose(number)
 

@@ -11,7 +11,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, again, prose
-from termchat.tui.panels.chain_panel import chain_lines
+from termchat.tui.panels.chain_panel import around_selected, chain_lines
 from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, record_lines, settings_of
 from termchat.tui.panels.tune_mode import Tune
 
@@ -58,8 +58,11 @@ class TokenPanel:
         if tune is not None:
             shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
             token = shown.token if shown is not None and shown.now else None
-            chain = chain_lines(self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed)
-            head = chain if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
+            chain = chain_lines(
+                self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed, unfolded=tune.unfolded
+            )
+            selected = [line for line in chain if line.ground]
+            head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected
         body = self._body(place, view, width, rows - len(head)) if place is not None else []
         return [*head, *body][:rows]
 
