@@ -22,7 +22,7 @@ _DIGITS = {"x": 2, "u": 4, "U": 8}
 _ANY = "/(?s:.)/"
 _NOTHING = '""'
 _DEEPEST = 100
-"""More parentheses than that, one in another, are refused: Lark is parsed recursively."""
+"""More parentheses than that, one in another, are refused."""
 
 
 def to_lark(text: str) -> str:
@@ -129,12 +129,12 @@ class _Parser:
             raise TextError.at(self._text, start, "this parenthesis is never closed")
         self._at += 1
         self._depth -= 1
-        return f"({inner})"
+        return self._rule(inner)
 
     def _repeated(self, item: str, mark: str) -> str:
         if mark != "{":
             self._at += 1
-            return item if item == _NOTHING else f"({item}){mark}"
+            return item if item == _NOTHING else self._single(item) + mark
         found = _REPEAT.match(self._text, self._at)
         if found is None:
             raise self._wrong("write a repetition as {2}, {2,} or {2,5}")
@@ -144,7 +144,17 @@ class _Parser:
         self._at = found.end()
         if item == _NOTHING or (most and not int(most)):
             return _NOTHING
-        return f"({item}){{{low},{int(most) if most else ''}}}"
+        return f"{self._single(item)}{{{low},{int(most) if most else ''}}}"
+
+    def _single(self, item: str) -> str:
+        """What can be repeated: Lark knows no repeated repetition."""
+        return self._rule(item) if item[-1] in "*+?}" else item
+
+    def _rule(self, body: str) -> str:
+        """A rule of its own, since llguidance nests parentheses no more than 30 deep."""
+        name = f"({len(self._names)}"  # no name in GBNF
+        self._rules[name] = body
+        return self._lark_name(name)
 
     def _literal(self) -> str:
         start = self._at
