@@ -206,7 +206,7 @@ class Forks:
             node, at = chat.nodes[node.parent], node.at
         self._replies.start(
             node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then, prefill=prefill,
-            remembered=position.state,
+            remembered=position.state, constraint_begun=position.begun(state.constraint),
         )  # fmt: skip
 
 

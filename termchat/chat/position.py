@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Span
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.memory import after
+from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import ModelInfo
 
@@ -15,7 +17,8 @@ class Position(NamedTuple):
     """A step of a reply. `ids` stand before it, the last `done` of them are the reply's own.
 
     `seed` and `settings` (those in force there) are None where no reply began: in what a person wrote, or in a reply that
-    failed before its first word. `state` is what stages of the chain remember there.
+    failed before its first word. `state` is what stages of the chain remember there. The `constraint` in force there began with
+    step `constraint_begun` of the reply.
     """
 
     ids: list[int]
@@ -23,6 +26,12 @@ class Position(NamedTuple):
     seed: int | None
     settings: SamplerSettings | None
     state: dict[str, float]
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
+
+    def begun(self, constraint: Constraint | None) -> int:
+        """The step with which a constraint begins that is in force from here on, if it is not the one that is."""
+        return self.constraint_begun if constraint == self.constraint else self.done
 
 
 def position_of(conversation: Conversation, node: Node, index: int) -> Position:
@@ -37,7 +46,13 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     spans = conversation.reply(node.number)
     done = sum(span.count for span in spans[:-1]) + index
     seeds = (span.node.start.seed for span in spans if span.node.start is not None)
-    return Position(ids, done, next(seeds, None), _in_force(node, index), _state(spans, index))
+    record = _record(node, index)
+    position = Position(ids, done, next(seeds, None), None, _state(spans, index))
+    if record is None:
+        return position
+    return position._replace(
+        settings=record.samplers, constraint=record.constraint, constraint_begun=record.constraint_begun
+    )
 
 
 def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
@@ -47,17 +62,19 @@ def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
         return node.tokens.states[index]
     if index == 0 and len(spans) > 1:
         node, index = spans[-2].node, spans[-2].count
-    settings = _in_force(node, index - 1)
-    if index == 0 or settings is None or index - 1 not in node.tokens.states:
+    record = _record(node, index - 1)
+    if index == 0 or record is None or index - 1 not in node.tokens.states:
         return {}
     state = node.tokens.states[index - 1]
-    return state if node.tokens.forced[index - 1] else after(settings, state, node.tokens.probabilities[index - 1])
+    if node.tokens.forced[index - 1]:
+        return state
+    return after(record.samplers, state, node.tokens.probabilities[index - 1])
 
 
-def _in_force(node: Node, index: int) -> SamplerSettings | None:
+def _record(node: Node, index: int) -> SettingsRecord | None:
+    """The settings in force there."""
     reached = (settings for settings, at in zip(node.settings, node.settings_at, strict=True) if at <= index)
-    newest = max(reached, key=lambda settings: settings.number, default=None)
-    return newest.samplers if newest is not None else None
+    return max(reached, key=lambda settings: settings.number, default=None)
 
 
 def is_foreign(path: list[Span], model: ModelInfo) -> bool:

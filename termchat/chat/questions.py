@@ -17,9 +17,12 @@ from termchat.chat.position import WhatIf, is_foreign, position_of, summarise
 from termchat.chat.requests import Inquiry, Newest, Unanswerable
 from termchat.chat.state import State
 from termchat.conversation.tree import Conversation, Node, Place, Span
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import (
+    Check,
+    Checked,
     Describe,
     Explain,
     Explained,
@@ -84,7 +87,15 @@ class Pieces:
     tokenized: Tokenized
 
 
-Answer = Inspection | WhyNot | Rescored | Pieces
+@dataclass(frozen=True)
+class CheckedConstraint:
+    """Whether a constraint can be used with the model."""
+
+    constraint: Constraint
+    checked: Checked
+
+
+Answer = Inspection | WhyNot | Rescored | Pieces | CheckedConstraint
 
 
 class _Step(NamedTuple):
@@ -95,14 +106,17 @@ class _Step(NamedTuple):
     seed: int
     done: int
     state: dict[str, float]
+    constraint: Constraint | None
+    constraint_begun: int
 
 
 def inspection(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Answer]:
     """See `Questions.inspect`."""
     step = _step(state, chat, node, index, now=now)
     inspected = yield Inspect(
-        step.ids, step.samplers, step.seed, step.done, candidates=state.candidates, state=step.state
-    )
+        step.ids, step.samplers, step.seed, step.done, candidates=state.candidates, state=step.state,
+        constraint=step.constraint, constraint_begun=step.constraint_begun,
+    )  # fmt: skip
     assert isinstance(inspected, Inspected)
     return Inspection(node, index, now, inspected)
 
@@ -117,7 +131,9 @@ def why_not(state: State, chat: Conversation, node: Node, index: int, what: int 
         asked = tokenized.ids
     if not asked:
         raise Unanswerable("type some text first")
-    explained = yield Explain(step.ids, asked[0], step.samplers, step.seed, step.done, step.state)
+    explained = yield Explain(
+        step.ids, asked[0], step.samplers, step.seed, step.done, step.state, step.constraint, step.constraint_begun
+    )
     assert isinstance(explained, Explained)
     penalised = explained.explanation.penalised
     pieces: dict[int, str] = {}
@@ -135,9 +151,11 @@ def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSet
     ids = [i for tokens, count in columns for i in tokens.ids[:count]]
     if not ids:
         raise Unanswerable("no reply to inspect")
-    before, samplers, seed, done, _ = _step(state, chat, spans[0].node, 0, now=True)
-    samplers = settings or samplers
-    scored = yield Score([*before, *ids], len(ids), samplers, seed, done)
+    step = _step(state, chat, spans[0].node, 0, now=True)
+    samplers = settings or step.samplers
+    scored = yield Score(
+        [*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, step.constraint_begun
+    )
     assert isinstance(scored, Scored)
     texts = [text for tokens, count in columns for text in tokens.texts[:count]]
     places = [Place(span.node.number, at) for span in spans for at in range(span.count)]
@@ -145,6 +163,15 @@ def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSet
     forced = {index for index, by_hand in enumerate(chosen) if by_hand}
     summary = summarise(ids, scored.ids, scored.probabilities, forced)
     return Rescored(node, samplers, places, ids, texts, scored, summary)
+
+
+def check_of(state: State, constraint: Constraint) -> Inquiry[Answer]:
+    """See `Questions.check`."""
+    if state.model is None:
+        raise Unanswerable(NO_MODEL)
+    checked = yield Check(constraint)
+    assert isinstance(checked, Checked)
+    return CheckedConstraint(constraint, checked)
 
 
 def pieces_of_text(state: State, text: str) -> Inquiry[Answer]:
@@ -197,11 +224,15 @@ def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool
     knobs = state.tuning
     settings = None if now else position.settings
     seed = position.seed if position.seed is not None else knobs.seed or 0
-    return _Step(position.ids, settings or knobs.samplers(), seed, position.done, position.state)
+    constraint = state.constraint if settings is None else position.constraint
+    return _Step(
+        position.ids, settings or knobs.samplers(), seed, position.done, position.state,
+        constraint, position.begun(constraint),
+    )  # fmt: skip
 
 
-Kind = Literal["inspected", "explained", "scored", "tokenized"]
-KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized")
+Kind = Literal["inspected", "explained", "scored", "tokenized", "checked"]
+KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized", "checked")
 
 
 class Questions:
@@ -217,6 +248,7 @@ class Questions:
         self.explained: WhyNot | None = None
         self.scored: Rescored | None = None
         self.tokenized: Pieces | None = None
+        self.checked: CheckedConstraint | None = None
         self.failed: str | None = None
         self._newest: dict[Kind, Newest[Answer]] = {kind: Newest(state.line) for kind in KINDS}
         self._subjects: dict[Kind, object] = {}
@@ -242,6 +274,10 @@ class Questions:
         """The whole reply that `node` is a piece of, under these settings, or under the knobs as they are (None)."""
         inquiry = partial(rescoring, self._state, self._state.conversation, node, settings)
         self._ask("scored", (node, settings), inquiry, live=settings is None)
+
+    def check(self, constraint: Constraint) -> None:
+        """Whether a constraint can be used with the model that is loaded."""
+        self._ask("checked", constraint, partial(check_of, self._state, constraint), live=False)
 
     def tokens(self, text: str) -> None:
         """Tokenizes a text: no template, no control tokens."""
@@ -302,6 +338,7 @@ class Preview:
         tokens = sum(span.count for span in spans)
         if state.phase != "idle" or start is None or not tokens or state.is_foreign():
             return
+        position = position_of(state.conversation, spans[-1].node, spans[-1].count - 1)
         question = Inspect(
             ids=state.conversation.ids()[:-1],
             samplers=state.tuning.samplers(),
@@ -309,6 +346,8 @@ class Preview:
             done=tokens - 1,
             candidates=state.candidates,
             state=spans[-1].node.tokens.states.get(spans[-1].count - 1, {}),
+            constraint=state.constraint,
+            constraint_begun=position.begun(state.constraint),
         )
         self._newest.ask(_inspected(question), partial(self._hear, state.live))
 

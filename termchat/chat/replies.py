@@ -76,6 +76,7 @@ class Replies:
         then: Then = "go on",
         prefill: str = "",
         remembered: Mapping[str, float] = {},
+        constraint_begun: int = 0,
     ) -> None:
         """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
 
@@ -83,7 +84,7 @@ class Replies:
         first, where those are known. It may have `longer` more tokens than the knob says, but no more than `limit` (0: as
         many as there is room for). The first of them are `ids`, whatever the dice say; `then` is what follows these. `prefill`
         is their text, where a person said that the reply begins with it. `remembered` is the state of the chain's stages where
-        it goes on.
+        it goes on, `constraint_begun` the step of the reply with which the chat's constraint began.
         """
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
@@ -112,6 +113,8 @@ class Replies:
                 keep_logits=state.keep_logits,
                 state=dict(remembered),
                 prefill=prefill,
+                constraint=state.constraint,
+                constraint_begun=constraint_begun,
             ),
             partial(self._hear, self._running),
         )
@@ -126,7 +129,8 @@ class Replies:
         if "adjust" not in state.engine.offers:
             state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply uses them"))
             return
-        state.line.tell(Adjust(state.tuning.samplers(), state.conditions(self._longer), dict(state.origin)))
+        conditions = state.conditions(self._longer)
+        state.line.tell(Adjust(state.tuning.samplers(), conditions, dict(state.origin), state.constraint))
 
     def pause(self) -> None:
         """Pauses before the next token; a message on its way, before the first."""

@@ -22,6 +22,7 @@ from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import Tuning, Value
 from termchat.engine.port import Engine, Event
@@ -111,6 +112,18 @@ class Chat(State):
         self.recorder.watched(self.conversation, self.breakpoints)
         if self.replies.running:
             self.replies.adjust()
+
+    def constrain(self, constraint: Constraint | None) -> None:
+        """What the running reply has to match from its next token on, and those that follow from their first; None: nothing."""
+        if constraint == self.constraint:
+            return
+        self.constraint = constraint
+        self.changed(TuningChanged())
+        if self.replies.running:
+            self.replies.adjust()
+        else:
+            self._preview.ask()
+        self.questions.tuned()
 
     def record(self, node: Node, index: int) -> Token | None:
         """The record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""

@@ -14,6 +14,7 @@ from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
@@ -57,6 +58,10 @@ class State:
         """What the next token is drawn with."""
         self.origin = dict.fromkeys(KNOBS, "default") | origin
         """Where each knob's value came from."""
+
+        # Written by `Chat.constrain`.
+        self.constraint: Constraint | None = None
+        """What the running reply and those that follow have to match."""
 
         # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.
         self.conversation = conversation

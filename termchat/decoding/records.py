@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple, overload
 import msgspec
 
 from termchat.decoding.conditions import Condition
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import SamplerSettings
 
 FORMAT = 1
@@ -68,6 +69,9 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     which stages they go through.
 
     `threads` compute from the next decode on; they change by themselves on a busy machine.
+
+    `constraint` is what the reply matches from step `constraint_begun` on; it was compiled in `constraint_ms` milliseconds,
+    None where it was compiled before. `constraint_dropped` says why it is no longer applied: "" where it is.
     """
 
     number: int
@@ -76,6 +80,10 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     origin: dict[str, str]
     threads: int = 0
     order: tuple[str, ...] = ()
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
+    constraint_ms: float | None = None
+    constraint_dropped: str = ""
 
 
 class Shape(NamedTuple):
@@ -98,11 +106,17 @@ class Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
 
 class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stage of the chain, how many tokens had a finite logit after it, and the share of the probability mass that it was
-    given which they hold; None where that was not recorded."""
+    given which they hold; None where that was not recorded.
+
+    Only the grammar has the others: the share of the model's own mass (at temperature 1, before any sampler) on tokens that it
+    does not allow, and whether it allows one token only.
+    """
 
     name: str
     survivors: int
     mass: float | None = None
+    removed_mass: float | None = None
+    forced: bool | None = None
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -239,7 +253,10 @@ def to_dict(value: Any) -> Any:
             named["record"] = RECORD_NAMES[type(value)]
         elif value.__struct_config__.tag is not None:
             named[str(value.__struct_config__.tag_field)] = value.__struct_config__.tag
-        named |= {name: to_dict(getattr(value, name)) for name in value.__struct_fields__}
+        fields = value.__struct_fields__
+        if type(value) is Stage and value.removed_mass is None:
+            fields = fields[:-2]
+        named |= {name: to_dict(getattr(value, name)) for name in fields}
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]
@@ -291,6 +308,19 @@ class Remedy(msgspec.Struct, frozen=True, array_like=True):
     until: float | None = None
 
 
+class Misfit(msgspec.Struct, frozen=True, array_like=True):
+    """Why the constraint does not allow a token: its byte number `at` is `byte`, where only one of the `allowed` bytes could
+    stand. `byte` None: it is a control token, and those are no text. `forced` is the only text that could follow there, as far
+    as there is only one; `may_end`: the reply could end there.
+    """
+
+    at: int
+    byte: int | None
+    allowed: bytes
+    forced: bytes
+    may_end: bool
+
+
 class Explanation(msgspec.Struct, frozen=True, array_like=True):
     """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took.
 
@@ -311,3 +341,4 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     remedies: list[Remedy]
     winner: int
     winner_text: str
+    misfit: Misfit | None = None

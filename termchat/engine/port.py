@@ -11,8 +11,10 @@ from typing import Literal, Protocol
 import msgspec
 
 from termchat.decoding.conditions import Condition
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Explanation as Explanation
 from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import Misfit as Misfit
 from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
@@ -105,7 +107,7 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
 
 class Scripted(msgspec.Struct, frozen=True):
     """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
-    whatever the dice say. None leaves a thing as it is.
+    whatever the dice say. None leaves a thing as it is. The constraint is changed only where there are `samplers`.
 
     A script that names threads has them all: they are not adapted to a busy machine, and those of its first step hold for the
     prompt too.
@@ -117,6 +119,7 @@ class Scripted(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
     origin: dict[str, str] = {}
     threads: int = 0
+    constraint: Constraint | None = None
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
@@ -132,7 +135,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first
     token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
     scripted tokens came from, for the `Start` record. `state` is what mirostat and adaptive_p remember of the reply so far
-    (`decoding.memory`), here and in the questions below.
+    (`decoding.memory`), here and in the questions below. The reply matches the `constraint` from step `constraint_begun` on,
+    here and below.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -152,15 +156,18 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     keep_logits: bool = True
     prefill: str = ""
     state: dict[str, float] = {}
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
     """Other settings from the next token on, for the reply that is running. No answer but the `Settings` record, and a
-    `Paused` where it waits."""
+    `Paused` where it waits. A constraint that is another one than before begins with the next token."""
 
     samplers: SamplerSettings
     conditions: tuple[Condition, ...]
     origin: dict[str, str] = {}
+    constraint: Constraint | None = None
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
@@ -209,6 +216,8 @@ class Inspect(msgspec.Struct, frozen=True, tag=True):
     done: int
     candidates: int = 20
     state: dict[str, float] = {}
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
 
 
 class Explain(msgspec.Struct, frozen=True, tag=True):
@@ -220,6 +229,8 @@ class Explain(msgspec.Struct, frozen=True, tag=True):
     seed: int
     done: int
     state: dict[str, float] = {}
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
 
 
 class Score(msgspec.Struct, frozen=True, tag=True):
@@ -234,10 +245,18 @@ class Score(msgspec.Struct, frozen=True, tag=True):
     samplers: SamplerSettings
     seed: int
     done: int = 0
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
 
 
 Steer = Adjust | Pause | Resume | Step | Force | Cancel
 """Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
+
+
+class Check(msgspec.Struct, frozen=True, tag=True):
+    """Whether a constraint can be used with the model that is loaded. Answer: `Checked`."""
+
+    constraint: Constraint
 
 
 class Compare(msgspec.Struct, frozen=True, tag=True):
@@ -250,7 +269,21 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     at: int
 
 
-Command = Load | Unload | Probe | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score | Compare
+Command = (
+    Load
+    | Unload
+    | Probe
+    | Render
+    | Tokenize
+    | Describe
+    | Generate
+    | Steer
+    | Inspect
+    | Explain
+    | Score
+    | Check
+    | Compare
+)
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -408,6 +441,18 @@ class Explained(msgspec.Struct, frozen=True, tag=True, array_like=True):
     recomputed: bool
 
 
+class Checked(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`error` says what is wrong with the constraint, "" where it can be used, after `ms` milliseconds of compiling; `warnings`
+    say what it ignores. An error of the text has its `line` and `column`, from 1 on, where they are known (0: they are not).
+    """
+
+    error: str
+    ms: float = 0.0
+    warnings: list[str] = []
+    line: int = 0
+    column: int = 0
+
+
 class Scoring(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """`done` of `total` tokens have their distribution."""
 
@@ -427,12 +472,12 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Event = (
     Progress | Loaded | Unloaded | Probed | Rendered | Tokenized
-    | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Compared
+    | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
     | Start | SettingsRecord | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
 LAST = (
-    Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Compared, Finished, Failed
+    Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Checked, Compared, Finished, Failed
 )  # fmt: skip
 """What ends the answer to a command: no more events have its number."""
 

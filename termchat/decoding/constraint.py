@@ -1,0 +1,33 @@
+"""What a reply has to match: a JSON schema, a regular expression, one of several texts, or a grammar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+Kind = Literal["json_schema", "regex", "choice", "gbnf", "lark"]
+
+LONGEST = 200_000
+"""Characters of a constraint's text at most."""
+
+GRAMMAR = "grammar"
+"""The stage of the chain, in records."""
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """`text` is the source: JSON of a schema, a pattern, a JSON list of the texts of a choice, a grammar. `name` is that of the
+    file it came from, "" where it was typed. `after_chain`: it masks what the other stages left, instead of the model's logits.
+    """
+
+    kind: Kind
+    text: Annotated[str, msgspec.Meta(max_length=LONGEST)]
+    name: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    after_chain: bool = False
+
+
+def choice(texts: Sequence[str]) -> Constraint:
+    """The reply is one of these texts."""
+    return Constraint("choice", json.dumps(list(texts), ensure_ascii=False))
