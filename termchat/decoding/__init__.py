@@ -9,6 +9,8 @@ screen or a file.
   rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
 - `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
-- `gbnf`: llama.cpp's grammars as llguidance reads them. `text_error`: a fault in a typed text, with its place.
+- `constraint`: what a reply has to match. `constraint_check` finds faults of its text (`text_error`: with their place); `gbnf`
+  makes llama.cpp's grammars what llguidance reads; `example_schema` makes a schema of an example; `partial_json` says where
+  in a document an unfinished text stands, `verdict` whether a finished one matches.
 - `escapes`: backslash escapes in typed text.
 """

@@ -1,0 +1,189 @@
+"""Where in a JSON document a text stands that may not be finished, and what its schema says of that place."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+Path = tuple[str | int, ...]
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|"(?:\\.|[^"\\])*\\?$|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_WORDS = ("true", "false", "null")
+_MOST_NAMED = 5
+
+
+class Standing(NamedTuple):
+    """`path` leads to the value that is open or comes next. `inside` is what the text would end inside of, `coming` what stands
+    open there; both are "" where the document is whole."""
+
+    path: Path
+    inside: str
+    coming: str
+
+    @property
+    def whole(self) -> bool:
+        return not self.inside
+
+    @property
+    def next_value(self) -> bool:
+        """A value is about to begin."""
+        return self.coming.startswith("a value")
+
+
+class _Level:
+    """An object or array that is open."""
+
+    def __init__(self, opened: str) -> None:
+        self.is_object = opened == "{"
+        self.key = ""
+        self.index = 0
+        self.wants = "a key or }" if self.is_object else "a value or ]"
+
+    @property
+    def step(self) -> str | int:
+        return self.key if self.is_object else self.index
+
+
+def standing(text: str) -> Standing:
+    """Where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
+    levels: list[_Level] = []
+    top = "a value"
+    tokens = list(_TOKEN.finditer(text))
+    for found in tokens:
+        token = found[0]
+        level = levels[-1] if levels else None
+        if token in "{[":
+            levels.append(_Level(token))
+            continue
+        if token in "}]":
+            if levels:
+                levels.pop()
+            level = levels[-1] if levels else None
+        elif token == ",":
+            if level is not None:
+                level.wants = "a key" if level.is_object else "a value"
+                level.index += 1
+            continue
+        elif token == ":":
+            if level is not None:
+                level.wants = "a value"
+            continue
+        elif level is not None and level.is_object and level.wants.startswith("a key"):
+            if not _closed(token):
+                return Standing(_path(levels[:-1]), "a key", "a key is open")
+            level.key, level.wants = _content(token), ":"
+            continue
+        elif found.end() == len(text) and (is_open := _open(token, last=level is not None)):
+            return Standing(_path(levels), is_open, is_open + " is open")
+        if level is None:
+            top = ""
+        else:
+            level.wants = ", or }" if level.is_object else ", or ]"
+    if not levels:
+        return Standing((), top and "nothing", top and top + " comes next")
+    level = levels[-1]
+    inside = "an object" if level.is_object else "an array"
+    if level.wants in ("a value", "a value or ]"):
+        return Standing(_path(levels), inside, level.wants + " comes next")
+    return Standing(_path(levels[:-1]), inside, level.wants + " comes next")
+
+
+def shown_path(path: Path) -> str:
+    """`tags[1].name`; "" for the document itself."""
+    shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return shown.removeprefix(".")
+
+
+def schema_at(schema: Any, path: Path) -> Any:
+    """What a schema says of a place, as far as one thing is said; None where there are alternatives or nothing."""
+    here = _followed(schema, schema)
+    for step in path:
+        if not isinstance(here, dict):
+            return None
+        if isinstance(step, str):
+            properties = here.get("properties")
+            named = properties.get(step) if isinstance(properties, dict) else None
+            here = here.get("additionalProperties") if named is None else named
+        else:
+            prefix = here.get("prefixItems")
+            listed = isinstance(prefix, list) and step < len(prefix)
+            here = prefix[step] if listed and isinstance(prefix, list) else here.get("items")
+        here = _followed(schema, here)
+    return here
+
+
+def described(schema: Any) -> str:
+    """The bounds that a schema sets to one value, in a few words; "" where there are none."""
+    if not isinstance(schema, dict):
+        return ""
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    if isinstance(schema.get("enum"), list):
+        values = [json.dumps(value, ensure_ascii=False) for value in schema["enum"][:_MOST_NAMED]]
+        return "one of " + ", ".join(values) + (" …" if len(schema["enum"]) > _MOST_NAMED else "")
+    said = []
+    for low, high, unit in (
+        ("minimum", "maximum", ""),
+        ("minLength", "maxLength", " characters"),
+        ("minItems", "maxItems", " items"),
+    ):
+        least, most = schema.get(low), schema.get(high)
+        if least is not None and most is not None:
+            said.append(f"{least} to {most}{unit}")
+        elif least is not None:
+            said.append(f"at least {least}{unit}")
+        elif most is not None:
+            said.append(f"at most {most}{unit}")
+    if isinstance(schema.get("pattern"), str):
+        said.append(f"/{schema['pattern']}/")
+    if isinstance(schema.get("format"), str):
+        said.append(str(schema["format"]))
+    return ", ".join(said)
+
+
+def resolved(schema: Any, pointer: str) -> Any:
+    """What a reference within the schema points to; None where it points nowhere in it."""
+    here = schema
+    for part in pointer.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict):
+            here = here.get(name)
+        elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+            here = here[int(name)]
+        else:
+            return None
+    return here
+
+
+def _followed(schema: Any, here: Any) -> Any:
+    seen = 0
+    while isinstance(here, dict) and isinstance(here.get("$ref"), str) and seen < 100:
+        here, seen = resolved(schema, here["$ref"]), seen + 1
+    return here
+
+
+def _path(levels: list[_Level]) -> Path:
+    return tuple(level.step for level in levels)
+
+
+def _closed(token: str) -> bool:
+    return re.fullmatch(r'"(?:\\.|[^"\\])*"', token, re.DOTALL) is not None
+
+
+def _content(token: str) -> str:
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return token[1:-1]
+
+
+def _open(token: str, *, last: bool) -> str:
+    """What the last token leaves open; "" for nothing."""
+    if token[0] == '"':
+        return "" if _closed(token) else "a string"
+    if token in _WORDS:
+        return ""
+    if token[0] in "-0123456789":
+        return "a number" if last or not token[-1].isdecimal() else ""
+    return "a word"
