@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from termchat.engine.llama.constraint import Grammars
+from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.offload import EVERYTHING, offloaded

@@ -13,7 +13,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import chain_of
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.constraint import ConstraintError, Follower
+from termchat.engine.llama.grammars import ConstraintError, Follower
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.sandbox import deadline
 from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
