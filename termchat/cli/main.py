@@ -17,6 +17,7 @@ from click.core import ParameterSource
 import termchat
 from termchat.cli import completers
 from termchat.cli.completers import VARIABLE
+from termchat.cli.constraint_flags import constraint_flags, constraint_of
 from termchat.cli.help import PageGroup
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def _leave(code: int) -> NoReturn:
     help="reopen the latest saved chat, or the one whose id starts with SESSION (see termchat sessions list)",
 )
 @click.option("--raw", is_flag=True, help="complete text without the model's chat template")
+@constraint_flags
 @click.option("--demo", is_flag=True, help="play a recorded session; needs no model")
 @click.pass_context
 def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **given: Any) -> None:
@@ -185,16 +187,19 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         from termchat.cli.flags import config
         from termchat.tui.demo.player import start as play
 
+        if constraint_of(given) is not None:
+            raise click.UsageError("the demo takes no constraint")
         _leave(play(config(given)))
     engine = (
         _engine()
     )  # before the settings and the screen are imported, which takes as long as the process takes to start
     from termchat.cli.flags import config
 
+    constraint = constraint_of(given)
     chosen = config(given)
     from termchat.tui.start import start
 
-    _leave(start(chosen, engine, resume=resume, raw=raw))
+    _leave(start(chosen, engine, resume=resume, raw=raw, constraint=constraint))
 
 
 def _engine() -> Engine:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from termchat.cli import completers
+from termchat.cli.constraint_flags import constraint_flags, constraint_of
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
 from termchat.decoding.samplers import KNOBS, well_formed
@@ -48,6 +49,7 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
     show_default=True,
     help="candidates to record per step",
 )
+@constraint_flags
 @flags(without=_OF_THE_SCREEN)
 @click.pass_obj
 def run(
@@ -77,6 +79,7 @@ def run(
         raise click.UsageError("no prompt: pass PROMPT or pipe one in")
     if prompt == "":
         raise click.UsageError("the prompt is empty")
+    constraint = constraint_of(given)
     chosen = config(given)
     if chosen.tuning.seed is not None and chosen.tuning.seed + replies - 1 > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
@@ -87,7 +90,7 @@ def run(
     from termchat.commands.run import Question, answer
 
     prompt = None if prompt is None else well_formed(prompt)
-    asked = Question(prompt, messages, well_formed(prefill), raw, replies)
+    asked = Question(prompt, messages, well_formed(prefill), raw, replies, constraint)
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
 
 

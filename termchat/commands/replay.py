@@ -221,7 +221,11 @@ class _Replay:
             if isinstance(record, SettingsRecord) and record.number != node.settings[0].number:
                 ends = _ends(record, length)
                 threads = fixed or record.threads
-                script.append(Scripted(step, samplers=record.samplers, conditions=ends, threads=threads))
+                script.append(
+                    Scripted(
+                        step, samplers=record.samplers, conditions=ends, threads=threads, constraint=record.constraint
+                    )
+                )
             elif isinstance(record, Token):
                 if record.forced:
                     script.append(Scripted(record.step, id=record.id))
@@ -240,6 +244,8 @@ class _Replay:
             script=tuple(script),
             keep_logits=False,
             state=first.state,
+            constraint=node.settings[0].constraint,
+            constraint_begun=node.settings[0].constraint_begun,
         )
         return request, done
 

@@ -19,6 +19,7 @@ from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import well_formed
 from termchat.engine.port import Engine, EngineError, ModelSpec
@@ -33,7 +34,7 @@ _GATHER = 0.04
 
 
 class Question(NamedTuple):
-    """A prompt, and so many `replies` that are wanted to it, each started with `prefill`.
+    """A prompt, and so many `replies` that are wanted to it, each started with `prefill`, which match the `constraint`.
 
     `messages` is a file of what was said before ("-" is stdin); the prompt None is the last of them.
     """
@@ -43,6 +44,7 @@ class Question(NamedTuple):
     prefill: str = ""
     raw: bool = False
     replies: int = 1
+    constraint: Constraint | None = None
 
 
 class QuestionError(Exception):
@@ -172,6 +174,7 @@ def _answer(
         candidates=candidates,
         keep_logits=False,
     )
+    chat.constrain(asked.constraint)
     chat.loading.load(spec)
     code, seed = 0, config.tuning.seed
     for number in range(asked.replies):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 Kind = Literal["json_schema", "regex", "choice", "gbnf", "lark"]
 
 LONGEST = 200_000
-"""Characters of a constraint's text at most."""
+"""Characters of a text that is compiled at most."""
 
 GRAMMAR = "grammar"
 """The stage of the chain, in records."""
@@ -23,8 +23,8 @@ class Constraint(msgspec.Struct, frozen=True):
     """
 
     kind: Kind
-    text: Annotated[str, msgspec.Meta(max_length=LONGEST)]
-    name: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    text: str
+    name: str = ""
     after_chain: bool = False
 
 

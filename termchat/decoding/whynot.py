@@ -25,8 +25,9 @@ from termchat.decoding.arithmetic import (
     temperature,
     window,
 )
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.memory import state_of
-from termchat.decoding.records import Explanation, Penalised, Remedy, StageEffect
+from termchat.decoding.records import Explanation, Misfit, Penalised, Remedy, StageEffect
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import DICE, STAGES, chain_of
 
@@ -45,13 +46,17 @@ def explain(
     *,
     state: Mapping[str, float] = {},
     dry: Mapping[int, float] = {},
+    allowed: NDArray[np.bool_] | None = None,
+    after_chain: bool = False,
+    misfit: Misfit | None = None,
 ) -> Explanation:
     """Everything about `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
 
     `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`memory`), `dry` what DRY
-    takes from tokens under these settings (`Situation`).
+    takes from tokens under these settings (`Situation`). A constraint has `allowed` tokens, shape (n_vocab,), before the chain
+    or `after_chain`, and says why it does not allow this one: `misfit`.
     """
-    asked = _Asked(logits, past, seed, step, state, dry)
+    asked = _Asked(logits, past, seed, step, state, dry, allowed, after_chain=after_chain)
     rows = asked.rows(settings)
     winner = asked.winner(asked.last(rows))
     stages = _stages(rows, token, winner)
@@ -74,6 +79,7 @@ def explain(
         remedies=[] if token == winner else _remedies(asked, token, settings, penalised),
         winner=winner,
         winner_text=name(winner),
+        misfit=misfit,
     )
 
 
@@ -91,14 +97,36 @@ class _Asked:
         step: int,
         state: Mapping[str, float],
         dry: Mapping[int, float],
+        allowed: NDArray[np.bool_] | None,
+        *,
+        after_chain: bool,
     ) -> None:
+        if allowed is not None and not np.isfinite(logits[allowed]).any():
+            allowed = None  # it was dropped there
+        self._allowed, self._after_chain = allowed, after_chain
         self._all = Surviving(np.arange(len(logits), dtype=np.int32), logits)
         self._seed, self._step, self._state = seed, step, state
         self._at = Situation(past, dice.chance(seed, step), state, dry, len(logits))
 
     def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
         """What is left after each stage, in the order of the chain."""
-        row, rows = self._all, {}
+        if self._allowed is None:
+            return self._through(settings, self._all)
+        if self._after_chain:
+            rows = self._through(settings, self._all)
+            last = self._fitting(self.last(rows))
+            if len(last.ids):
+                return rows | {GRAMMAR: last}
+        fitting = self._fitting(self._all)
+        return {GRAMMAR: fitting} | self._through(settings, fitting)
+
+    def _fitting(self, row: Surviving) -> Surviving:
+        assert self._allowed is not None
+        keep = self._allowed[row.ids] & np.isfinite(row.logits)
+        return Surviving(row.ids[keep], row.logits[keep])
+
+    def _through(self, settings: SamplerSettings, row: Surviving) -> dict[str, Surviving]:
+        rows = {}
         at = self._at._replace(state=state_of(settings, self._state))
         for stage in chain_of(settings):
             row = rows[stage.name] = APPLY[stage.name](row, settings, at)

@@ -22,6 +22,7 @@ from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
+from termchat.decoding.constraint import Constraint
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine
 from termchat.text import sanitize
@@ -36,9 +37,17 @@ if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
     from termchat.config.settings import Settings
 
 
-def start(config: Settings, engine: Engine, *, resume: str | None = None, raw: bool = False) -> int:
+def start(
+    config: Settings,
+    engine: Engine,
+    *,
+    resume: str | None = None,
+    raw: bool = False,
+    constraint: Constraint | None = None,
+) -> int:
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
+    app.chat.constrain(constraint)
     app.run()
     problem = app.chat.unsaved
     if problem is not None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.draw import draw
 from termchat.decoding.memory import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.records import Candidate, Stage
@@ -27,7 +28,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Drawn, Labels, NativeChain
+from termchat.engine.llama.observe import Drawn, Labels, Mask, NativeChain
 from termchat.engine.llama.softmax import Exponentials
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step
@@ -53,13 +54,14 @@ class Survivors(NamedTuple):
 class _Weights:
     """What the tokens weigh that the next stage is given, and how much of that it leaves.
 
-    `mass` is that of the whole vocabulary where the `highest` raw logit weighs 1; what of it is not in `data` is hidden.
+    `mass` is that of the `total` tokens that the chain is given where the `highest` logit weighs 1; what of it is not in
+    `data` is hidden.
     """
 
-    def __init__(self, n_vocab: int, data: NDArray[Any], highest: float, mass: float) -> None:
+    def __init__(self, total: int, n_vocab: int, data: NDArray[Any], highest: float, mass: float) -> None:
         self._of = np.zeros(n_vocab)
         raw = np.exp(data["logit"].astype(np.float64) - highest)
-        self._hidden = max(mass - float(raw.sum()), 0.0) if len(data) < n_vocab else 0.0
+        self._hidden = max(mass - float(raw.sum()), 0.0) if len(data) < total else 0.0
         self._highest, self._mass = highest, 0.0
         self._weigh(data)
 
@@ -294,22 +296,27 @@ class Chain:
         seed: int = 0,
         step: int = 0,
         mass: float | None = None,
+        allowed: NDArray[np.int32] | None = None,
     ) -> Survivors:
         """Runs the stages over logits of shape (n_vocab,), which stay as they are.
 
         `near` are ids that hold at least the `needs()` highest logits; None is the whole vocabulary. What mass each stage
-        leaves is only noted given that of all e^(logit - highest).
+        leaves is only noted given that of all e^(logit - highest). The `allowed` ids are all that the chain is given, where a
+        constraint stands before it; the logits of others are then -inf.
         """
         if near is not None and self.recent:
             near = np.union1d(near, np.array(self.recent, np.int32))
+        total = self.n_vocab if allowed is None else len(allowed)
+        if allowed is not None:
+            near = allowed if near is None else np.intersect1d(near, allowed, assume_unique=True)
         self.begin(seed, step)
         data, array = self._filled(logits, near), self._array
         array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive = size = len(data)
-        seen = near is None
-        weights = None if mass is None else _Weights(self.n_vocab, data, float(logits.max()), mass)
+        seen = size == total
+        weights = None if mass is None else _Weights(total, self.n_vocab, data, float(logits.max()), mass)
         at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
         for sampler in self._stages:
             stage = sampler.stage
@@ -330,7 +337,7 @@ class Chain:
                 self._note_cut(data[:size], now, watched, stage.name, removed)
                 alive, seen = now, True
             share = None if weights is None else weights.kept(data[:size], seen, cut=cut, moved=stage.moves)
-            stages.append(Stage(stage.name, alive if seen else self.n_vocab, share))
+            stages.append(Stage(stage.name, alive if seen else total, share))
         rest = data[:size]
         if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
@@ -364,6 +371,52 @@ class Chain:
                 removed[i] = name
 
 
+class NothingFits(ArithmeticError):
+    """No token that a constraint allows has a finite logit."""
+
+
+def apply_masked(
+    logits: NDArray[np.float32],
+    chain: Chain,
+    mask: Mask,
+    watched: Sequence[int],
+    seed: int,
+    step: int,
+    log_mass: float,
+) -> Survivors:
+    """What the chain and the mask leave; `log_mass` is the logarithm of the sum of all e^logit.
+
+    Where the mask follows the chain, and nothing is in both, it stands in front of it.
+
+    Raises:
+        NothingFits: see `Observer.draw`.
+    """
+    needs = chain.needs()
+    is_allowed = mask.allowed(len(logits))
+    allowed = is_allowed.nonzero()[0].astype(np.int32)
+    best = float(logits[allowed].max(initial=-np.inf))
+    if not math.isfinite(best):
+        raise NothingFits
+    mass = float(np.exp(logits[allowed].astype(np.float64) - best).sum())
+    kept = min(math.exp(math.log(mass) + best - log_mass), 1.0)
+    if mask.after_chain:
+        near = None if needs is None else top(logits, needs)
+        left = chain.apply(logits, near, watched, seed, step, math.exp(log_mass - float(logits.max())))
+        stays = is_allowed[left.ids] & np.isfinite(left.logits)
+        if stays.any():
+            weights = np.exp(left.logits.astype(np.float64) - float(left.logits.max()))
+            share = float(weights[stays].sum() / weights.sum())
+            left.stages.append(Stage(GRAMMAR, int(stays.sum()), share, 1 - kept, len(allowed) == 1))
+            removed = {i: GRAMMAR for i in watched if not is_allowed[i]} | left.removed
+            return Survivors(left.ids[stays], left.logits[stays], left.stages, removed, left.before[stays])
+    masked = np.where(is_allowed, logits, np.float32(-np.inf))
+    near = None if needs is None or needs >= len(allowed) else top(masked, needs)
+    left = chain.apply(masked, near, watched, seed, step, mass, allowed)
+    left.stages.insert(0, Stage(GRAMMAR, len(allowed), kept, 1 - kept, len(allowed) == 1))
+    removed = left.removed | {i: GRAMMAR for i in watched if not is_allowed[i]}
+    return left._replace(removed=removed)
+
+
 class Observer:
     """Says what a row of logits means: the model's own softmax, the chain's effect, the draw.
 
@@ -386,15 +439,26 @@ class Observer:
             else None
         )
 
-    def draw(self, logits: NDArray[np.float32], chain: Chain, seed: int, step: int, forced: int | None = None) -> Drawn:
-        """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,).
+    def draw(
+        self,
+        logits: NDArray[np.float32],
+        chain: Chain,
+        seed: int,
+        step: int,
+        forced: int | None = None,
+        mask: Mask | None = None,
+    ) -> Drawn:
+        """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,), of what the `mask` allows.
 
-        With a `forced` id, that one is chosen, whatever the dice and the chain say.
+        With a `forced` id, that one is chosen, whatever the dice, the chain and the mask say.
+
+        Raises:
+            NothingFits: all that the mask allows is impossible for the model.
         """
         needs = chain.needs()
-        if self._native is not None and needs is not None:
+        if self._native is not None and (needs is not None or (mask is not None and not mask.after_chain)):
             chain.begin(seed, step)
-            drawn = self._native.draw(logits, chain.native, needs, chain.recent, seed, step, forced)
+            drawn = self._native.draw(logits, chain.native, needs or 0, chain.recent, seed, step, forced, mask)
             if drawn is not None:
                 return drawn
         near = top(logits, max(self._count, needs or 1))
@@ -406,8 +470,12 @@ class Observer:
         watched: list[int] = leaders.tolist()
         highest = float(values[order[0]])
         log_mass, entropy, p_end = self._own(logits, highest)
-        preselected = None if needs is None else near
-        ids, final, stages, removed, before = chain.apply(logits, preselected, watched, seed, step, math.exp(log_mass))
+        if mask is None:
+            preselected = None if needs is None else near
+            left = chain.apply(logits, preselected, watched, seed, step, math.exp(log_mass))
+        else:
+            left = apply_masked(logits, chain, mask, watched, seed, step, highest + log_mass)
+        ids, final, stages, removed, before = left
         won, probability, noise = draw(ids, final, seed, step, watched)
         chosen = won if forced is None else forced
         if chosen not in watched:

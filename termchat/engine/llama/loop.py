@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import partial
 from math import inf
 from time import perf_counter
 
 import termchat
 from termchat.decoding import dice
 from termchat.decoding.conditions import describe
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import (
     FORMAT,
     Finished,
@@ -28,7 +30,7 @@ from termchat.decoding.records import (
 )
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache, ContextFull, OutOfTime
-from termchat.engine.llama.chain import Observer
+from termchat.engine.llama.chain import NothingFits, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.pace import Pace
@@ -125,7 +127,7 @@ class _Reply:
                 yield from self._read()
                 yield from steering.begin(self.step)
                 begun = self._now()
-                drawn = self._draw()
+                drawn = yield from self._draw()
                 rule = steering.before(self.step, drawn, drawn.id)
                 if rule is not None:
                     ending = ("rule", describe(rule))
@@ -137,15 +139,23 @@ class _Reply:
                     yield FirstToken((self.drawn_at[0] - self.asked_at) * 1e3)
                 token, ending = self._take(drawn, begun)
                 yield token
+                if (dropped := steering.take(drawn.id)) is not None:
+                    yield dropped
+                elif ending is None and steering.complete:
+                    ending = ("end", f"nothing can follow ({GRAMMAR})")
                 if ending is not None:
                     break
+                steering.prepare()
                 yield from self._decode()
         except (Cancelled, Aborted):
             ending = ("user", "" if prefilled else "during prefill")
         except ContextFull:
             ending = ("context", f"{cache.capacity} of {cache.capacity}")
         assert ending is not None
-        yield self._finished(*ending)
+        reason, detail = ending
+        if reason not in ("end", "stop") and steering.incomplete:
+            detail = f"{detail}; {GRAMMAR}: incomplete" if detail else f"{GRAMMAR}: incomplete"
+        yield self._finished(reason, detail)
 
     def _now(self) -> float:
         return perf_counter() - self.waited
@@ -205,10 +215,16 @@ class _Reply:
         rows, threads = ([shape[i] for shape in shapes] for i in (0, 1))
         yield Prefill(len(self.ids), len(self.ids) - total, rows, self.prefill_ms, threads)
 
-    def _draw(self) -> Drawn:
+    def _draw(self) -> Generator[SettingsRecord, None, Drawn]:
         steering = self.steering
+        mask = yield from steering.mask()
         assert steering.chain is not None
-        return self.observer.draw(self.row(), steering.chain, self.request.seed, self.step, steering.forced)
+        draw = partial(self.observer.draw, self.row(), steering.chain, self.request.seed, self.step, steering.forced)
+        try:
+            return draw(mask)
+        except NothingFits:
+            yield steering.drop("all tokens that fit are impossible for the model")
+            return draw()
 
     def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused, None, Drawn]:
         """Waits until the step may be taken; returns what is drawn then."""
@@ -217,7 +233,7 @@ class _Reply:
             since = perf_counter()
             yield Paused(self._record(drawn, "", 0), steering.why)
             yield from self._read()
-            drawn = self._draw()
+            drawn = yield from self._draw()
             self.waited += perf_counter() - since
         return drawn
 

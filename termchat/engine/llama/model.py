@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.offload import EVERYTHING, offloaded
@@ -77,13 +79,25 @@ class Model:
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
+        self._grammars: Grammars | None = None
         self.names = Labels(self.n_vocab, lambda token: self._to_piece(token, special=True).decode("utf-8", "replace"))
 
     def close(self) -> None:
         """Frees the model; its contexts must be gone."""
+        if self._grammars is not None:
+            self._grammars.close()
+            self._grammars = None
         if self.pointer:
             LIB.llama_model_free(self.pointer)
             self.pointer = None
+
+    @property
+    def grammars(self) -> Grammars:
+        """Constraints for its vocabulary."""
+        if self._grammars is None:
+            piece = partial(self._to_piece, special=True)
+            self._grammars = Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
+        return self._grammars
 
     def metadata(self, key: str) -> str | None:
         size = 1024

@@ -14,8 +14,9 @@ from termchat.decoding.records import Record, Token
 from termchat.engine import gpu_wheel
 from termchat.engine.llama import loop, native, offload
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
-from termchat.engine.llama.chain import Chain, Observer
+from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.model import Model
+from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.template import ChatTemplate
@@ -182,7 +183,11 @@ class Session:
         chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
-            drawn = observer.draw(logits, chain, command.seed, command.done)
+            mask = self._mask(command)
+            try:
+                drawn = observer.draw(logits, chain, command.seed, command.done, mask=mask)
+            except NothingFits:
+                drawn = observer.draw(logits, chain, command.seed, command.done)
         finally:
             chain.close()
         return loop.token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
@@ -200,9 +205,13 @@ class Session:
         chain = Chain(command.samplers, model.n_vocab, command.ids, vocab=model.vocab)
         dry = chain.dry()
         chain.close()
+        mask, misfit = self._mask(command), None
+        if mask is not None and command.constraint is not None:
+            misfit = model.grammars.misfit(command.constraint, _matching(command), command.id)
         explanation = whynot.explain(
             logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
-            state=command.state, dry=dry,
+            state=command.state, dry=dry, misfit=misfit, after_chain=mask is not None and mask.after_chain,
+            allowed=None if mask is None else mask.allowed(model.n_vocab),
         )  # fmt: skip
         return Explained(explanation, recomputed)
 
@@ -229,6 +238,12 @@ class Session:
                 "busy", "interrupted by another request", "ask again to continue where it stopped"
             ) from None
 
+    def _mask(self, command: Inspect | Explain) -> Mask | None:
+        """What the constraint allows there; None where it does not apply."""
+        if command.constraint is None or command.done < command.constraint_begun:
+            return None
+        return self.model.grammars.followed(command.constraint, _matching(command)).mask()
+
     def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
@@ -253,6 +268,11 @@ class Session:
                     raise Aborted
             return cache.logits().copy(), True
         return cache.peek(ids), True
+
+
+def _matching(command: Inspect | Explain) -> list[int]:
+    """The ids that the constraint was told of."""
+    return command.ids[len(command.ids) - command.done + command.constraint_begun :]
 
 
 def _opened(spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:

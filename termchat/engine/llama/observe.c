@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 5
+#define ABI 6
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -315,7 +315,10 @@ typedef struct {
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
     int32_t hiding;     /* the stage until which what is not near is only hidden */
     const int32_t *recent;
-    const int32_t *ends;   /* the end tokens */
+    const uint32_t *allowed; /* by the grammar, a bit each; NULL: there is none */
+    float *masked;           /* room for n_vocab logits; the grammar's business */
+    int32_t after;           /* the grammar masks what the other stages left */
+    const int32_t *ends;     /* the end tokens */
     void *const *samplers; /* the stages */
     apply_sampler apply;
     /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
@@ -326,12 +329,52 @@ typedef struct {
     double p_end;
     double before;  /* the chosen one's p as the last stage found it, in llama.cpp's way; 0 where it is not left */
     double won;     /* the probability of what the dice take */
+    int32_t n_allowed, n_kept; /* tokens that the grammar allows, of all and of those that it was given */
+    double kept, kept_of_all;  /* the share of the mass of those, of what it was given and of the model's own */
     int32_t *ids;
     double *logits_of, *logprobs, *probabilities, *noise;
     int32_t *removed_by; /* the number of a stage, -1 for none */
     int32_t *survivors;
     double *masses; /* what those hold of the mass that the stage was given */
 } step;
+
+static bool is_allowed(const step *s, int32_t id) { return s->allowed[id >> 5] >> (id & 31) & 1; }
+
+/* Writes the row without what the grammar does not allow, and counts what it does. */
+static void mask_row(step *s) {
+    int n = s->n_vocab, count = 0;
+    for (int begin = 0; begin < n; begin += 32) {
+        int end = begin + 32 < n ? begin + 32 : n;
+        uint32_t bits = s->allowed[begin >> 5];
+        if (end - begin < 32) bits &= (1u << (end - begin)) - 1;
+        if (!bits) {
+            for (int i = begin; i < end; i++) s->masked[i] = -INFINITY;
+        } else if (bits == UINT32_MAX) {
+            memcpy(s->masked + begin, s->logits + begin, 32 * sizeof(float));
+            count += 32;
+        } else {
+            for (int i = begin; i < end; i++) {
+                bool is = bits >> (i - begin) & 1;
+                s->masked[i] = is ? s->logits[i] : -INFINITY;
+                count += is;
+            }
+        }
+    }
+    s->n_allowed = count;
+}
+
+/* All tokens that the grammar allows, highest first, where they are few. */
+static int list_allowed(const step *s, token *near) {
+    int have = 0;
+    for (int begin = 0; begin < s->n_vocab; begin += 32) {
+        if (!s->allowed[begin >> 5]) continue;
+        int end = begin + 32 < s->n_vocab ? begin + 32 : s->n_vocab;
+        for (int i = begin; i < end; i++)
+            if (is_allowed(s, i)) near[have++] = (token){i, s->logits[i], 0};
+    }
+    qsort(near, (size_t)have, sizeof *near, by_logit);
+    return have && isfinite(near[0].logit) ? have : 0;
+}
 
 /* The tokens that hold at least the `count` highest logits, highest first; how many there are, 0 where they do not fit. */
 static int look(const float *logits, int n, int count, token *near) {
@@ -355,11 +398,12 @@ static int look(const float *logits, int n, int count, token *near) {
 }
 
 /* What is near and what is recent, each once, by id: llama.cpp's samplers leave ties as they find them. */
-static size_t gather(const step *s, const token *near, int n_near, token *room) {
-    int all = n_near + s->n_recent;
+static size_t gather(const step *s, const token *near, int n_near, bool first, token *room) {
+    int all = n_near;
     size_t size = 0;
     memcpy(room, near, sizeof *room * (size_t)n_near);
-    for (int i = 0; i < s->n_recent; i++) room[n_near + i] = (token){s->recent[i], s->logits[s->recent[i]], 0};
+    for (int i = 0; i < s->n_recent; i++)
+        if (!first || is_allowed(s, s->recent[i])) room[all++] = (token){s->recent[i], s->logits[s->recent[i]], 0};
     qsort(room, (size_t)all, sizeof *room, by_id);
     for (int i = 0; i < all; i++)
         if (!size || room[size - 1].id != room[i].id) room[size++] = room[i];
@@ -414,8 +458,9 @@ static void weigh(scales *w, const tokens *left) {
         w->mass += w->weights[place_of(w, left->data[i].id)] = exp((double)left->data[i].logit - highest);
 }
 
-/* `mass` is that of the whole vocabulary, where the highest raw logit weighs 1. */
-static void apply_stages(step *s, tokens *left, double highest, double mass) {
+/* `mass` is that of the `total` tokens that the chain is given, where the `highest` logit weighs 1. With `cut` the grammar comes
+ * after the other stages; false where it leaves nothing. */
+static bool apply_stages(step *s, tokens *left, double highest, double mass, int total, bool cut) {
     scales w = {.hidden = mass, .highest = highest, .n = (int)left->size};
     size_t alive = left->size;
     bool seen = false;
@@ -441,11 +486,25 @@ static void apply_stages(step *s, tokens *left, double highest, double mass) {
         double kept = seen ? 0 : w.hidden;
         for (size_t i = 0; i < left->size; i++)
             if (isfinite(left->data[i].logit)) kept += w.weights[place_of(&w, left->data[i].id)];
-        s->survivors[number] = seen ? (int32_t)alive : s->n_vocab;
+        s->survivors[number] = seen ? (int32_t)alive : total;
         s->masses[number] = w.mass > 0 && kept < w.mass ? kept / w.mass : 1;
         if (seen) w.hidden = 0;
         weigh(&w, left);
     }
+    if (!cut) return true;
+    double kept = 0;
+    size_t size = 0;
+    for (size_t i = 0; i < left->size; i++)
+        if (isfinite(left->data[i].logit) && is_allowed(s, left->data[i].id)) {
+            kept += w.weights[place_of(&w, left->data[i].id)];
+            left->data[size++] = left->data[i];
+        }
+    for (int i = 0; i < s->n_watched; i++)
+        if (s->removed_by[i] < 0 && !is_allowed(s, s->ids[i])) s->removed_by[i] = s->n_stages;
+    left->size = size;
+    s->n_kept = (int32_t)size;
+    s->kept = w.mass > 0 && kept < w.mass ? kept / w.mass : 1;
+    return size && seen;
 }
 
 static uint64_t mixed(uint64_t x) {
@@ -520,24 +579,52 @@ static double measure(step *s, float highest) {
     return mass;
 }
 
-/* Observes and draws. False where the step is not of the kind that is done here (hardly anything is finite, many tie, many
- * are left to draw from); nothing has changed then but the answers. */
-bool termchat_observe(step *s) {
-    token near[MAX_NEAR], room[MAX_NEAR];
-    int n_near = look(s->logits, s->n_vocab, s->needs > s->candidates ? s->needs : s->candidates, near);
-    if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
-    double highest = near[0].logit, mass = measure(s, near[0].logit);
+/* Where the grammar stands `first`: the tokens that can be left of those that it allows. */
+static int restrict_to_allowed(step *s, double highest, double mass, token *near, double *allowed) {
+    int n_near = s->n_allowed <= MAX_NEAR - s->n_recent ? list_allowed(s, near) : look(s->masked, s->n_vocab, s->needs, near);
+    double unused;
+    if (!n_near) return 0;
+    masses(s->masked, s->n_vocab, near[0].logit, allowed, &unused);
+    s->n_kept = s->n_allowed;
+    s->kept = s->kept_of_all = fmin(exp(log(*allowed) + near[0].logit - highest - log(mass)), 1);
+    for (int i = 0; i < s->n_watched; i++)
+        if (!is_allowed(s, s->ids[i])) s->removed_by[i] = s->n_stages;
+    return n_near;
+}
+
+static bool observe(step *s, bool first) {
+    token raw[MAX_NEAR], few[MAX_NEAR], room[MAX_NEAR], *near = raw;
+    bool cut = s->allowed && !first;
+    int count = first || s->needs < s->candidates ? s->candidates : s->needs, total = s->n_vocab;
+    int n_raw = look(s->logits, s->n_vocab, count, raw), n_near = n_raw;
+    if (!n_raw) return false;
+    double highest = raw[0].logit, mass = measure(s, raw[0].logit), given = mass;
     if (mass == 0) return false;
     s->n_watched = 0;
-    for (int i = 0; i < s->candidates; i++) watch(s, near[i].id);
+    for (int i = 0; i < s->candidates; i++) watch(s, raw[i].id);
     if (s->forced >= 0) watch(s, s->forced);
-    tokens left = {room, gather(s, near, n_near, room), -1, false};
-    apply_stages(s, &left, highest, mass);
+    if (s->allowed) mask_row(s);
+    if (first) {
+        n_near = restrict_to_allowed(s, highest, mass, few, &given);
+        near = few;
+        total = s->n_allowed;
+    } else if (s->allowed) {
+        double unused, weight;
+        masses(s->masked, s->n_vocab, (float)highest, &weight, &unused);
+        s->kept_of_all = fmin(weight / mass, 1);
+    }
+    if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
+    tokens left = {room, gather(s, near, n_near, first, room), -1, false};
+    if (!apply_stages(s, &left, near[0].logit, given, total, cut)) return false;
     if (!draw(s, &left)) return false;
-    s->rank = rank_of(s, (float)s->logits_of[s->chosen], near, n_near);
+    s->rank = rank_of(s, (float)s->logits_of[s->chosen], raw, n_raw);
     for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log(mass));
     return true;
 }
+
+/* Observes and draws. False where the step is not of the kind that is done here (hardly anything is finite, many tie, many
+ * are left to draw from, the grammar leaves nothing of what the other stages left); nothing has changed then but the answers. */
+bool termchat_observe(step *s) { return observe(s, s->allowed && !s->after); }
 
 /* --- its candidates as they travel ------------------------------------------------------------------------------------ */
 

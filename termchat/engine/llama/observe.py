@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import Candidate, PackedCandidates, Stage
 from termchat.decoding.stages import DICE
 from termchat.engine.llama.softmax import Row
@@ -66,12 +68,23 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 5
+ABI = 6
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
 
 _Ids, _Numbers = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_double)
+
+
+class Mask(NamedTuple):
+    """Which tokens a constraint allows: 32 in each of the `bits`, the lowest first. `after_chain`: see `Constraint`."""
+
+    bits: NDArray[np.uint32]
+    after_chain: bool
+
+    def allowed(self, n_vocab: int) -> NDArray[np.bool_]:
+        """Of each token whether it is allowed, shape (n_vocab,)."""
+        return np.unpackbits(self.bits.view(np.uint8), bitorder="little")[:n_vocab].astype(np.bool_)
 
 
 class NativeChain(NamedTuple):
@@ -103,6 +116,9 @@ class _Step(ctypes.Structure):
         ("masking", ctypes.c_uint32),
         ("hiding", ctypes.c_int32),
         ("recent", ctypes.c_void_p),
+        ("allowed", ctypes.c_void_p),
+        ("masked", ctypes.c_void_p),
+        ("after", ctypes.c_int32),
         ("ends", _Ids),
         ("samplers", ctypes.c_void_p),
         ("apply", ctypes.c_void_p),
@@ -113,6 +129,10 @@ class _Step(ctypes.Structure):
         ("p_end", ctypes.c_double),
         ("before", ctypes.c_double),
         ("won", ctypes.c_double),
+        ("n_allowed", ctypes.c_int32),
+        ("n_kept", ctypes.c_int32),
+        ("kept", ctypes.c_double),
+        ("kept_of_all", ctypes.c_double),
         ("ids", _Ids),
         ("logits_of", _Numbers),
         ("logprobs", _Numbers),
@@ -168,6 +188,8 @@ class NativeStep:
         self._chain: NativeChain | None = None
         self._row: Row | None = None
         self._address = 0
+        self._mask: Mask | None = None
+        self._masked: Row | None = None
         self._stage_names: list[Any] = []
         self._packing = _Packing(names=ctypes.addressof(names.pointers))
         self._out = ctypes.create_string_buffer(0)
@@ -198,15 +220,19 @@ class NativeStep:
         seed: int,
         number: int,
         forced: int | None,
+        mask: Mask | None = None,
     ) -> Drawn | None:
         """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
         or much is left to draw from.
 
-        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at.
+        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at. It may be
+        0, if all are needed, for a `mask` before the chain, which allows few tokens.
         """
         step = self._step
         if chain is not self._chain:
             self._use(chain)
+        if mask is not self._mask:
+            self._mask_by(mask)
         if recent:
             ids = np.array(recent, np.int32)
             step.recent = ids.ctypes.data
@@ -217,6 +243,9 @@ class NativeStep:
             return None
         chosen = step.chosen
         stages = list(map(Stage, chain.names, self._survivors, self._masses))
+        if mask is not None:
+            grammar = Stage(GRAMMAR, step.n_kept, step.kept, 1 - step.kept_of_all, step.n_allowed == 1)
+            stages.insert(len(stages) if mask.after_chain else 0, grammar)
         stages.append(Stage(DICE, 1, step.won))
         return Drawn(
             self._ids[chosen],
@@ -244,13 +273,22 @@ class NativeStep:
         self._out = ctypes.create_string_buffer(size)
         self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
+    def _mask_by(self, mask: Mask | None) -> None:
+        """Masks by another constraint from now on."""
+        if mask is not None and self._masked is None:
+            self._masked = np.empty(self._step.n_vocab, np.float32)
+            self._step.masked = self._masked.ctypes.data
+        self._step.allowed = None if mask is None else mask.bits.ctypes.data
+        self._step.after = mask is not None and mask.after_chain
+        self._mask = mask
+
     def _use(self, chain: NativeChain) -> None:
         """Draws through another chain from now on."""
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
         step.masking, step.hiding = chain.masking, chain.hiding
-        self._stage_names = [packed_text(name) for name in chain.names]
-        addresses = (ctypes.c_void_p * len(chain.names))(*map(ctypes.addressof, self._stage_names))
+        self._stage_names = [packed_text(name) for name in (*chain.names, GRAMMAR)]
+        addresses = (ctypes.c_void_p * len(self._stage_names))(*map(ctypes.addressof, self._stage_names))
         self._stage_names.append(addresses)  # it lives as long as what it points to
         self._packing.stages = ctypes.addressof(addresses)
         self._chain = chain

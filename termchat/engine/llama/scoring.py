@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from termchat.decoding.draw import draw
 from termchat.engine.llama.cache import EXACT_BATCH, MAIN, SPARE, Aborted, Cache
-from termchat.engine.llama.chain import Chain, top
+from termchat.engine.llama.chain import Chain, NothingFits, apply_masked, top
 from termchat.engine.llama.native import LIB
+from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, Score, Scored
 
@@ -141,13 +142,25 @@ class Scorer:
         own = self._streamed.of(ids, first)
         kept = own + self._asked.of(ids, first)[len(own) :]
         self._asked.begin(ids, first, kept)
+        grammar = None
+        if command.constraint is not None:
+            begun = first + command.constraint_begun - command.done
+            grammar = self._cache.model.grammars.followed(command.constraint, ids[begun:first])
         try:
             with closing(self._logits(ids, kept, command.count, progress, wanted)) as rows:
                 for token, row in zip(ids[first:], rows, strict=True):
-                    winner, probability = _draw(row, chain, command.seed, command.done + len(drawn), token)
+                    step = command.done + len(drawn)
+                    mask = None if grammar is None or first + len(drawn) < begun else grammar.mask()
+                    try:
+                        winner, probability = _draw(row, chain, command.seed, step, token, mask)
+                    except NothingFits:
+                        grammar = None
+                        winner, probability = _draw(row, chain, command.seed, step, token, None)
                     drawn.append(winner)
                     probabilities.append(probability)
                     chain.accept(token)
+                    if grammar is not None and first + len(drawn) > begun:
+                        grammar.take(token)
         finally:
             chain.close()
         texts = [self._cache.model.name(i) for i in drawn]
@@ -176,10 +189,13 @@ class Scorer:
                     raise Aborted
 
 
-def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int) -> tuple[int, float]:
+def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int, mask: Mask | None) -> tuple[int, float]:
     """What the dice take, as `Observer.draw` does it, and the probability that the chain leaves for `token`."""
     needs = chain.needs()
-    left = chain.apply(logits, None if needs is None else top(logits, needs), (), seed, step)
+    if mask is None:
+        left = chain.apply(logits, None if needs is None else top(logits, needs), (), seed, step)
+    else:
+        left = apply_masked(logits, chain, mask, (), seed, step, float(logits.max()))
     drawn = draw(left.ids, left.logits, seed, step, (token,))
     chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))
     return drawn.id, drawn.probability[token]

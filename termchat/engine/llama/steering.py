@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from termchat.decoding.conditions import Condition, ConditionError, Length, Rule, Stop, TextGate, describe
+from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import chain_of
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
+from termchat.engine.llama.grammars import ConstraintError, Follower
+from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.sandbox import deadline
 from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
 
@@ -58,6 +61,14 @@ class Steering:
         self._steps: deque[Unit] = deque()
         self._said: bytes | None = None
         self.gate = TextGate()
+        self.constraint: Constraint | None = None
+        self.constraint_begun = 0
+        self.grammar: Follower | None = None
+        self.dropped = ""
+        self._compile_ms: float | None = None
+        self._constrain(request.constraint, request.constraint_begun)
+        if request.constraint is not None and self.grammar is None:
+            raise EngineError("constraint", self.dropped, "change or remove the constraint")
         self._condition(request.conditions)
         self.gate.resume(b"".join(map(cache.model.piece, past[reply:])))
         self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
@@ -70,8 +81,14 @@ class Steering:
     def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
-        order = tuple(stage.name for stage in chain_of(self.samplers))
-        return SettingsRecord(self.number, self.samplers, self.conditions, self.origin, self._cache.threads, order)
+        order = [stage.name for stage in chain_of(self.samplers)]
+        if self.constraint is not None and not self.dropped:
+            order.insert(len(order) - 1 if self.constraint.after_chain else 0, GRAMMAR)
+        compile_ms, self._compile_ms = self._compile_ms, None
+        return SettingsRecord(
+            self.number, self.samplers, self.conditions, self.origin, self._cache.threads, tuple(order),
+            self.constraint, self.constraint_begun, compile_ms, self.dropped,
+        )  # fmt: skip
 
     def close(self) -> None:
         if self.chain is not None:
@@ -97,7 +114,7 @@ class Steering:
         if isinstance(command, Cancel):
             raise Cancelled
         if isinstance(command, Adjust):
-            self._change(command.samplers, command.conditions, command.origin)
+            self._change(command.samplers, command.conditions, command.origin, command.constraint)
             yield self.record()
         elif isinstance(command, Pause):
             self.waiting = True
@@ -122,7 +139,8 @@ class Steering:
             changed = self._use_threads(entry.threads)
             if entry.samplers is not None or entry.conditions is not None or entry.origin:
                 conditions = self.conditions if entry.conditions is None else entry.conditions
-                self._change(entry.samplers or self.samplers, conditions, entry.origin or self.origin)
+                constraint = self.constraint if entry.samplers is None else entry.constraint
+                self._change(entry.samplers or self.samplers, conditions, entry.origin or self.origin, constraint)
                 changed = True
             if changed:
                 yield self.record()
@@ -178,13 +196,70 @@ class Steering:
 
     # --- what changes ------------------------------------------------------------------------------------------------
 
-    def _change(self, samplers: SamplerSettings, conditions: tuple[Condition, ...], origin: dict[str, str]) -> None:
+    def _change(
+        self,
+        samplers: SamplerSettings,
+        conditions: tuple[Condition, ...],
+        origin: dict[str, str],
+        constraint: Constraint | None,
+    ) -> None:
         self.origin = origin
+        if constraint != self.constraint:
+            self._constrain(constraint, len(self._past) - self._reply)
         if conditions != self.conditions:
             self._condition(conditions)
         if samplers != self.samplers:
             self.samplers = samplers
             self.rebuild()
+
+    def _constrain(self, constraint: Constraint | None, begun: int) -> None:
+        """Follows another constraint, from step `begun` of the reply on. One that cannot be used is dropped."""
+        self.constraint, self.constraint_begun, self.grammar, self.dropped = constraint, begun, None, ""
+        if constraint is None:
+            return
+        try:
+            self.grammar = self._cache.model.grammars.follow(constraint, self._past[self._reply + begun :])
+        except ConstraintError as error:
+            self.dropped = f"the constraint cannot be used: {error}"
+        else:
+            self._compile_ms = self.grammar.compile_ms
+            self.dropped = self.grammar.problem
+
+    def mask(self) -> Generator[SettingsRecord, None, Mask | None]:
+        """What the constraint allows next, waiting for it. If it fails the constraint is dropped, which is a record."""
+        if self.grammar is None or self.dropped:
+            return None
+        found = self.grammar.mask()
+        if found is None:
+            yield self.drop(self.grammar.problem)
+        return found
+
+    def drop(self, why: str) -> SettingsRecord:
+        """The constraint is no longer applied."""
+        self.dropped = why
+        return self.record()
+
+    def take(self, token: int) -> SettingsRecord | None:
+        """The constraint is told of the next token; the record of its end, if the token does not fit."""
+        if self.grammar is None or self.dropped:
+            return None
+        self.grammar.take(token)
+        return self.drop(self.grammar.problem) if self.grammar.problem else None
+
+    def prepare(self) -> None:
+        """Computes the mask of the next step in the meantime."""
+        if self.grammar is not None and not self.dropped:
+            self.grammar.begin()
+
+    @property
+    def complete(self) -> bool:
+        """Nothing that matches the constraint could follow."""
+        return self.grammar is not None and not self.dropped and not self._queue and self.grammar.complete
+
+    @property
+    def incomplete(self) -> bool:
+        """What there is does not match the constraint yet."""
+        return self.grammar is not None and not self.dropped and not self.grammar.accepting
 
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
         """Replaces the conditions. A text that the reply contains already does not count as met."""

@@ -23,6 +23,7 @@ from termchat.decoding.records import Failed, Token
 from termchat.engine import wire
 from termchat.engine.port import (
     Cancel,
+    Check,
     Command,
     Compare,
     Compared,
@@ -53,7 +54,7 @@ from termchat.engine.port import (
 if TYPE_CHECKING:
     from termchat.engine.llama.model_session import Session
 
-_BETWEEN_TOKENS = Tokenize | Describe | Render | Inspect | Explain | Score
+_BETWEEN_TOKENS = Tokenize | Describe | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
 
 
@@ -185,6 +186,8 @@ class Worker:
         if isinstance(command, Render):
             ids, whole = session.render(command)
             return Rendered(ids, whole)
+        if isinstance(command, Check):
+            return session.model.grammars.check(command.constraint)
         if isinstance(command, Compare):
             return Compared(session.compare(command.ids, command.at))
         alone, wanted = not self._replying, self._inbox.has_work

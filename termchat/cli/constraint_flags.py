@@ -1,0 +1,73 @@
+"""The flags of a constraint: `--json-schema`, `--regex`, `--choice` and `--grammar`, one of which may be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from termchat.cli.help import Grouped
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
+
+_FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--json-schema", {"metavar": "FILE|TEXT", "help": "the reply is JSON that matches this schema"}),
+    ("--regex", {"metavar": "PATTERN", "help": "the whole reply matches this regular expression (Rust's syntax)"}),
+    ("--choice", {"metavar": "TEXT", "multiple": True, "help": "the reply is one of these texts (may be repeated)"}),
+    ("--grammar", {"metavar": "FILE|TEXT", "help": "the reply matches this grammar, in GBNF or Lark"}),
+)
+
+
+def constraint_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags; their values go through `constraint_of`."""
+    for flag, how in reversed(_FLAGS):
+        command = click.option(flag, cls=Grouped, group="Reply", **how)(command)
+    return command
+
+
+def constraint_of(given: dict[str, Any]) -> Constraint | None:
+    """The constraint that the flags ask for; they are taken out of what is given.
+
+    Raises:
+        click.UsageError: several are given, or a file cannot be read.
+    """
+    wanted = {
+        flag: value for flag, _ in _FLAGS if (value := given.pop(flag[2:].replace("-", "_"), None)) not in (None, ())
+    }
+    if len(wanted) > 1:
+        raise click.UsageError(f"choose one of {' and '.join(wanted)}")
+    for flag, value in wanted.items():
+        if "" in (value, *value):
+            raise click.BadParameter("the text is empty", param_hint=flag)
+        if flag == "--choice":
+            return choice(value)
+        if flag == "--regex":
+            return Constraint("regex", value)
+        name, text = _text(flag, value)
+        kind: Kind = "json_schema" if flag == "--json-schema" else "gbnf" if "::=" in text else "lark"
+        return Constraint(kind, text, name)
+    return None
+
+
+def _text(flag: str, value: str) -> tuple[str, str]:
+    """The name of a file and what it holds, or "" and the text itself.
+
+    Raises:
+        click.BadParameter: it is neither.
+    """
+    path = Path(value)
+    try:
+        if path.is_file():
+            if path.stat().st_size > 4 * LONGEST:
+                raise click.BadParameter(f"{path.name} is larger than a grammar can be", param_hint=flag)
+            return path.name, path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{path.name} is not UTF-8", param_hint=flag) from None
+    except (OSError, ValueError) as error:  # a text is no path: too long, or with a NUL
+        if "\n" not in value and len(value) < 200:
+            raise click.BadParameter(f"{value} cannot be read: {error}", param_hint=flag) from None
+    begins = value.lstrip().startswith("{") or value.strip() in ("true", "false")
+    if not (begins if flag == "--json-schema" else ":" in value):
+        raise click.BadParameter(f"there is no file {value}, and it is no text of that kind", param_hint=flag)
+    return "", value

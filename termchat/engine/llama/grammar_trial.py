@@ -1,0 +1,86 @@
+"""Compiles grammars on trial, in a process that may take too long or too much: some texts of a line take gigabytes.
+
+A line of stdin is a grammar as JSON; the answer is a line with [error, warnings, milliseconds]. The process ends without an
+answer when a limit is hit, and with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from time import perf_counter
+from typing import Any
+
+from termchat.engine.llama import sandbox
+
+SECONDS = 5
+BYTES = 1 << 30
+
+
+class Trial:
+    """The process, started when it is needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def compile(self, grammar: str) -> tuple[str, list[str], float]:
+        """What is wrong with the grammar ("": nothing), warnings, and the milliseconds it took."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(grammar).encode() + b"\n")
+            process.stdin.flush()
+            error, warnings, ms = json.loads(process.stdout.readline())
+        except (OSError, ValueError):
+            self.close()
+            return f"it takes more than {SECONDS} seconds or {BYTES >> 20} MiB to compile", [], 0.0
+        return error, warnings, ms
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def byte_tokenizer() -> Any:
+    """One whose tokens are the bytes, by their numbers, and one that ends."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    class Bytes:
+        eos_token_id, bos_token_id = 256, None
+        tokens = (*(bytes([i]) for i in range(256)), b"\xff<end>")
+        special_token_ids = (256,)
+
+        def __call__(self, text: bytes | str) -> list[int]:
+            return list(text.encode() if isinstance(text, str) else text)
+
+    return LLTokenizer(TokenizerWrapper(Bytes()))
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    from llguidance import LLMatcher, LLParserLimits
+
+    tokenizer, limits = byte_tokenizer(), LLParserLimits(verbose_errors=False)
+    with sandbox.memory(BYTES):
+        for line in sys.stdin:
+            with sandbox.last_resort(SECONDS):
+                begun = perf_counter()
+                matcher = LLMatcher(tokenizer, json.loads(line), log_level=0, limits=limits)
+                matcher.compute_bitmask()
+                answer = (matcher.get_error(), matcher.get_grammar_warnings(), (perf_counter() - begun) * 1e3)
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""Constraints by llguidance: which tokens may come next, so that a reply matches what it has to.
+
+`Grammars` compiles constraints for one vocabulary, after a trial in a process of its own (`grammar_trial`). A `Follower` keeps
+to a reply: it is told of each token, and computes the mask for the next one in a thread of its own, beside `llama_decode`,
+which leaves the interpreter to others. Its state follows from the ids since the step with which the constraint began, and is
+made again from them.
+
+llguidance never raises for what a grammar or a token does; its matchers go into an error state for good, whose mask allows the
+end tokens only. So that is looked at after each mask, and no token is consumed that was not validated.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from termchat.decoding.constraint import LONGEST, Constraint
+from termchat.decoding.records import Misfit
+from termchat.engine.llama.grammar_trial import Trial
+from termchat.engine.llama.native import LIB
+from termchat.engine.llama.observe import Mask
+from termchat.engine.port import Checked, EngineError
+
+if TYPE_CHECKING:
+    import llguidance
+
+_KEPT = 8
+"""Compiled grammars; a large one takes a quarter of a megabyte."""
+_SPECIAL = b"\xff"
+"""What llguidance wants before the name of a control token."""
+
+
+class ConstraintError(ValueError):
+    """A constraint cannot be used; the message says why."""
+
+
+def grammar_of(constraint: Constraint) -> str:
+    """The constraint as llguidance reads it. In a regular expression `\\d` means the ten ASCII digits.
+
+    Raises:
+        ConstraintError: it is not of its kind.
+    """
+    from llguidance import LLMatcher, regex_to_lark
+
+    text = constraint.text
+    if len(text) > LONGEST:
+        raise ConstraintError(f"it has {len(text):,} characters; at most {LONGEST:,} are possible")
+    if not text.strip():
+        raise ConstraintError("it is empty")
+    if constraint.kind == "regex":
+        return LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(text, 'd')}/")
+    if constraint.kind == "lark":
+        return LLMatcher.grammar_from_lark(text)
+    if constraint.kind == "gbnf":
+        from termchat.decoding.gbnf import to_lark
+
+        try:
+            return LLMatcher.grammar_from_lark(to_lark(text))
+        except RecursionError:
+            raise ConstraintError("it is nested too deeply") from None
+        except ValueError as error:
+            raise ConstraintError(str(error)) from None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConstraintError(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise ConstraintError("it is nested too deeply") from None
+    if constraint.kind == "json_schema":
+        if not isinstance(value, (dict, bool)):
+            raise ConstraintError("a JSON schema is an object")
+        return LLMatcher.grammar_from_json_schema(json.dumps(value))
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
+        raise ConstraintError("a choice is a list of texts that are not empty")
+    # One terminal: a rule of thousands of alternatives has as many items in each row of the parser.
+    return LLMatcher.grammar_from_lark("start: TEXT\nTEXT: " + "\n  | ".join(map(json.dumps, value)))
+
+
+class Grammars:
+    """Compiles constraints for a vocabulary, which it holds on to: close it first. Texts of tokens are made by `piece`, control
+    tokens by their name. The tokenizer is built when it is first needed, which takes a third of a second for 49,152 tokens.
+    """
+
+    def __init__(
+        self,
+        vocab: Any,
+        n_vocab: int,
+        end_ids: Sequence[int],
+        piece: Callable[[int], bytes],
+        is_control: Callable[[int], bool],
+    ) -> None:
+        self._vocab, self._n_vocab, self._end_ids = vocab, n_vocab, list(end_ids)
+        self._piece, self._is_control = piece, is_control
+        self._tokenizer: Any = None
+        self._trial = Trial()
+        self._compiled: OrderedDict[tuple[str, str], llguidance.LLMatcher] = OrderedDict()
+        self.thread = ThreadPoolExecutor(1, "mask")
+
+    def close(self) -> None:
+        self.thread.shutdown()
+        self._trial.close()
+        self._compiled.clear()
+        self._tokenizer = None
+
+    def check(self, constraint: Constraint) -> Checked:
+        """Whether a constraint can be used."""
+        try:
+            error, warnings, _ = self._trial.compile(grammar_of(constraint))
+            ms = None if error else self.compile(constraint)
+        except ConstraintError as refusal:
+            return Checked(str(refusal))
+        return Checked(_said(error), ms or 0.0, [_said(warning) for warning in warnings])
+
+    def compile(self, constraint: Constraint) -> float | None:
+        """Compiles a constraint, and says how many milliseconds that took; None where it had been done.
+
+        Raises:
+            ConstraintError: it cannot be used.
+        """
+        key = (constraint.kind, constraint.text)
+        if key in self._compiled:
+            self._compiled.move_to_end(key)
+            return None
+        grammar = grammar_of(constraint)
+        error, _, _ = self._trial.compile(grammar)
+        if error:
+            raise ConstraintError(_said(error))
+        from llguidance import LLMatcher
+
+        tokenizer = self._tokenizer = self._tokenizer or self._build()
+        begun = perf_counter()
+        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=_limits())
+        if matcher.is_error():
+            raise ConstraintError(_said(matcher.get_error()))
+        self._compiled[key] = matcher
+        while len(self._compiled) > _KEPT:
+            self._compiled.popitem(last=False)
+        return (perf_counter() - begun) * 1e3
+
+    def follow(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
+        """A follower that was told of these ids.
+
+        Raises:
+            ConstraintError: the constraint cannot be used.
+        """
+        ms = self.compile(constraint)
+        matcher = self._compiled[constraint.kind, constraint.text].deep_copy()
+        return Follower(matcher, constraint, self._n_vocab, self.thread, ids, self._name, ms)
+
+    def followed(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
+        """`follow` for a question.
+
+        Raises:
+            EngineError: the constraint cannot be used.
+        """
+        try:
+            return self.follow(constraint, ids)
+        except ConstraintError as error:
+            raise EngineError("constraint", f"the constraint cannot be used: {error}", "") from None
+
+    def misfit(self, constraint: Constraint, ids: Sequence[int], token: int) -> Misfit | None:
+        """Why the constraint does not allow a token after these ids, which match it; None if it does.
+
+        Raises:
+            EngineError: the constraint cannot be used.
+        """
+        if self.followed(constraint, ids).allows(token):
+            return None
+        matcher = _by_bytes(grammar_of(constraint))
+        matcher.consume_tokens(list(b"".join(map(self._piece, ids))))
+        data = b"" if self._is_control(token) else self._piece(token)
+        fits = matcher.try_consume_tokens(list(data))
+        found = Mask(np.frombuffer(matcher.compute_bitmask().ljust(36, b"\0"), np.uint32), after_chain=False).allowed(
+            256
+        )
+        return Misfit(
+            at=fits,
+            byte=data[fits] if fits < len(data) else None,
+            allowed=bytes(np.flatnonzero(found).tolist()),
+            forced=matcher.compute_ff_bytes(),
+            may_end=matcher.is_accepting(),
+        )
+
+    def _name(self, token: int) -> str:
+        return self._piece(token).decode("utf-8", "replace")
+
+    def _build(self) -> Any:
+        from llguidance import LLTokenizer
+
+        tokens = [(_SPECIAL if self._is_control(i) else b"") + self._piece(i) for i in range(self._n_vocab)]
+        tokenize = LIB._lib.llama_tokenize
+        try:
+            return LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]  # its stubs lack it
+                tokens=tokens,
+                vocab_ptr=ctypes.cast(self._vocab, ctypes.c_void_p).value,
+                tokenize_fptr=ctypes.cast(tokenize, ctypes.c_void_p).value,
+                eos_token=self._end_ids,
+            )
+        except ValueError as error:
+            raise ConstraintError(f"it cannot be used with this model's vocabulary: {_said(str(error))}") from None
+
+
+class Follower:
+    """A constraint along a reply. `problem` says why it is no longer applied: "" where it is. `compile_ms` is None where it was
+    compiled before.
+
+    Of one matcher nothing else may be asked while its mask is computed.
+    """
+
+    def __init__(
+        self,
+        matcher: llguidance.LLMatcher,
+        constraint: Constraint,
+        n_vocab: int,
+        thread: ThreadPoolExecutor,
+        ids: Sequence[int],
+        name: Callable[[int], str],
+        compile_ms: float | None = None,
+    ) -> None:
+        self._matcher, self._thread, self._name = matcher, thread, name
+        self._bits = np.zeros((n_vocab + 31) // 32, np.uint32)
+        self._running: Future[None] | None = None
+        self._known = False
+        self._mask = Mask(self._bits, constraint.after_chain)
+        self.compile_ms = compile_ms
+        self.problem = ""
+        taken = matcher.try_consume_tokens(list(ids))
+        if matcher.is_error():
+            self.problem = _said(matcher.get_error())
+        elif taken < len(ids):
+            self.problem = self._refused(ids[taken])
+
+    def allows(self, token: int) -> bool:
+        self._wait()
+        return bool(self._matcher.validate_tokens([token]))
+
+    def take(self, token: int) -> None:
+        """The token joins the reply. One that does not fit is a problem, and ends nothing."""
+        if self.problem:
+            return
+        if self.allows(token):
+            self._matcher.consume_token(token)
+            self._known = False
+            self._look()
+        else:
+            self.problem = self._refused(token)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing can follow but an end token."""
+        return not self.problem and bool(self._matcher.is_stopped())
+
+    @property
+    def accepting(self) -> bool:
+        """The reply could end here."""
+        self._wait()
+        return not self.problem and bool(self._matcher.is_accepting())
+
+    def begin(self) -> None:
+        """Computes the mask for the next token in the meantime."""
+        if not self.problem and not self._known and self._running is None:
+            self._running = self._thread.submit(self._compute)
+
+    def mask(self) -> Mask | None:
+        """The mask for the next token, waiting for it; None where there is a problem."""
+        self._wait()
+        if not self.problem and not self._known:
+            self._compute()
+            self._look()
+        return None if self.problem else self._mask
+
+    def _compute(self) -> None:
+        self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        self._known = True
+
+    def _wait(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+            self._look()
+
+    def _look(self) -> None:
+        if self._matcher.is_error():
+            self.problem = _said(self._matcher.get_error())
+        elif self._known and not self._bits.any():
+            self.problem = "no token fits"
+
+    def _refused(self, token: int) -> str:
+        return f"the token {json.dumps(self._name(token), ensure_ascii=False)} does not fit"
+
+
+def _limits() -> Any:
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(verbose_errors=False)
+
+
+def _by_bytes(grammar: str) -> llguidance.LLMatcher:
+    """A matcher whose tokens are the bytes, by their numbers, and one that ends."""
+    from llguidance import LLMatcher
+
+    from termchat.engine.llama.grammar_trial import byte_tokenizer
+
+    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=_limits())
+
+
+def _said(error: str) -> str:
+    """An error of llguidance for people."""
+    return error.replace("<non-verbose/>", "").strip()
