@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from termchat.conversation.token_texts import Texts, from_words, words
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 
 Role = Literal["user", "assistant"]
@@ -35,7 +36,8 @@ class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
-    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did.
+    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did; `kept` the
+    share of the mass that a constraint left there.
     """
 
     def __init__(self) -> None:
@@ -54,6 +56,7 @@ class TokenColumns:
         self.decode_us = array("i")
         self.sample_us = array("i")
         self.states: dict[int, dict[str, float]] = {}
+        self.kept: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,20 +64,22 @@ class TokenColumns:
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
-        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode(self.states)]
+        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode((self.states, self.kept))]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
         """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
-        texts, ends, data, *arrays, states = packed
+        texts, ends, data, *arrays, sparse = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
             from_words(getattr(columns, name), content)
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
-        columns.states = msgspec.msgpack.decode(states, type=dict[int, dict[str, float]])
+        columns.states, columns.kept = msgspec.msgpack.decode(
+            sparse, type=tuple[dict[int, dict[str, float]], dict[int, float]]
+        )
         return columns
 
     def pieces(self) -> Iterator[bytes]:
@@ -85,6 +90,9 @@ class TokenColumns:
         """Adds the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
+        for stage in token.stages:
+            if stage.name == GRAMMAR and stage.mass is not None:
+                self.kept[len(self.ids)] = stage.mass
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes

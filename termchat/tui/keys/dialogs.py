@@ -129,6 +129,16 @@ BREAKPOINTS: tuple[Key, ...] = (
     Key("rule-delete", "delete", "drop", "Delete the selected rule", {}),
 )
 
+CONSTRAINT: tuple[Key, ...] = (
+    Key("constraint-set", "enter", "set", "Put the constraint in force; without text, none", {}, priority=False),
+    Key("constraint-kind", "tab", "kind(1)", "Next or previous kind of constraint", {}, display="Tab"),
+    Key("constraint-kind-before", "shift+tab", "kind(-1)", "", {}),
+    Key("constraint-recent", "pageup", "recent(1)", "Earlier or later constraint", {}, display="PgUp PgDn"),
+    Key("constraint-later", "pagedown", "recent(-1)", "", {}),
+    Key("constraint-stage", "f2", "stage", "Put the stage first, or after the others", {}),
+    Key("constraint-editor", "f8", "editor", "Edit the text in $VISUAL or $EDITOR", {}),
+)
+
 SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file", {}),)
 
 SETUP: tuple[Key, ...] = (
@@ -188,6 +198,7 @@ GROUPS: tuple[Group, ...] = (
     Group("THEMES", THEMES, _LIST),
     Group("PERSONAS", PERSONAS, _LIST),
     Group("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
+    Group("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),
     Group("SAVE", SAVE, (DIALOG, tables.APP), written=True),
     Group("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
     Group("CONTEXT FULL", FULL, (DIALOG, tables.APP)),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.decoding.stages import STAGES, SamplerStage, replaced_by
+from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
@@ -28,15 +30,21 @@ def chain_lines(
     selected: str | None = None,
     typed: str | None = None,
     unfolded: bool = False,
+    constraint: Constraint | None = None,
 ) -> list[Line]:
     """A title, a line per knob, and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is
-    being typed for it; with `unfolded` every knob has its line."""
+    being typed for it; with `unfolded` every knob has its line. A `constraint` has its line where its stage stands."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     last = {KNOBS[name].stage: name for name in names}
     before = max((stage.survivors for stage in effects.values()), default=0)
     lines = [Line(spread([("CHAIN", TITLE)], [("mass   left" if width >= _MASS_FROM else "left", MUTED)], width))]
+    if constraint is not None and not constraint.after_chain:
+        lines.append(_constraint(constraint, effects.get(GRAMMAR), width))
     for name in names:
+        if constraint is not None and constraint.after_chain and KNOBS[name].stage is None:
+            lines.append(_constraint(constraint, effects.get(GRAMMAR), width))
+            constraint = None
         stage = STAGES.get(KNOBS[name].stage or "")
         effect = effects.get(stage.name) if stage is not None and last[stage.name] == name else None
         chosen = name == selected
@@ -48,6 +56,21 @@ def chain_lines(
     if off or unfolded:
         lines.append(_fold(off, width))
     return lines
+
+
+def _constraint(constraint: Constraint, effect: Stage | None, width: int) -> Line:
+    """Its name, how much of the mass its stage left, and how many tokens."""
+    tail: list[Run] = []
+    if effect is not None:
+        mass = (
+            "" if effect.mass is None or width < _MASS_FROM else f"{effect.mass:.0%}" if effect.mass >= 0.005 else "<1%"
+        )
+        forced = "forced " if effect.forced else ""
+        tail = [(forced, Ink("stamp")), (mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG)]
+    name = constraint.name or constraint.kind.replace("_", " ")
+    head: list[Run] = [("J ", Ink("accent")), (column(GRAMMAR, _LABEL), TEXT)]
+    head.append((one_line(name, max(width - length(head) - length(tail) - 1, 4)), TEXT))
+    return Line(spread(doing("dialog('constraint')", head), tail, width))
 
 
 def around_selected(lines: list[Line], rows: int) -> list[Line]:

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
@@ -148,6 +149,12 @@ def _facts(shown: Shown) -> list[list[Run]]:
     if token.position >= 0:
         facts.append(("position", str(token.position)))
     facts += [(name, f"{value:.2f}") for name, value in token.state.items()]
+    if (grammar := next((stage for stage in token.stages if stage.name == GRAMMAR), None)) is not None:
+        facts.append((GRAMMAR, f"allowed {grammar.survivors:,}"))
+        if grammar.removed_mass is not None:
+            facts.append(("removed", percent(grammar.removed_mass)))
+        if grammar.forced:
+            facts.append((GRAMMAR, "forced"))
     return [[(name + " ", MUTED), (value, TEXT)] for name, value in facts]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from termchat.chat.questions import WhyNot
-from termchat.decoding.records import Explanation, Remedy
+from termchat.decoding.records import Explanation, Misfit, Remedy
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed
@@ -97,9 +97,22 @@ def _verdict(it: Explanation) -> str:
     return f"It survived with {percent(it.probability)} after the chain, but the dice picked {other}."
 
 
+def _misfit(misfit: Misfit, text: str) -> str:
+    """`"x" cannot stand here: byte 0x78; allowed are 0-9 and space`."""
+    from termchat.decoding.verdict import AllowedBytes, described_bytes  # rarely needed
+
+    allowed = described_bytes(AllowedBytes(misfit.allowed, misfit.forced, misfit.may_end))
+    if misfit.byte is None:
+        return f"A control token cannot stand here; allowed: {allowed}"
+    place = f" (byte {misfit.at + 1} of it)" if misfit.at else ""
+    return f'"{show_piece(text)}" cannot stand here: byte 0x{misfit.byte:02x}{place}; allowed: {allowed}'
+
+
 def _sentences(why: WhyNot) -> list[str]:
     it = why.explained.explanation
     said = remedies(it.remedies)
+    if it.misfit is not None:
+        said.insert(0, _misfit(it.misfit, it.text))
     if it.penalised is not None:
         last = it.penalised.positions[-_MOST_CAUSES:]
         found = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]

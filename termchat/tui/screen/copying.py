@@ -36,6 +36,28 @@ class Copying:
         else:
             self._parts.tell(Notice("no reply to copy yet"))
 
+    def copy_json(self) -> None:
+        """The last reply as JSON with a line for each value."""
+        shown = self._json()
+        if shown is not None:
+            self.copy(shown, "the last reply as JSON")
+
+    def show_json(self) -> None:
+        from termchat.tui.constraint.json_view import JsonView  # rarely needed
+
+        shown = self._json()
+        if shown is not None:
+            self._parts.open(JsonView(self._parts.palette(), shown))
+
+    def _json(self) -> str | None:
+        from termchat.decoding.verdict import pretty
+
+        replies = self._replies()
+        shown = pretty(replies[-1]) if replies else None
+        if shown is None:
+            self._parts.tell(Notice("the last reply is not JSON" if replies else "no reply yet"))
+        return shown
+
     def copy_code(self) -> None:
         """The last code block; called again, the one before it."""
         from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame

@@ -81,6 +81,12 @@ def tokenize(features: Features, text: str) -> None:
         ask(text)
 
 
+def _constraint(features: Features) -> None:
+    from termchat.tui.constraint.constraint_dialog import ConstraintDialog
+
+    features.parts.open(ConstraintDialog(features.constraining, features.parts.chat.constraint))
+
+
 DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "models": lambda features: features.choosing.open(),
     "sessions": lambda features: features.conversations.browse(),
@@ -91,6 +97,7 @@ DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "queue": lambda features: features.writing.browse_queue(),
     "full": _full,
     "breakpoints": _breakpoints,
+    "constraint": _constraint,
     "tree": _tree,
     "prompt": _prompt,
     "reply-tokens": lambda features: _tokens_of(features, "Reply", lambda first: first),

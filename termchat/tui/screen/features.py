@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from termchat.tui.composer.sending import Sending
+from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import ModelSwitching
 from termchat.tui.screen.parts import Parts
@@ -21,6 +22,7 @@ class Features(NamedTuple):
     choosing: ModelSwitching
     conversations: ChatSwitching
     personating: PersonaStarting
+    constraining: ConstraintSetting
     theme_chooser: ThemeChooser
     keep_theme: Callable[[str], None]
     """Shows a theme from now on, at the next start too."""

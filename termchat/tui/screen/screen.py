@@ -19,6 +19,7 @@ from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.draft_keeping import DraftKeeping
 from termchat.tui.composer.history import History
 from termchat.tui.composer.sending import FilesRead, Sending
+from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
@@ -111,7 +112,7 @@ class ChatScreen(LiveScreen):
         self._chat, self._palette, self._leave = chat, palette, leave
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._told = NoticeSlip(self._notice_lines, id="notice")
-        self._queue, self._full = Slip(id="queue"), Slip(id="full")
+        self._queue, self._full, self._standing = Slip(id="queue"), Slip(id="full"), Slip(id="standing")
         self._transcript = TranscriptView(palette)
         self._legend = Legend(self._transcript)
         self.tokens = Tokens(chat, self._transcript)
@@ -133,9 +134,11 @@ class ChatScreen(LiveScreen):
         self._conversations = ChatSwitching(parts, sessions, save)
         self._following = ChatFollowing(parts, sessions)
         personating = PersonaStarting(parts, self._conversations)
+        self._constraining = ConstraintSetting(parts)
         self._features = Features(
-            parts, self._writing, models, self._choosing, self._conversations, personating, theme_chooser, keep_theme
-        )
+            parts, self._writing, models, self._choosing, self._conversations, personating, self._constraining,
+            theme_chooser, keep_theme,
+        )  # fmt: skip
         Slash(self._features).attach()
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
@@ -155,6 +158,7 @@ class ChatScreen(LiveScreen):
                 yield self._told
                 yield self._queue
                 yield self._full
+                yield self._standing
             yield self._panels
         yield self._desk
         yield self._small
@@ -193,7 +197,8 @@ class ChatScreen(LiveScreen):
         self._palette = palette
         self._transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._panels,
+            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._standing,
+            self._panels,
             self._desk,            self.tokens, self._ask_line,
         ):  # fmt: skip
             view.paint_with(palette)
@@ -229,6 +234,7 @@ class ChatScreen(LiveScreen):
                 self.tell(change)
         if changes:
             self._ask_line.heard()
+            self._constraining.heard()
         self._drafts.follow()
         if changes:
             self._show_state()
@@ -264,10 +270,23 @@ class ChatScreen(LiveScreen):
         self._writing.follow()
         self._following.follow()
         self._ask_line.show()
+        self._show_standing()
         self._greet()
+
+    def _show_standing(self) -> None:
+        """Where in its constraint the reply stands, or stood at the cursor."""
+        mode, chat = self.tokens.mode, self._chat
+        if not self._standing.display and chat.constraint is None and not chat.busy and not mode.open:
+            return
+        from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
+
+        place = mode.place if mode.open else None
+        line = constraint_line(chat, (place.node, place.at) if place is not None else None, self._room)
+        self._standing.show_lines([line] if line is not None else [])
 
     def _show_slips(self) -> None:
         self._told.draw()
+        self._show_standing()
         self._show_waiting()
 
     def _show_waiting(self) -> None:
@@ -450,6 +469,16 @@ class ChatScreen(LiveScreen):
 
     def action_copy_reply(self) -> None:
         self.copying.copy_reply()
+
+    def action_copy_json(self) -> None:
+        self.copying.copy_json()
+
+    def action_pretty_json(self) -> None:
+        self.copying.show_json()
+
+    def action_unconstrain(self) -> None:
+        if not self._constraining.toggle():
+            self.action_dialog("constraint")
 
     def action_copy_code(self) -> None:
         self.copying.copy_code()

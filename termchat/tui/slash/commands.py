@@ -14,9 +14,12 @@ from termchat.chat.changes import Notice
 from termchat.config.personas import PersonaError
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
+from termchat.decoding.text_error import TextError
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
+from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
 from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
@@ -187,6 +190,41 @@ def _help(features: Features, name: str) -> None:
         features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
+def _constrained(features: Features, made: Callable[[], Constraint]) -> None:
+    try:
+        features.constraining.set(made())
+    except TextError as error:
+        raise CommandRefused(str(error)) from error
+
+
+def _schema(features: Features, text: str) -> None:
+    def made() -> Constraint:
+        name, source = file_or_text(text)
+        return Constraint("json_schema", source, name)
+
+    _constrained(features, made)
+
+
+def _example(features: Features, text: str) -> None:
+    _constrained(features, lambda: by_example(file_or_text(text)[1]))
+
+
+def _regex(features: Features, text: str) -> None:
+    _constrained(features, lambda: Constraint("regex", text))
+
+
+def _choice(features: Features, text: str) -> None:
+    _constrained(features, lambda: choices(text))
+
+
+def _grammar(features: Features, text: str) -> None:
+    def made() -> Constraint:
+        name, source = file_or_text(text)
+        return grammar(source, name)
+
+    _constrained(features, made)
+
+
 # --- what completes them ------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +302,11 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
+    _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
+    _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
+    _Takes("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
+    _Takes("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
+    _Takes("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
     _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
     _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank or time", _look,

@@ -59,8 +59,9 @@ class TokenPanel:
             shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
             token = shown.token if shown is not None and shown.now else None
             chain = chain_lines(
-                self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed, unfolded=tune.unfolded
-            )
+                self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed, unfolded=tune.unfolded,
+                constraint=self._chat.constraint,
+            )  # fmt: skip
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected
         body = self._body(place, view, width, rows - len(head)) if place is not None else []

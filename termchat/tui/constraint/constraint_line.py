@@ -1,0 +1,135 @@
+"""The line above the composer that says where in its constraint a reply stands, and what is to be said of it at its end."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from termchat.chat.service import Chat
+from termchat.conversation.tree import Node
+from termchat.decoding.constraint import GRAMMAR, Constraint
+from termchat.decoding.partial_json import described, schema_at, shown_path, standing
+from termchat.decoding.records import Stage, Token
+from termchat.text import one_line
+from termchat.tui.constraint.constraint_setting import name_of_constraint
+from termchat.tui.constraint.standing_reply import StandingReply, standing_reply
+from termchat.tui.draw.ink import Ink, Line, Run, doing
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent
+
+_LONGEST = 50_000
+"""Bytes up to which a reply is read anew in each frame."""
+_TAIL = 40
+_NAMED = 24
+_MOST_BENT = 3
+_INKS = {
+    "valid": Ink("success", bold=True),
+    "incomplete": Ink("warning", bold=True),
+    "invalid": Ink("error", bold=True),
+}
+_DIALOG = "dialog('constraint')"
+
+
+def grammar_stage(token: Token | None) -> Stage | None:
+    return next((stage for stage in token.stages if stage.name == GRAMMAR), None) if token is not None else None
+
+
+def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> Line | None:
+    """Of the reply that the chat ends in, or, with `place`, up to a token of another; None where nothing is constrained."""
+    node, index = place or _newest(chat)
+    reply = standing_reply(chat.conversation, node, index) if node is not None else None
+    ended = place is None and not chat.busy
+    if reply is None or (ended and reply.constraint != chat.constraint):
+        if place is not None or chat.constraint is None or chat.busy:
+            return None
+        head = _head(chat.constraint)
+        return Line((*head, ("the next reply matches it", MUTED)), "panel")
+    head = _head(reply.constraint)
+    if reply.dropped:
+        return Line(
+            (*head, (one_line(f"no longer applied: {reply.dropped}", width - length(head)), Ink("warning"))), "panel"
+        )
+    return Line(
+        (*head, *(_end(reply, width - length(head)) if ended else _where(reply, width - length(head)))), "panel"
+    )
+
+
+def _newest(chat: Chat) -> tuple[Node | None, int]:
+    leaf = chat.conversation.leaf
+    node = chat.conversation.nodes[leaf] if leaf is not None else None
+    if node is None or node.role != "assistant":
+        return None, 0
+    return node, len(node.tokens)
+
+
+def _head(constraint: Constraint) -> list[Run]:
+    return doing(_DIALOG, [(one_line(name_of_constraint(constraint), _NAMED), ACCENT), ("  ", TEXT)])
+
+
+def _where(reply: StandingReply, room: int) -> list[Run]:
+    what = what_comes(reply.constraint, reply.data) if len(reply.data) <= _LONGEST else ""
+    what = one_line(what, max(room - 16, 8))
+    text = reply.data[-4 * _TAIL :].decode("utf-8", "ignore")
+    left = min(max(room - len(what) - 4, 8), _TAIL)
+    tail = one_line(text[-left:], left) if len(text) <= left else "…" + one_line(text[1 - left :], left - 1)
+    return [(tail, TEXT), ("▌  ", ACCENT), (what, MUTED)]
+
+
+def _end(reply: StandingReply, room: int) -> list[Run]:
+    kind, detail = _judged(reply.constraint, reply.data)
+    runs: list[Run] = [(kind if kind != "unknown" else "not checked", _INKS.get(kind, STRONG))]
+    if detail:
+        runs.append((": " + detail, TEXT))
+    cost = f" · cost {reply.cost:.1f} nats"
+    if reply.bent:
+        shown = " ".join(reply.bent[:_MOST_BENT]) + (" …" if len(reply.bent) > _MOST_BENT else "")
+        cost += f", bent at {len(reply.bent)} token{'s' * (len(reply.bent) > 1)}: {shown}"
+    runs.append((cost, MUTED))
+    return _cut(runs, room)
+
+
+def _cut(runs: list[Run], room: int) -> list[Run]:
+    kept: list[Run] = []
+    for text, ink in runs:
+        shown = one_line(text, max(room - length(kept), 0)) if length(kept) < room else ""
+        if shown:
+            kept.append((shown, ink))
+    return kept
+
+
+@lru_cache(8)
+def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
+    from termchat.decoding.verdict import verdict_on
+
+    return verdict_on(constraint, data)
+
+
+@lru_cache(64)
+def what_comes(constraint: Constraint, data: bytes) -> str:
+    """What stands open at the end of a text, or what may follow it."""
+    if constraint.kind == "json_schema":
+        at = standing(data.decode("utf-8", "ignore"))
+        if at.whole:
+            return "the document is whole"
+        says = described(schema_at(_schema(constraint.text), at.path)) if at.inside != "a key" else ""
+        place = shown_path(at.path)
+        return (f"{place}: " if place else "") + at.coming + (f", {says}" if says else "")
+    from termchat.decoding.verdict import allowed_after, described_bytes
+
+    after = allowed_after(constraint, data)
+    if after is None:
+        return ""
+    return ("only " if after.forced else "") + described_bytes(after) + (" follows" if after.forced else " may follow")
+
+
+@lru_cache(4)
+def _schema(text: str) -> Any:
+    return json.loads(text)
+
+
+def allowed_words(stage: Stage, vocabulary: int) -> str:
+    """`allowed 3 of 49,152 · removed 97.1% · forced`."""
+    said = f"allowed {stage.survivors:,} of {vocabulary:,}"
+    if stage.removed_mass is not None:
+        said += f" · removed {percent(stage.removed_mass)}"
+    return said + (" · forced" if stage.forced else "")

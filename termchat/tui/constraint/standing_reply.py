@@ -1,0 +1,51 @@
+"""What of a reply a constraint was told of, and what that cost the model."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.constraint import Constraint
+from termchat.text import show_piece
+
+_BENT = 0.5
+"""A token stands out if its constraint left the model less than this share."""
+
+
+class StandingReply(NamedTuple):
+    """`data` are the bytes that have to match. `cost` is the sum of −log(mass kept) in nats; `bent` the tokens at which the
+    constraint took more than half of the mass, the most first. `dropped` says why it is no longer applied, "" where it is."""
+
+    constraint: Constraint
+    data: bytes
+    cost: float
+    bent: tuple[str, ...]
+    dropped: str
+
+
+def standing_reply(conversation: Conversation, node: Node, index: int) -> StandingReply | None:
+    """The reply before token `index` of its piece `node`; None where no constraint is in force there."""
+    reached = [record for record, at in zip(node.settings, node.settings_at, strict=True) if at <= index]
+    record = max(reached, key=lambda one: one.number, default=None)
+    if record is None or record.constraint is None:
+        return None
+    data, cost, bent, skip = bytearray(), 0.0, list[tuple[float, str]](), record.constraint_begun
+    for span in conversation.reply(node.number):
+        count = index if span.node is node else span.count
+        columns, first = span.node.tokens, min(skip, span.count)
+        skip -= first
+        if first >= count:
+            continue
+        begin = columns.ends[first - 1] if first else 0
+        data += columns.data[begin : columns.ends[count - 1]]
+        for at, kept in columns.kept.items():
+            if first <= at < count:
+                cost -= math.log(max(kept, 1e-300))
+                if kept < _BENT:
+                    start = columns.ends[at - 1] if at else 0
+                    piece = bytes(columns.data[start : columns.ends[at]]).decode("utf-8", "replace")
+                    bent.append((kept, show_piece(piece).strip() or "␣"))
+    return StandingReply(
+        record.constraint, bytes(data), cost, tuple(piece for _, piece in sorted(bent)), record.constraint_dropped
+    )
