@@ -77,6 +77,13 @@ def _record(node: Node, index: int) -> SettingsRecord | None:
     return max(reached, key=lambda settings: settings.number, default=None)
 
 
+def constraint_of(conversation: Conversation) -> Constraint | None:
+    """The constraint of the reply that the chat ends in: a chat that is opened again has it."""
+    node = conversation.nodes[conversation.leaf] if conversation.leaf is not None else None
+    record = _record(node, len(node.tokens)) if node is not None else None
+    return record.constraint if record is not None else None
+
+
 def is_foreign(path: list[Span], model: ModelInfo) -> bool:
     """Whether another model made ids of the path; a turn whose ids are the whole prompt begins anew."""
     foreign = False

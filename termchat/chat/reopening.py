@@ -16,6 +16,7 @@ from termchat.chat.changes import (
 from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.looking_on import LookingOn
+from termchat.chat.position import constraint_of
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.config.origins import DEFAULT, MODEL, PERSONA, followed
@@ -87,8 +88,9 @@ class Reopening:
         return tuning, origin
 
     def reset(self) -> None:
-        """Sets the knobs of a new chat, and no breakpoints."""
+        """Sets the knobs of a new chat, no breakpoints and no constraint."""
         state = self._state
+        state.constraint = None
         state.tuning, state.origin = self.knobs()
         state.breakpoints = ()
         state.recorder.tuned(state.conversation, state.tuning)
@@ -106,6 +108,7 @@ class Reopening:
             return
         self._let_go()
         state.tuning, state.origin, state.breakpoints = info.tuning, dict(past.origin), info.breakpoints
+        state.constraint = constraint_of(conversation)
         self._show(conversation, past.newest, info.view)
         state.changed(TuningChanged(), BreakpointsChanged())
         if past.followed is not None:

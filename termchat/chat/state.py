@@ -6,7 +6,7 @@ import secrets
 
 from termchat.chat.changes import Change, Full, Notice, Phase, StatusChanged
 from termchat.chat.live import Live
-from termchat.chat.position import is_foreign
+from termchat.chat.position import constraint_of, is_foreign
 from termchat.chat.recording import Recorder
 from termchat.chat.requests import Requests
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
@@ -59,8 +59,8 @@ class State:
         self.origin = dict.fromkeys(KNOBS, "default") | origin
         """Where each knob's value came from."""
 
-        # Written by `Chat.constrain`.
-        self.constraint: Constraint | None = None
+        # Written by `Chat.constrain` and `Reopening`.
+        self.constraint: Constraint | None = constraint_of(conversation)
         """What the running reply and those that follow have to match."""
 
         # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.

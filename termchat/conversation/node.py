@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import copy
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -28,7 +29,7 @@ def is_too_large(text: str) -> bool:
 
 _ARRAYS = (
     "ids", "ends", "logits", "logprobs", "ranks", "probabilities", "entropies", "p_ends", "settings", "forced",
-    "decode_us", "sample_us",
+    "decode_us", "sample_us", "allowed", "bent",
 )  # fmt: skip
 
 
@@ -36,8 +37,9 @@ class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
-    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did; `kept` the
-    share of the mass that a constraint left there.
+    1 where a person chose the token. A constraint allowed `allowed[i]` tokens, and bent the draw by `bent[i]`, the -ln of the
+    mass that it kept; both are 0 where there was none. `states` holds what stages of the chain remembered at token i, where
+    they did.
     """
 
     def __init__(self) -> None:
@@ -55,8 +57,9 @@ class TokenColumns:
         self.forced = array("b")
         self.decode_us = array("i")
         self.sample_us = array("i")
+        self.allowed = array("i")
+        self.bent = array("f")
         self.states: dict[int, dict[str, float]] = {}
-        self.kept: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -64,22 +67,20 @@ class TokenColumns:
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
-        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode((self.states, self.kept))]
+        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode(self.states)]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
         """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
-        texts, ends, data, *arrays, sparse = packed
+        texts, ends, data, *arrays, states = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
             from_words(getattr(columns, name), content)
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
-        columns.states, columns.kept = msgspec.msgpack.decode(
-            sparse, type=tuple[dict[int, dict[str, float]], dict[int, float]]
-        )
+        columns.states = msgspec.msgpack.decode(states, type=dict[int, dict[str, float]])
         return columns
 
     def pieces(self) -> Iterator[bytes]:
@@ -90,9 +91,6 @@ class TokenColumns:
         """Adds the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
-        for stage in token.stages:
-            if stage.name == GRAMMAR and stage.mass is not None:
-                self.kept[len(self.ids)] = stage.mass
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes
@@ -107,6 +105,9 @@ class TokenColumns:
         self.forced.append(token.forced)
         self.decode_us.append(min(token.decode_us, 2**31 - 1))
         self.sample_us.append(min(token.sample_us, 2**31 - 1))
+        grammar = next((stage for stage in token.stages if stage.name == GRAMMAR), None)
+        self.allowed.append(0 if grammar is None else grammar.survivors)
+        self.bent.append(0 if grammar is None or not grammar.mass else -math.log(grammar.mass))
 
 
 def pending_of(end: Finished, continued: bool) -> str:

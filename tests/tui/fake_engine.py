@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import (
     Explanation,
     Failed,
@@ -29,6 +30,8 @@ from termchat.engine.port import (
     ALL_FEATURES,
     Adjust,
     Cancel,
+    Check,
+    Checked,
     Command,
     Describe,
     Event,
@@ -129,6 +132,7 @@ class FakeEngine:
         self._reply: tuple[int, Generate] | None = None
         self._steps = 0
         self._settings = 0
+        self._constraint: tuple[Constraint | None, int] = None, 0
 
     # --- what a test does --------------------------------------------------------------------------------------------
 
@@ -251,9 +255,18 @@ class FakeEngine:
                 return [Rendered(list(self.prompt), whole=not command.after_reply)]
             case Generate():
                 self._reply, self._steps, self._settings = (number, command), command.done, 0
+                self._constraint = command.constraint, command.constraint_begun
                 records: list[Record] = [
                     replaced(made_records.start(command.ids, command.seed), prefill=command.prefill),
-                    SettingsRecord(0, command.samplers, command.conditions, {}, 2),
+                    SettingsRecord(
+                        0,
+                        command.samplers,
+                        command.conditions,
+                        {},
+                        2,
+                        constraint=command.constraint,
+                        constraint_begun=command.constraint_begun,
+                    ),
                     Prefill(len(command.ids), 0, [len(command.ids)], 12.0),
                 ]
                 for record in records:
@@ -263,8 +276,19 @@ class FakeEngine:
                     self.wait()
             case Adjust() if self._reply is not None:
                 self._settings += 1
+                if command.constraint != self._constraint[0]:
+                    self._constraint = command.constraint, self._steps
                 self._answer(
-                    self._reply[0], SettingsRecord(self._settings, command.samplers, command.conditions, {}, 2)
+                    self._reply[0],
+                    SettingsRecord(
+                        self._settings,
+                        command.samplers,
+                        command.conditions,
+                        {},
+                        2,
+                        constraint=self._constraint[0],
+                        constraint_begun=self._constraint[1],
+                    ),
                 )
                 self._wait_on()
             case Pause() if self._reply is not None:
@@ -297,6 +321,8 @@ class FakeEngine:
         match command:
             case Tokenize():
                 return [self.words.tokenized(self.words.ids(command.text))]
+            case Check():
+                return [Checked("the lexer is too large" if "too large" in command.constraint.text else "", 1.5)]
             case Describe():
                 return [self.words.tokenized(command.ids)]
             case Inspect():

@@ -120,18 +120,19 @@ class ConstraintDialog(Dialog[None]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         event.stop()
+        self._waits = True
         try:
             self._setting.set(self._made(event.text))
         except TextError as error:
+            self._waits = False
             self._say(str(error))
             if error.line and event.text == self._field.text:
                 self._field.move_cursor((error.line - 1, error.column - 1))
             return
-        if not self._setting.waiting:
-            self.dismiss(None)
-            return
-        self._waits = True
-        self._say("asking the model …")
+        if self._setting.waiting:
+            self._say("asking the model …")
+        else:
+            self._heard()
 
     def _heard(self) -> None:
         if not self._waits:

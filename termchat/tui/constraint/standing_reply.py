@@ -9,8 +9,8 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.constraint import Constraint
 from termchat.text import show_piece
 
-_BENT = 0.5
-"""A token stands out if its constraint left the model less than this share."""
+_BENT = math.log(2)
+"""Nats from which a token stands out: the constraint took more than half of the mass."""
 
 
 class StandingReply(NamedTuple):
@@ -39,13 +39,12 @@ def standing_reply(conversation: Conversation, node: Node, index: int) -> Standi
             continue
         begin = columns.ends[first - 1] if first else 0
         data += columns.data[begin : columns.ends[count - 1]]
-        for at, kept in columns.kept.items():
-            if first <= at < count:
-                cost -= math.log(max(kept, 1e-300))
-                if kept < _BENT:
-                    start = columns.ends[at - 1] if at else 0
-                    piece = bytes(columns.data[start : columns.ends[at]]).decode("utf-8", "replace")
-                    bent.append((kept, show_piece(piece).strip() or "␣"))
+        for at in range(first, count):
+            cost += columns.bent[at]
+            if columns.bent[at] > _BENT:
+                start = columns.ends[at - 1] if at else 0
+                piece = bytes(columns.data[start : columns.ends[at]]).decode("utf-8", "replace")
+                bent.append((-columns.bent[at], show_piece(piece).strip() or "␣"))
     return StandingReply(
         record.constraint, bytes(data), cost, tuple(piece for _, piece in sorted(bent)), record.constraint_dropped
     )
