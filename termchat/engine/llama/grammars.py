@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _KEPT = 8
 """Compiled grammars; a large one takes a quarter of a megabyte."""
+_SPACE = r"( |\n[ \t]{0,20})"
+"""Between the parts of JSON, as in llama.cpp's grammars: a model that may write any white space sometimes never stops."""
 _SPECIAL = b"\xff"
 """What llguidance wants before the name of a control token."""
 
@@ -76,7 +78,7 @@ def grammar_of(constraint: Constraint) -> str:
     if constraint.kind == "json_schema":
         if not isinstance(value, (dict, bool)):
             raise ConstraintError("a JSON schema is an object")
-        return LLMatcher.grammar_from_json_schema(json.dumps(value))
+        return LLMatcher.grammar_from_json_schema(json.dumps(value), defaults={"whitespace_pattern": _SPACE})
     if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
         raise ConstraintError("a choice is a list of texts that are not empty")
     # One terminal: a rule of thousands of alternatives has as many items in each row of the parser.
