@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import copy
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -12,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from termchat.conversation.token_texts import Texts, from_words, words
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 
 Role = Literal["user", "assistant"]
@@ -27,7 +29,7 @@ def is_too_large(text: str) -> bool:
 
 _ARRAYS = (
     "ids", "ends", "logits", "logprobs", "ranks", "probabilities", "entropies", "p_ends", "settings", "forced",
-    "decode_us", "sample_us",
+    "decode_us", "sample_us", "allowed", "bent",
 )  # fmt: skip
 
 
@@ -35,7 +37,9 @@ class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
-    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did.
+    1 where a person chose the token. A constraint allowed `allowed[i]` tokens, and bent the draw by `bent[i]`, the -ln of the
+    mass that it kept; both are 0 where there was none. `states` holds what stages of the chain remembered at token i, where
+    they did.
     """
 
     def __init__(self) -> None:
@@ -53,6 +57,8 @@ class TokenColumns:
         self.forced = array("b")
         self.decode_us = array("i")
         self.sample_us = array("i")
+        self.allowed = array("i")
+        self.bent = array("f")
         self.states: dict[int, dict[str, float]] = {}
 
     def __len__(self) -> int:
@@ -99,6 +105,9 @@ class TokenColumns:
         self.forced.append(token.forced)
         self.decode_us.append(min(token.decode_us, 2**31 - 1))
         self.sample_us.append(min(token.sample_us, 2**31 - 1))
+        grammar = next((stage for stage in token.stages if stage.name == GRAMMAR), None)
+        self.allowed.append(0 if grammar is None else grammar.survivors)
+        self.bent.append(0 if grammar is None or not grammar.mass else -math.log(grammar.mass))
 
 
 def pending_of(end: Finished, continued: bool) -> str:

@@ -9,6 +9,7 @@ screen or a file.
   rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
 - `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
+- `constraint`: what a reply has to match. The engine follows it (`engine.llama.grammars`).
 - `gbnf`: llama.cpp's grammars as llguidance reads them. `text_error`: a fault in a typed text, with its place.
 - `escapes`: backslash escapes in typed text.
 """

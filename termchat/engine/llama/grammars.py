@@ -23,7 +23,7 @@ import numpy as np
 
 from termchat.decoding.constraint import LONGEST, Constraint
 from termchat.decoding.records import Misfit
-from termchat.engine.llama.grammar_trial import Trial
+from termchat.engine.llama.grammar_trial import Trial, byte_tokenizer, limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError
@@ -138,7 +138,7 @@ class Grammars:
 
         tokenizer = self._tokenizer = self._tokenizer or self._build()
         begun = perf_counter()
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=_limits())
+        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
         if matcher.is_error():
             raise ConstraintError(_said(matcher.get_error()))
         self._compiled[key] = matcher
@@ -298,19 +298,11 @@ class Follower:
         return f"the token {json.dumps(self._name(token), ensure_ascii=False)} does not fit"
 
 
-def _limits() -> Any:
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(verbose_errors=False)
-
-
 def _by_bytes(grammar: str) -> llguidance.LLMatcher:
     """A matcher whose tokens are the bytes, by their numbers, and one that ends."""
     from llguidance import LLMatcher
 
-    from termchat.engine.llama.grammar_trial import byte_tokenizer
-
-    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=_limits())
+    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
 
 
 def _said(error: str) -> str:
