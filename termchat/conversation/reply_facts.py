@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from termchat.conversation.setting_changes import values
 from termchat.conversation.tree import Conversation, Node, Span
+from termchat.decoding.constraint import shown
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS
 
@@ -35,6 +36,9 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     turned = [values(settings) for span in spans for settings in _reached(span)]
     if start is not None and turned:  # a reply from elsewhere has no seed that is known
         facts["seed"] = str(start.seed)
+    constrained = [shown(settings.constraint) for span in spans for settings in _reached(span)]
+    if any(constrained):
+        facts["constraint"] = " → ".join(text or "none" for text, _ in groupby(constrained))
     for name in turned[0] if turned else ():
         facts[name] = " → ".join(value for value, _ in groupby(KNOBS[name].show(knobs[name]) for knobs in turned))
     return facts
@@ -51,6 +55,15 @@ def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
     names = dict.fromkeys(name for each in facts for name in each)
     found = [name for name in names if len({each.get(name, "") for each in facts}) > 1]
     return [name for name in found if name != _FILE or _MODEL not in found]
+
+
+def constraint_cost(spans: Sequence[Span]) -> float | None:
+    """How hard a constraint bent a reply: the sum of -ln of the probability mass that it kept at each token, so 0 where all
+    that the model wanted was allowed. None where there was no constraint."""
+    columns = [(span.node.tokens, span.count) for span in spans]
+    if not any(any(tokens.allowed[:count]) for tokens, count in columns):
+        return None
+    return sum(sum(tokens.bent[:count]) for tokens, count in columns)
 
 
 def is_same_model(left: Mapping[str, str], right: Mapping[str, str]) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.constraint import shown
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
 from termchat.decoding.stages import chain_of
@@ -45,7 +46,11 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     the records, and would only cut sentences apart.
     """
     old, new = values(before), values(after)
-    return [
+    constraints = [shown(settings.constraint) or "none" for settings in (before, after)]
+    told = [f"constraint {' → '.join(constraints)}"] if before.constraint != after.constraint else []
+    if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
+        told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
+    return told + [
         f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}"
         for name in new
         if old[name] != new[name]

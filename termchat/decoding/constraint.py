@@ -8,10 +8,14 @@ from typing import Literal
 
 import msgspec
 
+from termchat.text import one_line
+
 Kind = Literal["json_schema", "regex", "choice", "gbnf", "lark"]
 
 LONGEST = 200_000
 """Characters of a text that is compiled at most."""
+
+_LONGEST_SHOWN = 40
 
 GRAMMAR = "grammar"
 """The stage of the chain, in records."""
@@ -26,6 +30,15 @@ class Constraint(msgspec.Struct, frozen=True):
     text: str
     name: str = ""
     after_chain: bool = False
+
+
+def shown(constraint: Constraint | None) -> str:
+    """In a line, as "regex [0-9]+" or "json_schema person.json"; "" if there is none."""
+    return (
+        ""
+        if constraint is None
+        else f"{constraint.kind} {constraint.name or one_line(constraint.text, _LONGEST_SHOWN)}"
+    )
 
 
 def choice(texts: Sequence[str]) -> Constraint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from textual import events
@@ -10,7 +11,9 @@ from textual.widgets import Input
 
 from termchat.chat.changes import Full, Way
 from termchat.conversation.tree import Conversation
+from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
+from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, Group
 from termchat.tui.models.engine_dialog import FIELDS
@@ -50,6 +53,28 @@ async def setup(group: Group, _: Path) -> Place:
         await place.close()
         await place.press("setup-start", lambda: desk.chat.conversation.system == "x", "x")
     return place
+
+
+async def constraint(group: Group, _: Path) -> Place:
+    async with desktop() as desk:
+        for text in ("yes | no", "a | b"):
+            desk.composer.insert(f"/choice {text}")
+            await desk.type("", "escape", "enter")
+        place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('constraint')"))
+        await place.press("constraint-kind", place.shows("[GBNF grammar]"))
+        await place.press("constraint-kind-before", place.shows("[choice]"))
+        await place.press("constraint-stage", place.shows("after the other stages"))
+        await place.press("constraint-recent", place.shows("recent 2 of 2"))
+        await place.press("constraint-later", place.shows("recent 1 of 2"))
+        with patch.object(editor, "edit", _edited):
+            await place.press("constraint-editor", place.shows("from the editor"))
+        await place.close()
+        await place.press("constraint-set", lambda: desk.chat.constraint == choice(["yes", "no"]), "pageup")
+    return place
+
+
+async def _edited(_text: str, _suspend: object) -> str:
+    return "from the editor"
 
 
 async def save(group: Group, folder: Path) -> Place:
@@ -147,7 +172,7 @@ async def questions(group: Group, _: Path) -> Place:
 
 
 PLACES: dict[str, Presses] = {
-    "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
+    "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "CONSTRAINT": constraint, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
     **LISTS,
 }  # fmt: skip
 

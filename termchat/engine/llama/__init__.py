@@ -8,6 +8,9 @@ A reply is a generator, `loop.generate`. At each step it takes the logits from t
 conditions, pauses, forced tokens. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
 `build_hook` compiles and `observe` calls.
 
+`grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
+tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.
+
 `native` imports llama.cpp and keeps its log and its abort flag; `threads` counts the cores, and `pace` chooses from the times
 of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU; `sandbox` limits what
 foreign templates and expressions may take.

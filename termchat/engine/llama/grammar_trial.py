@@ -21,14 +21,15 @@ BYTES = 1 << 30
 class Trial:
     """The process, started when it is needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
 
     def compile(self, grammar: str) -> tuple[str, list[str], float]:
         """What is wrong with the grammar ("": nothing), warnings, and the milliseconds it took."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__],
+                [sys.executable, "-m", __name__, str(self._seconds)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -42,7 +43,7 @@ class Trial:
             error, warnings, ms = json.loads(process.stdout.readline())
         except (OSError, ValueError):
             self.close()
-            return f"it takes more than {SECONDS} seconds or {BYTES >> 20} MiB to compile", [], 0.0
+            return f"it takes more than {self._seconds} seconds or {BYTES >> 20} MiB to compile", [], 0.0
         return error, warnings, ms
 
     def close(self) -> None:
@@ -67,16 +68,23 @@ def byte_tokenizer() -> Any:
     return LLTokenizer(TokenizerWrapper(Bytes()))
 
 
+def limits() -> Any:
+    """What a matcher may take: llguidance's own limits, but 50 milliseconds a mask and not 3 for ambiguous grammars."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(step_max_items=1_000_000, max_items_in_row=20_000, verbose_errors=False)
+
+
 def main() -> None:
     """Answers until the input ends."""
-    from llguidance import LLMatcher, LLParserLimits
+    from llguidance import LLMatcher
 
-    tokenizer, limits = byte_tokenizer(), LLParserLimits(verbose_errors=False)
+    tokenizer = byte_tokenizer()
     with sandbox.memory(BYTES):
         for line in sys.stdin:
-            with sandbox.last_resort(SECONDS):
+            with sandbox.last_resort(float(sys.argv[1])):
                 begun = perf_counter()
-                matcher = LLMatcher(tokenizer, json.loads(line), log_level=0, limits=limits)
+                matcher = LLMatcher(tokenizer, json.loads(line), log_level=0, limits=limits())
                 matcher.compute_bitmask()
                 answer = (matcher.get_error(), matcher.get_grammar_warnings(), (perf_counter() - begun) * 1e3)
             print(json.dumps(answer), flush=True)

@@ -23,7 +23,7 @@ import numpy as np
 
 from termchat.decoding.constraint import LONGEST, Constraint
 from termchat.decoding.records import Misfit
-from termchat.engine.llama.grammar_trial import Trial
+from termchat.engine.llama.grammar_trial import Trial, byte_tokenizer, limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _KEPT = 8
 """Compiled grammars; a large one takes a quarter of a megabyte."""
+_SPACE = r"( |\n[ \t]{0,20})"
+"""Between the parts of JSON, as in llama.cpp's grammars: a model that may write any white space sometimes never stops."""
 _SPECIAL = b"\xff"
 """What llguidance wants before the name of a control token."""
 
@@ -76,7 +78,7 @@ def grammar_of(constraint: Constraint) -> str:
     if constraint.kind == "json_schema":
         if not isinstance(value, (dict, bool)):
             raise ConstraintError("a JSON schema is an object")
-        return LLMatcher.grammar_from_json_schema(json.dumps(value))
+        return LLMatcher.grammar_from_json_schema(json.dumps(value), defaults={"whitespace_pattern": _SPACE})
     if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
         raise ConstraintError("a choice is a list of texts that are not empty")
     # One terminal: a rule of thousands of alternatives has as many items in each row of the parser.
@@ -136,7 +138,7 @@ class Grammars:
 
         tokenizer = self._tokenizer = self._tokenizer or self._build()
         begun = perf_counter()
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=_limits())
+        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
         if matcher.is_error():
             raise ConstraintError(_said(matcher.get_error()))
         self._compiled[key] = matcher
@@ -296,19 +298,11 @@ class Follower:
         return f"the token {json.dumps(self._name(token), ensure_ascii=False)} does not fit"
 
 
-def _limits() -> Any:
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(verbose_errors=False)
-
-
 def _by_bytes(grammar: str) -> llguidance.LLMatcher:
     """A matcher whose tokens are the bytes, by their numbers, and one that ends."""
     from llguidance import LLMatcher
 
-    from termchat.engine.llama.grammar_trial import byte_tokenizer
-
-    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=_limits())
+    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
 
 
 def _said(error: str) -> str:

@@ -468,7 +468,7 @@ static bool apply_stages(step *s, tokens *left, double highest, double mass, int
         w.ids[i] = left->data[i].id;
         w.hidden -= exp((double)left->data[i].logit - highest);
     }
-    if (w.hidden < 0) w.hidden = 0;
+    if (w.hidden < 0 || w.n == total) w.hidden = 0;
     weigh(&w, left);
     for (int number = 0; number < s->n_stages; number++) {
         s->apply(s->samplers[number], left);

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
 from termchat.conversation.setting_changes import changes
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import SettingsRecord, Token
+from termchat.decoding.records import Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, again, prose
 from termchat.tui.panels.chain_panel import around_selected, chain_lines
@@ -87,10 +89,10 @@ class TokenPanel:
 
     def _turned(self, place: At) -> list[str]:
         """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""
-        now = self._chat.tuning.samplers()
+        now, constraint = self._chat.tuning.samplers(), self._chat.constraint
         for span in reply_with(self._chat.conversation, place.node):
             for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
-                turned = changes(then, SettingsRecord(0, now, then.conditions, {}, then.threads))
+                turned = changes(then, replace(then, samplers=now, constraint=constraint, constraint_dropped=""))
                 if turned and at < span.count:
                     return turned
         return []
