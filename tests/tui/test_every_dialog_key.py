@@ -172,7 +172,8 @@ async def questions(group: Group, _: Path) -> Place:
 
 
 PLACES: dict[str, Presses] = {
-    "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "CONSTRAINT": constraint, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
+    "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
+    "CONSTRAINT": constraint,
     **LISTS,
 }  # fmt: skip
 
