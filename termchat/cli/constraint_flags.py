@@ -10,6 +10,8 @@ import click
 
 from termchat.cli.help import Grouped
 from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
+from termchat.decoding.constraint_check import check
+from termchat.decoding.text_error import TextError
 
 _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--json-schema", {"metavar": "FILE|TEXT", "help": "the reply is JSON that matches this schema"}),
@@ -30,7 +32,7 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
     """The constraint that the flags ask for; they are taken out of what is given.
 
     Raises:
-        click.UsageError: several are given, or a file cannot be read.
+        click.UsageError: several are given, a file cannot be read, or a text is faulty; it says where.
     """
     wanted = {
         flag: value for flag, _ in _FLAGS if (value := given.pop(flag[2:].replace("-", "_"), None)) not in (None, ())
@@ -40,14 +42,23 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
     for flag, value in wanted.items():
         if "" in (value, *value):
             raise click.BadParameter("the text is empty", param_hint=flag)
-        if flag == "--choice":
-            return choice(value)
-        if flag == "--regex":
-            return Constraint("regex", value)
-        name, text = _text(flag, value)
-        kind: Kind = "json_schema" if flag == "--json-schema" else "gbnf" if "::=" in text else "lark"
-        return Constraint(kind, text, name)
+        made = _made(flag, value)
+        try:
+            check(made)
+        except TextError as error:
+            raise click.BadParameter(str(error), param_hint=f"{flag} {made.name}".strip()) from None
+        return made
     return None
+
+
+def _made(flag: str, value: Any) -> Constraint:
+    if flag == "--choice":
+        return choice(value)
+    if flag == "--regex":
+        return Constraint("regex", value)
+    name, text = _text(flag, value)
+    kind: Kind = "json_schema" if flag == "--json-schema" else "gbnf" if "::=" in text else "lark"
+    return Constraint(kind, text, name)
 
 
 def _text(flag: str, value: str) -> tuple[str, str]:

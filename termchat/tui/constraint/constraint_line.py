@@ -10,12 +10,11 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.partial_json import described, schema_at, shown_path, standing
-from termchat.decoding.records import Stage, Token
 from termchat.text import one_line
 from termchat.tui.constraint.constraint_setting import name_of_constraint
 from termchat.tui.constraint.standing_reply import StandingReply, standing_reply
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent, spread
 
 _LONGEST = 50_000
 """Bytes up to which a reply is read anew in each frame."""
@@ -28,10 +27,6 @@ _INKS = {
     "invalid": Ink("error", bold=True),
 }
 _DIALOG = "dialog('constraint')"
-
-
-def grammar_stage(token: Token | None) -> Stage | None:
-    return next((stage for stage in token.stages if stage.name == GRAMMAR), None) if token is not None else None
 
 
 def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> Line | None:
@@ -49,9 +44,11 @@ def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> L
         return Line(
             (*head, (one_line(f"no longer applied: {reply.dropped}", width - length(head)), Ink("warning"))), "panel"
         )
-    return Line(
-        (*head, *(_end(reply, width - length(head)) if ended else _where(reply, width - length(head)))), "panel"
-    )
+    room = width - length(head)
+    if ended:
+        return Line((*head, *_end(reply, room)), "panel")
+    says = _allowed(chat) if place is None else ""
+    return Line(spread([*head, *_where(reply, room)], [(says, MUTED)] if says else [], width), "panel")
 
 
 def _newest(chat: Chat) -> tuple[Node | None, int]:
@@ -127,9 +124,13 @@ def _schema(text: str) -> Any:
     return json.loads(text)
 
 
-def allowed_words(stage: Stage, vocabulary: int) -> str:
-    """`allowed 3 of 49,152 · removed 97.1% · forced`."""
-    said = f"allowed {stage.survivors:,} of {vocabulary:,}"
+def _allowed(chat: Chat) -> str:
+    """What the constraint did to the newest token: `allowed 3 of 49,152 · removed 97.1% · forced`."""
+    token = chat.live.shown
+    stage = next((one for one in token.stages if one.name == GRAMMAR), None) if token is not None else None
+    if stage is None or chat.model is None:
+        return ""
+    said = f"allowed {stage.survivors:,} of {chat.model.vocabulary:,}"
     if stage.removed_mass is not None:
         said += f" · removed {percent(stage.removed_mass)}"
     return said + (" · forced" if stage.forced else "")

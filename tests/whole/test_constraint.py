@@ -1,0 +1,77 @@
+"""A person constrains replies with the real model: a schema, dropped in mid-reply, forked, and said again by replay."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.records import SettingsRecord, Token
+from tests.whole.chat_steps import FLAGS, Open, over, ready, stored
+from tests.whole.terminal import environment
+
+LIST = {
+    "type": "object",
+    "properties": {
+        "numbers": {"type": "array", "minItems": 60, "items": {"type": "integer", "minimum": 0, "maximum": 99}}
+    },
+    "required": ["numbers"],
+    "additionalProperties": False,
+}
+"""A reply that does not end by itself for a while."""
+
+
+def test_apply_a_schema_stream_drop_it_fork_and_replay(open_terminal: Open, tmp_path: Path) -> None:
+    schema, pair = tmp_path / "numbers.json", tmp_path / "pair.json"
+    schema.write_text(json.dumps(LIST))
+    pair.write_text(
+        '{"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": false}'
+    )
+    terminal = open_terminal(*FLAGS, "--max-tokens", "60")
+    ready(terminal)
+
+    # A whole reply under a schema is valid.
+    terminal.keys(f"/schema {pair}", "enter")
+    terminal.wait("replies match pair.json")
+    terminal.keys("Is water wet?", "enter")
+    terminal.wait(lambda: over(tmp_path) == 1 and "valid · cost" in terminal.text)
+
+    # Another one while nothing runs, dropped in mid-reply.
+    terminal.keys(f"/schema {schema}", "enter")
+    terminal.wait("the next reply matches it")
+    terminal.keys("Count.", "enter")
+    terminal.wait(lambda: "numbers[" in terminal.text and "J grammar" in terminal.text)
+    terminal.keys("f11")
+    terminal.wait("no longer match numbers.json")
+    terminal.wait(lambda: over(tmp_path) == 2 and terminal.is_ready)
+    assert "J grammar" not in terminal.text
+    records = stored(tmp_path)
+    kinds = [record.constraint is not None for record in records if isinstance(record, SettingsRecord)]
+    assert kinds == [True, True, False]
+    replies = [record for record in records if isinstance(record, Token)]
+    assert {stage.name for stage in replies[0].stages} >= {GRAMMAR}
+    assert GRAMMAR not in {stage.name for stage in replies[-1].stages}
+
+    # Put back, then a fork in the middle of the JSON: what follows goes on from there, and matches.
+    terminal.keys("f11")
+    terminal.wait("replies match numbers.json")
+    terminal.keys("ctrl+g", "{", "l", "l", "l", "l", "x")
+    terminal.wait(lambda: over(tmp_path) == 3 and terminal.is_ready)
+    fork = [record for record in stored(tmp_path)[len(records) :] if isinstance(record, Token)]
+    assert fork
+    assert all(GRAMMAR in {stage.name for stage in token.stages} for token in fork)
+
+    saved = tmp_path / "chat.jsonl"
+    terminal.keys("esc", f"/save {saved}", "enter")
+    terminal.wait(saved.exists)
+    terminal.settle()
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    again = subprocess.run(
+        [sys.executable, "-m", "termchat", "replay", str(saved)],
+        capture_output=True, text=True, timeout=240, check=False, env=environment(tmp_path, {}),
+    )  # fmt: skip
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "identical" in again.stdout
