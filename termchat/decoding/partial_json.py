@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import copy
 from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
@@ -11,6 +12,7 @@ Path = tuple[str | int, ...]
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|"(?:\\.|[^"\\])*\\?$|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _WORDS = ("true", "false", "null")
 _MOST_NAMED = 5
+_MARKS = "{}[],:"
 
 
 class Standing(NamedTuple):
@@ -45,48 +47,72 @@ class _Level:
         return self.key if self.is_object else self.index
 
 
-def standing(text: str) -> Standing:
-    """Where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
-    levels: list[_Level] = []
-    top = "a value"
-    tokens = list(_TOKEN.finditer(text))
-    for found in tokens:
-        token = found[0]
-        level = levels[-1] if levels else None
-        if token in "{[":
-            levels.append(_Level(token))
-            continue
-        if token in "}]":
-            if levels:
-                levels.pop()
-            level = levels[-1] if levels else None
-        elif token == ",":
-            if level is not None:
-                level.wants = "a key" if level.is_object else "a value"
-                level.index += 1
-            continue
-        elif token == ":":
-            if level is not None:
-                level.wants = "a value"
-            continue
-        elif level is not None and level.is_object and level.wants.startswith("a key"):
+class PartialDocument:
+    """A document that grows: each text is read on from where the one before ended, if it begins with that."""
+
+    def __init__(self) -> None:
+        self._levels: list[_Level] = []
+        self._top = "a value"
+        self._read = ""
+
+    def standing(self, text: str) -> Standing:
+        """Where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
+        if not text.startswith(self._read):
+            self._levels, self._top, self._read = [], "a value", ""
+        tokens = list(_TOKEN.finditer(text, len(self._read)))
+        for found in tokens[:-1]:
+            self._top = _take(self._levels, found[0], self._top)
+        if len(tokens) > 1:
+            self._read = text[: tokens[-2].end()]
+        if not tokens:
+            return _next(self._levels, self._top)
+        levels, found = [copy(level) for level in self._levels], tokens[-1]
+        token, inside = found[0], levels[-1] if levels else None
+        if token not in _MARKS and inside is not None and inside.is_object and inside.wants.startswith("a key"):
             if not _closed(token):
                 return Standing(_path(levels[:-1]), "a key", "a key is open")
-            level.key, level.wants = _content(token), ":"
-            continue
-        elif found.end() == len(text) and (is_open := _open(token, last=level is not None)):
-            return Standing(_path(levels), is_open, is_open + " is open")
-        if level is None:
-            top = ""
-        else:
-            level.wants = ", or }" if level.is_object else ", or ]"
+        elif token not in _MARKS and found.end() == len(text) and (what := _open(token, last=inside is not None)):
+            return Standing(_path(levels), what, what + " is open")
+        return _next(levels, _take(levels, token, self._top))
+
+
+def standing(text: str) -> Standing:
+    """See `PartialDocument.standing`."""
+    return PartialDocument().standing(text)
+
+
+def _take(levels: list[_Level], token: str, top: str) -> str:
+    """Reads a token that is whole; `top` is what comes next outside of all levels, "" for nothing."""
+    level = levels[-1] if levels else None
+    if token in "{[":
+        levels.append(_Level(token))
+        return top
+    if token in "}]":
+        if levels:
+            levels.pop()
+        level = levels[-1] if levels else None
+    elif token in ",:":
+        if level is not None:
+            level.wants = "a key" if token == "," and level.is_object else "a value"
+            level.index += token == ","
+        return top
+    elif level is not None and level.is_object and level.wants.startswith("a key"):
+        level.key, level.wants = _content(token), ":"
+        return top
+    if level is None:
+        return ""
+    level.wants = ", or }" if level.is_object else ", or ]"
+    return top
+
+
+def _next(levels: list[_Level], top: str) -> Standing:
+    """Where a text stands with nothing open but these levels."""
     if not levels:
         return Standing((), top and "nothing", top and top + " comes next")
     level = levels[-1]
     inside = "an object" if level.is_object else "an array"
-    if level.wants in ("a value", "a value or ]"):
-        return Standing(_path(levels), inside, level.wants + " comes next")
-    return Standing(_path(levels[:-1]), inside, level.wants + " comes next")
+    is_value = level.wants in ("a value", "a value or ]")
+    return Standing(_path(levels if is_value else levels[:-1]), inside, level.wants + " comes next")
 
 
 def shown_path(path: Path) -> str:

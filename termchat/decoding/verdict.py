@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _END = 256
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """`detail` is "" for what is valid; else it goes on from there: "incomplete: ends inside a string"."""
 
     kind: Literal["valid", "incomplete", "invalid", "unknown"]
@@ -34,20 +34,20 @@ class AllowedBytes(NamedTuple):
     may_end: bool
 
 
-def verdict_on(constraint: Constraint, data: bytes) -> Verdict:
+def verdict_on(constraint: Constraint, data: bytes) -> Judgement:
     """What is to be said of a reply that is over."""
     if constraint.kind == "json_schema":
         return _on_json(constraint, data)
     found = _followed(constraint, data)
     if found is None:
-        return Verdict("unknown", "the constraint names tokens that are no text")
+        return Judgement("unknown", "the constraint names tokens that are no text")
     matcher, fits = found
     if fits < len(data):
-        return Verdict("invalid", f"{_character(data, fits)} does not fit")
+        return Judgement("invalid", f"{_character(data, fits)} does not fit")
     if matcher.is_accepting():
-        return Verdict("valid")
+        return Judgement("valid")
     after = _allowed(matcher)
-    return Verdict("incomplete", f"{described_bytes(after)} must follow" if after.allowed else "")
+    return Judgement("incomplete", f"{described_bytes(after)} must follow" if after.allowed else "")
 
 
 def allowed_after(constraint: Constraint, data: bytes) -> AllowedBytes | None:
@@ -63,17 +63,17 @@ def _where_it_ends(at: Standing) -> str:
     return f"ends inside {at.inside}" + (f" ({place})" if place else "")
 
 
-def _on_json(constraint: Constraint, data: bytes) -> Verdict:
+def _on_json(constraint: Constraint, data: bytes) -> Judgement:
     text = data.decode("utf-8", "replace")
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         after = allowed_after(constraint, data)
         if after is not None and not after.may_end:
-            return Verdict("incomplete", _where_it_ends(standing(text)))
-        return Verdict("invalid", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}")
+            return Judgement("incomplete", _where_it_ends(standing(text)))
+        return Judgement("invalid", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}")
     except RecursionError:
-        return Verdict("unknown", "nested too deeply")
+        return Judgement("unknown", "nested too deeply")
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError, best_match
 
@@ -82,11 +82,11 @@ def _on_json(constraint: Constraint, data: bytes) -> Verdict:
     try:
         fault = best_match(checked.iter_errors(value))
     except (SchemaError, RecursionError, ValueError, TypeError) as error:
-        return Verdict("unknown", str(error).partition("\n")[0])
+        return Judgement("unknown", str(error).partition("\n")[0])
     if fault is None:
-        return Verdict("valid")
+        return Judgement("valid")
     place = shown_path(tuple(fault.absolute_path))
-    return Verdict("invalid", f"{place}: {fault.message}" if place else fault.message)
+    return Judgement("invalid", f"{place}: {fault.message}" if place else fault.message)
 
 
 def pretty(text: str) -> str | None:
@@ -144,13 +144,27 @@ def _character(data: bytes, at: int) -> str:
     return f"{json.dumps(rest, ensure_ascii=False)} at character {len(before) + 1}"
 
 
+class _Followed:
+    """A matcher that was told of `data`, of which `fits` bytes fit."""
+
+    def __init__(self, base: LLMatcher) -> None:
+        self._base, self.matcher, self.data, self.fits = base, base.deep_copy(), b"", 0
+
+    def follow(self, data: bytes) -> None:
+        """Reads on, where the data begin with those before."""
+        if self.fits < len(self.data) or not data.startswith(self.data):
+            self.matcher, self.data, self.fits = self._base.deep_copy(), b"", 0
+        self.fits += int(self.matcher.try_consume_tokens(list(data[len(self.data) :])))
+        self.data = data
+
+
 def _followed(constraint: Constraint, data: bytes) -> tuple[LLMatcher, int] | None:
     """A matcher after as many of the bytes as fit, and how many do."""
-    compiled = _compiled(constraint.kind, constraint.text)
-    if compiled is None:
+    found = _following(constraint.kind, constraint.text)
+    if found is None:
         return None
-    matcher = compiled.deep_copy()
-    return matcher, matcher.try_consume_tokens(list(data))
+    found.follow(data)
+    return found.matcher, found.fits
 
 
 def _allowed(matcher: LLMatcher) -> AllowedBytes:
@@ -164,7 +178,7 @@ def _allowed(matcher: LLMatcher) -> AllowedBytes:
 
 
 @lru_cache(8)
-def _compiled(kind: str, text: str) -> LLMatcher | None:
+def _following(kind: str, text: str) -> _Followed | None:
     from llguidance import LLMatcher, LLParserLimits
 
     if kind == "json_schema":
@@ -176,7 +190,7 @@ def _compiled(kind: str, text: str) -> LLMatcher | None:
     else:
         grammar = LLMatcher.grammar_from_lark(to_lark(text) if kind == "gbnf" else text)
     matcher = LLMatcher(_byte_tokenizer(), grammar, log_level=0, limits=LLParserLimits(verbose_errors=False))
-    return None if matcher.is_error() else matcher
+    return None if matcher.is_error() else _Followed(matcher)
 
 
 @lru_cache(1)

@@ -75,3 +75,10 @@ def test_apply_a_schema_stream_drop_it_fork_and_replay(open_terminal: Open, tmp_
     )  # fmt: skip
     assert again.returncode == 0, again.stdout + again.stderr
     assert "identical" in again.stdout
+
+    # And opened again, the chat has its constraint.
+    resumed = open_terminal("--resume", *FLAGS)
+    ready(resumed)
+    resumed.wait("numbers.json  incomplete: ends")
+    resumed.keys("ctrl+q")
+    assert resumed.ended() == 0

@@ -9,14 +9,14 @@ from typing import Any
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR, Constraint
-from termchat.decoding.partial_json import described, schema_at, shown_path, standing
+from termchat.decoding.partial_json import PartialDocument, described, schema_at, shown_path
 from termchat.text import one_line
 from termchat.tui.constraint.constraint_setting import name_of_constraint
 from termchat.tui.constraint.standing_reply import StandingReply, standing_reply
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent, spread
 
-_LONGEST = 50_000
+_LONGEST = 200_000
 """Bytes up to which a reply is read anew in each frame."""
 _TAIL = 40
 _NAMED = 24
@@ -37,9 +37,9 @@ def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> L
     if reply is None or (ended and reply.constraint != chat.constraint):
         if place is not None or chat.constraint is None or chat.busy:
             return None
-        head = _head(chat.constraint)
+        head = _head(chat.constraint, width)
         return Line((*head, ("the next reply matches it", MUTED)), "panel")
-    head = _head(reply.constraint)
+    head = _head(reply.constraint, width)
     if reply.dropped:
         return Line(
             (*head, (one_line(f"no longer applied: {reply.dropped}", width - length(head)), Ink("warning"))), "panel"
@@ -59,15 +59,16 @@ def _newest(chat: Chat) -> tuple[Node | None, int]:
     return node, len(node.tokens)
 
 
-def _head(constraint: Constraint) -> list[Run]:
-    return doing(_DIALOG, [(one_line(name_of_constraint(constraint), _NAMED), ACCENT), ("  ", TEXT)])
+def _head(constraint: Constraint, width: int) -> list[Run]:
+    name = one_line(name_of_constraint(constraint), min(_NAMED, max(width // 3, 8)))
+    return doing(_DIALOG, [(name, ACCENT), ("  ", TEXT)])
 
 
 def _where(reply: StandingReply, room: int) -> list[Run]:
     what = what_comes(reply.constraint, reply.data) if len(reply.data) <= _LONGEST else ""
-    what = one_line(what, max(room - 16, 8))
+    what = one_line(what, max(room - 16, room // 2))
     text = reply.data[-4 * _TAIL :].decode("utf-8", "ignore")
-    left = min(max(room - len(what) - 4, 8), _TAIL)
+    left = min(max(room - len(what) - 4, 4), _TAIL)
     tail = one_line(text[-left:], left) if len(text) <= left else "…" + one_line(text[1 - left :], left - 1)
     return [(tail, TEXT), ("▌  ", ACCENT), (what, MUTED)]
 
@@ -105,7 +106,7 @@ def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
 def what_comes(constraint: Constraint, data: bytes) -> str:
     """What stands open at the end of a text, or what may follow it."""
     if constraint.kind == "json_schema":
-        at = standing(data.decode("utf-8", "ignore"))
+        at = _document(constraint).standing(data.decode("utf-8", "ignore"))
         if at.whole:
             return "the document is whole"
         says = described(schema_at(_schema(constraint.text), at.path)) if at.inside != "a key" else ""
@@ -117,6 +118,11 @@ def what_comes(constraint: Constraint, data: bytes) -> str:
     if after is None:
         return ""
     return ("only " if after.forced else "") + described_bytes(after) + (" follows" if after.forced else " may follow")
+
+
+@lru_cache(4)
+def _document(_constraint: Constraint) -> PartialDocument:
+    return PartialDocument()
 
 
 @lru_cache(4)
