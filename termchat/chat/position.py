@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.decoding.memory import after
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stage_state import after
 from termchat.engine.port import ModelInfo
 
 

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.memory import MU, SUM, WEIGHT
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stage_state import MU, SUM, WEIGHT
 from termchat.decoding.stages import STAGES
 
 Logits = NDArray[np.float32]
@@ -43,7 +43,7 @@ class Situation(NamedTuple):
     """What else a stage looks at.
 
     `past` are the ids before the step; `chance` is the step's number in (0, 1) that xtc is thrown with; `state` is what
-    mirostat and adaptive_p remember (`decoding.memory`); `dry` is the penalty of each token that would go on a repetition,
+    mirostat and adaptive_p remember (`decoding.stage_state`); `dry` is the penalty of each token that would go on a repetition,
     as llama.cpp finds it; `n_vocab` is the number of all tokens.
     """
 

@@ -264,7 +264,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     dry_allowed_length: Annotated[
         int,
         Knob(
-            kind="int", key="L", label="dry_allow", stage="dry", high=1000, step=1, coarse=4, bar=32,
+            kind="int", key="L", label="dry_len", stage="dry", high=1000, step=1, coarse=4, bar=32,
             help="DRY: the longest repetition, in tokens, that is not penalised",
         ),
     ] = 2  # fmt: skip
@@ -278,7 +278,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     dry_sequence_breakers: Annotated[
         tuple[str, ...],
         Knob(
-            kind="texts", key="W", label="dry_break", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
+            kind="texts", key="W", label="breakers", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
             help="DRY: a text at which a repetition ends, such as the end of a line; none alone for no such text",
         ),
     ] = ("\n", ":", '"', "*")  # fmt: skip
@@ -362,7 +362,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     dynatemp_range: Annotated[
         float,
         Knob(
-            kind="float", key="R", label="dyn_range", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
+            kind="float", key="R", label="dynatemp", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
             help="dynamic temperature: how far the entropy may move the temperature, up or down",
         ),
     ] = 0.0  # fmt: skip

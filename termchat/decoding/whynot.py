@@ -25,9 +25,9 @@ from termchat.decoding.arithmetic import (
     temperature,
     window,
 )
-from termchat.decoding.memory import state_of
 from termchat.decoding.records import Explanation, Penalised, Remedy, StageEffect
 from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.stage_state import state_of
 from termchat.decoding.stages import DICE, STAGES, chain_of
 
 _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)

@@ -132,7 +132,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first
     token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
     scripted tokens came from, for the `Start` record. `state` is what mirostat and adaptive_p remember of the reply so far
-    (`decoding.memory`), here and in the questions below.
+    (`decoding.stage_state`), here and in the questions below.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """

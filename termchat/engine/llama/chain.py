@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
 from termchat.decoding.draw import draw
-from termchat.decoding.memory import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB

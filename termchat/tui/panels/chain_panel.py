@@ -95,7 +95,7 @@ def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
     cut = effect.survivors < before
     mass = ""
     if cut and effect.mass is not None and width >= _MASS_FROM:
-        mass = f"{effect.mass:.0%}" if effect.mass >= 0.005 else "<1%"
+        mass = "<1%" if effect.mass < 0.005 else ">99%" if effect.mass >= 0.995 else f"{effect.mass:.0%}"
     return [(mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG if cut else MUTED)]
 
 

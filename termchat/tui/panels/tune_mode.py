@@ -96,6 +96,22 @@ class Tune:
         self.select(name)
         self._set(name, KNOBS[name].at(fraction))
 
+    def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
+        """Moves a knob's stage to where that of another knob is, which lies below it (`down`) or above. What follows a move
+        that `begins` is taken back with it."""
+        if begins:
+            self._follow()
+        self.select(name)
+        order = list(self._chat.tuning.order)
+        stage, other = KNOBS[name].stage or "", KNOBS[onto].stage
+        if stage not in STAGES or STAGES[stage].last:
+            self._refuse_to_move()
+        elif other in order and (stage not in order or down == (order.index(stage) < order.index(other))):
+            to = order.index(other)
+            order = [one for one in order if one != stage]
+            order.insert(to, stage)
+            self._set("order", tuple(order))
+
     def back(self) -> bool:
         """Drops what is being typed; False if that is nothing."""
         open_ = self.typed is not None
@@ -155,25 +171,29 @@ class Tune:
         self.unfolded = not self.unfolded
 
     def _reorder(self, by: int) -> None:
-        """Moves the selected knob's stage past the next one that acts; one that was left out comes back."""
+        """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
         stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self._chat.tuning.order)
         if stage is None or stage.last:
-            self.error = (
-                f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes last"
-            )
+            self._refuse_to_move()
             return
         if stage.name not in order:
             self._set("order", (*order, stage.name))
             return
         at = order.index(stage.name)
         to = at + by
-        while 0 <= to < len(order) and STAGES[order[to]].optional and not STAGES[order[to]].active(self._chat.tuning):
+        knobs = shown_knobs(self._chat.tuning, self.selected, unfolded=self.unfolded)
+        rows = {KNOBS[name].stage for name in knobs}
+        while 0 <= to < len(order) and order[to] not in rows:
             to += by
         if not 0 <= to < len(order):
             self.error = f"{stage.name} is already {'first' if by < 0 else 'last'}"
             return
         order.insert(to, order.pop(at))
         self._set("order", tuple(order))
+
+    def _refuse_to_move(self) -> None:
+        stage = KNOBS[self.selected].stage
+        self.error = f"{stage} always comes last" if stage else f"{self.selected} has no place in the order"
 
     @property
     def _value(self) -> Value:

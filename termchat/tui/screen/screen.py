@@ -377,6 +377,9 @@ class ChatScreen(LiveScreen):
     def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
         self._pointing.slid(event)
 
+    def on_knobs_view_carried(self, event: KnobsView.Carried) -> None:
+        self._pointing.carried(event)
+
     def action_forget_notice(self, at: int) -> None:
         self._told.drop(at)
 
