@@ -29,6 +29,7 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
 
     `limit` names the knob that says how many of the highest logits it leaves. The engine may select those before the chain
     runs if all active stages in front of it are `sparse`: they change the logits of tokens that they `remember` only.
+    `floor`: it leaves all that is above a floor, which a pass over the row finds.
     `remembers` names the knob that says how many of the last tokens it looks at; it is told of each token that is taken.
     `masks` says whether under these settings it leaves tokens in their place with a logit of -inf instead of removing them.
     `replaces`: while it is on all stages but the named ones are off. `last`: it follows all stages that have an order.
@@ -43,6 +44,7 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     sparse: bool = False
     moves: bool = False
     limit: str = ""
+    floor: bool = False
     remembers: str = ""
     modes: str = ""
     masks: Callable[[SamplerSettings], bool] = lambda _: False
@@ -96,12 +98,16 @@ _STAGES = (
         switched_by=("dry_multiplier",),
     ),
     SamplerStage(
-        name="top_n_sigma", sampler="top_n_sigma", arguments=("top_n_sigma",), masks=lambda s: s.top_n_sigma > 0
+        name="top_n_sigma",
+        sampler="top_n_sigma",
+        arguments=("top_n_sigma",),
+        floor=True,
+        masks=lambda s: s.top_n_sigma > 0,
     ),
     SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), optional=False, limit="top_k"),
     SamplerStage(name="typical_p", sampler="typical", arguments=("typical_p", 1)),
     SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), optional=False),
-    SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False),
+    SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False, floor=True),
     SamplerStage(name="xtc", switched_by=("xtc_probability",)),
     SamplerStage(name="p_less"),
     SamplerStage(name="top_h"),
@@ -132,6 +138,11 @@ def chain_of(settings: SamplerSettings) -> tuple[SamplerStage, ...]:
     chain = [STAGES[name] for name in names if not STAGES[name].optional or STAGES[name].active(settings)]
     sole = next((stage for stage in chain if stage.replaces), None)
     return tuple(chain if sole is None else [stage for stage in chain if stage is sole or stage.name in sole.replaces])
+
+
+def first_full(settings: SamplerSettings) -> SamplerStage | None:
+    """The first stage that looks at more than the tokens that a `sparse` one remembers."""
+    return next((stage for stage in chain_of(settings) if stage.active(settings) and not stage.sparse), None)
 
 
 def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:

@@ -48,8 +48,8 @@ def explain(
 ) -> Explanation:
     """Everything about `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
 
-    `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`stage_state`), `dry` what DRY
-    takes from tokens under these settings (`Situation`).
+    `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`stage_state`), `dry` what
+    DRY takes from tokens under these settings (`Situation`).
     """
     asked = _Asked(logits, past, seed, step, state, dry)
     rows = asked.rows(settings)

@@ -4,8 +4,9 @@ The stages are those of `decoding.stages`: llama.cpp's own samplers and ours, ca
 array; the draw is ours (`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
 
 The chain need not see the whole vocabulary: the raw top (top_k + penalised tokens) and the penalised tokens themselves hold
-every token that can be among the top_k after the penalties, since only penalised tokens move. Where top_k is off the full
-array is used, as it is where a stage before top_k looks at other logits than those of the penalised tokens.
+every token that can be among the top_k after the penalties, since only penalised tokens move. So do, where min_p or top_n_sigma
+is the first to cut, the logits above its floor, which native code finds; without it, and where another stage comes first, the
+full array is used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
-from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of
+from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, NativeChain
@@ -207,10 +208,11 @@ class Chain:
         stages = chain_of(settings)
         self._stages = [_Sampler(stage, settings, n_vocab, vocab) for stage in stages]
         # Up to this stage, tokens that were not preselected are only left out of the array, not removed from the chain.
-        hiding = next((i for i, stage in enumerate(stages) if stage.limit), len(stages))
-        self._limit = getattr(settings, stages[hiding].limit) if hiding < len(stages) else 0
-        if any(not stage.sparse and stage.active(settings) for stage in stages[:hiding]):
-            self._limit = 0
+        first = first_full(settings)
+        hiding = stages.index(first) if first is not None else len(stages)
+        self._limit = getattr(settings, first.limit) if first is not None and first.limit else 0
+        share = getattr(settings, first.name) if first is not None and first.floor else 0.0
+        self._floor = share > 0
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
@@ -218,6 +220,8 @@ class Chain:
             ),
             masking=sum(sampler.masks << number for number, sampler in enumerate(self._stages)),
             hiding=hiding,
+            cut=observe.CUTS.index(first.name) if first is not None and self._floor else 0,
+            share=share,
             drawn_with=self._drawn_with,
         )
         self._drawing = {sampler.stage.name: sampler.with_ for sampler in self._stages if sampler.with_ is not None}
@@ -285,6 +289,11 @@ class Chain:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
         count: int = self._limit + len(set(self.recent))
         return count if self._limit and count * _PRESELECT_LIMIT <= self.n_vocab else None
+
+    def looks_at(self) -> int | None:
+        """How many of the highest raw logits native code begins with: those, or some of which one cannot move, under which it
+        finds the floor of the first cut; None where it cannot tell what the chain may leave."""
+        return 1 + len(set(self.recent)) if self._floor else self.needs()
 
     def apply(
         self,
@@ -391,12 +400,13 @@ class Observer:
 
         With a `forced` id, that one is chosen, whatever the dice and the chain say.
         """
-        needs = chain.needs()
-        if self._native is not None and needs is not None:
+        begins = chain.looks_at()
+        if self._native is not None and begins is not None:
             chain.begin(seed, step)
-            drawn = self._native.draw(logits, chain.native, needs, chain.recent, seed, step, forced)
+            drawn = self._native.draw(logits, chain.native, begins, chain.recent, seed, step, forced)
             if drawn is not None:
                 return drawn
+        needs = chain.needs()
         near = top(logits, max(self._count, needs or 1))
         values = logits[near]
         order = (-values).argsort(kind="stable")

@@ -14,11 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 5
+#define ABI 6
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
-#define MAX_LEFT 256
+#define MAX_LEFT 512
 #define LANES 8
 #define BLOCK 512
 
@@ -140,6 +140,7 @@ static float within(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 void termchat_stage_adaptive_p(sampler *s, tokens *t) {
     const adaptive *with = s->with;
     softmax(t);
+    if (with->target < 0) return;
     float target = within(with->target), aim = with->weight == 0 ? target : within(2 * target - with->sum / with->weight);
     for (size_t i = 0; i < t->size; i++) {
         if (!isfinite(t->data[i].logit)) continue;
@@ -261,6 +262,59 @@ WIDE static void masses(const float *logits, int n, float highest, double *mass,
     *weighted = moment;
 }
 
+/* How many logits are not masked with -inf, and the sums of logit - highest and of its square over those. */
+typedef struct {
+    double count, sum, squares;
+} moments;
+
+WIDE static moments moments_of(const float *logits, int n, float highest) {
+    moments all = {0, 0, 0};
+    for (int begin = 0; begin < n; begin += BLOCK) {
+        int count = n - begin < BLOCK ? n - begin : BLOCK, masked = 0;
+        floats sum = {0}, squares = {0};
+        ints off = {0};
+        for (int i = 0; i + LANES <= count; i += LANES) {
+            floats x = *(const floats *)(logits + begin + i) - highest;
+            ints some = x > -INFINITY;
+            x = (floats)(some & (ints)x);
+            off += some + 1;
+            sum += x;
+            squares += x * x;
+        }
+        for (int i = count / LANES * LANES; i < count; i++) {
+            double x = (double)logits[begin + i] - highest;
+            if (!isfinite(x)) {
+                masked++;
+                continue;
+            }
+            all.sum += x;
+            all.squares += x * x;
+        }
+        for (int j = 0; j < LANES; j++) {
+            all.sum += sum[j];
+            all.squares += squares[j];
+            masked += off[j];
+        }
+        all.count += count - masked;
+    }
+    return all;
+}
+
+static void add(moments *m, const tokens *t, double highest, int sign) {
+    for (size_t i = 0; i < t->size; i++) {
+        double x = (double)t->data[i].logit - highest;
+        if (!isfinite(x)) continue;
+        m->count += sign;
+        m->sum += sign * x;
+        m->squares += sign * x * x;
+    }
+}
+
+static double deviation(const moments *m) {
+    double mean = m->count > 0 ? m->sum / m->count : 0, variance = m->count > 0 ? m->squares / m->count - mean * mean : 0;
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
 /* The highest logit of each group of `GROUP`. */
 WIDE static void group_maxima(const float *logits, int groups, float *maxima) {
     for (int g = 0; g < groups; g++) {
@@ -313,7 +367,9 @@ typedef struct {
     int32_t n_vocab, n_ends, n_stages;
     int32_t candidates; /* so many of the highest are watched */
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
-    int32_t hiding;     /* the stage until which what is not near is only hidden */
+    int32_t hiding;     /* the stage until which what is not near is only hidden: the first that cuts */
+    int32_t cut;        /* what that leaves: see below */
+    float share;        /* min_p's or top_n_sigma's knob */
     const int32_t *recent;
     const int32_t *ends;   /* the end tokens */
     void *const *samplers; /* the stages */
@@ -333,25 +389,61 @@ typedef struct {
     double *masses; /* what those hold of the mass that the stage was given */
 } step;
 
-/* The tokens that hold at least the `count` highest logits, highest first; how many there are, 0 where they do not fit. */
-static int look(const float *logits, int n, int count, token *near) {
+/* The first stage that cuts leaves the highest logits, or those above a floor under the highest one: at `share` of its
+ * probability, or so many standard deviations below it. */
+enum { HIGHEST, MIN_P, TOP_N_SIGMA };
+
+typedef struct {
     float maxima[MAX_GROUPS], ordered[MAX_GROUPS];
-    int groups = n / GROUP, have = 0;
-    if (groups < count || groups > MAX_GROUPS || count < 1) return 0;
-    group_maxima(logits, groups, maxima);
-    memcpy(ordered, maxima, sizeof(float) * (size_t)groups);
-    float bound = nth_largest(ordered, groups, count); /* not above the count-th highest logit */
+    moments all; /* where top_n_sigma is the first that cuts */
+    float bound; /* all logits from here on are near */
+} view;
+
+/* The tokens with logits from `v->bound` on, highest first; how many there are, 0 where they do not fit. */
+static int collect(const step *s, const view *v, token *near) {
+    int groups = s->n_vocab / GROUP, have = 0;
     for (int g = 0; g <= groups; g++) {
-        int begin = g * GROUP, end = g < groups ? begin + GROUP : n;
-        if (g < groups && !(maxima[g] >= bound)) continue;
+        int begin = g * GROUP, end = g < groups ? begin + GROUP : s->n_vocab;
+        if (g < groups && !(v->maxima[g] >= v->bound)) continue;
         for (int i = begin; i < end; i++)
-            if (logits[i] >= bound) {
+            if (s->logits[i] >= v->bound) {
                 if (have == MAX_NEAR) return 0;
-                near[have++] = (token){i, logits[i], 0};
+                near[have++] = (token){i, s->logits[i], 0};
             }
     }
     qsort(near, (size_t)have, sizeof *near, by_logit);
-    return have < count || !isfinite(near[0].logit) ? 0 : have;
+    return have;
+}
+
+static bool is_recent(const step *s, int32_t id) {
+    for (int i = 0; i < s->n_recent; i++)
+        if (s->recent[i] == id) return true;
+    return false;
+}
+
+/* The tokens that hold all that the first cut can leave, and the watched; as `collect`. */
+static int look(const step *s, view *v, token *near) {
+    int groups = s->n_vocab / GROUP, count = s->needs > s->candidates ? s->needs : s->candidates, first = 0;
+    if (groups < count || groups > MAX_GROUPS || count < 1) return 0;
+    group_maxima(s->logits, groups, v->maxima);
+    memcpy(v->ordered, v->maxima, sizeof(float) * (size_t)groups);
+    v->bound = nth_largest(v->ordered, groups, count); /* not above the count-th highest logit */
+    int have = collect(s, v, near);
+    if (have < count || !isfinite(near[0].logit)) return 0;
+    if (s->cut == HIGHEST) return have;
+    /* The highest that no stage moves is not above the highest of all when the cut comes. */
+    while (first < have && is_recent(s, near[first].id)) first++;
+    if (first == have) return 0;
+    float highest = near[first].logit, least;
+    if (s->cut == MIN_P) {
+        least = highest + logf(s->share);
+    } else {
+        v->all = moments_of(s->logits, s->n_vocab, near[0].logit);
+        least = highest - (float)(1.01 * s->share * deviation(&v->all)); /* which the stages before may change a little */
+    }
+    if (!(least < v->bound)) return have;
+    v->bound = least;
+    return collect(s, v, near);
 }
 
 /* What is near and what is recent, each once, by id: llama.cpp's samplers leave ties as they find them. */
@@ -414,8 +506,20 @@ static void weigh(scales *w, const tokens *left) {
         w->mass += w->weights[place_of(w, left->data[i].id)] = exp((double)left->data[i].logit - highest);
 }
 
-/* `mass` is that of the whole vocabulary, where the highest raw logit weighs 1. */
-static void apply_stages(step *s, tokens *left, double highest, double mass) {
+/* llama.cpp's top_n_sigma, where `hidden` are not in the array; false where the floor is below what is. */
+static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments hidden, double zero) {
+    sort(left);
+    add(&hidden, left, zero, 1);
+    float least = left->data[0].logit - s->share * (float)deviation(&hidden);
+    for (size_t i = 0; i < left->size; i++)
+        if (left->data[i].logit < least) left->data[i].logit = -INFINITY;
+    return least >= v->bound;
+}
+
+/* `mass` is that of the whole vocabulary, where the highest raw logit weighs 1. False where what is near is not enough. */
+static bool apply_stages(step *s, const view *v, tokens *left, double highest, double mass) {
+    moments hidden = v->all;
+    if (s->cut == TOP_N_SIGMA) add(&hidden, left, highest, -1);
     scales w = {.hidden = mass, .highest = highest, .n = (int)left->size};
     size_t alive = left->size;
     bool seen = false;
@@ -426,7 +530,8 @@ static void apply_stages(step *s, tokens *left, double highest, double mass) {
     if (w.hidden < 0) w.hidden = 0;
     weigh(&w, left);
     for (int number = 0; number < s->n_stages; number++) {
-        s->apply(s->samplers[number], left);
+        if (number != s->hiding || s->cut != TOP_N_SIGMA) s->apply(s->samplers[number], left);
+        else if (!cut_by_deviation(s, v, left, hidden, highest)) return false;
         size_t now = left->size;
         if (s->masking >> number & 1) {
             now = 0;
@@ -446,6 +551,7 @@ static void apply_stages(step *s, tokens *left, double highest, double mass) {
         if (seen) w.hidden = 0;
         weigh(&w, left);
     }
+    return true;
 }
 
 static uint64_t mixed(uint64_t x) {
@@ -524,7 +630,8 @@ static double measure(step *s, float highest) {
  * are left to draw from); nothing has changed then but the answers. */
 bool termchat_observe(step *s) {
     token near[MAX_NEAR], room[MAX_NEAR];
-    int n_near = look(s->logits, s->n_vocab, s->needs > s->candidates ? s->needs : s->candidates, near);
+    view v;
+    int n_near = look(s, &v, near);
     if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
     double highest = near[0].logit, mass = measure(s, near[0].logit);
     if (mass == 0) return false;
@@ -532,7 +639,7 @@ bool termchat_observe(step *s) {
     for (int i = 0; i < s->candidates; i++) watch(s, near[i].id);
     if (s->forced >= 0) watch(s, s->forced);
     tokens left = {room, gather(s, near, n_near, room), -1, false};
-    apply_stages(s, &left, highest, mass);
+    if (!apply_stages(s, &v, &left, highest, mass)) return false;
     if (!draw(s, &left)) return false;
     s->rank = rank_of(s, (float)s->logits_of[s->chosen], near, n_near);
     for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log(mass));

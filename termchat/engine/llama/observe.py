@@ -66,7 +66,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 5
+ABI = 6
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -74,15 +74,22 @@ LIBRARY = Path(__file__).with_name("libobserve.so")
 _Ids, _Numbers = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_double)
 
 
+CUTS = ("top_k", "min_p", "top_n_sigma")
+"""The stages whose survivors native code finds in a row without the chain having seen all of it."""
+
+
 class NativeChain(NamedTuple):
     """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
-    bit), and which is the one until which what was left out of the array is only hidden. `drawn_with` makes the state of a
-    record, given what `p` the last stage saw of the token that was drawn."""
+    bit), and which is the one until which what was left out of the array is only hidden: the first that cuts. `cut` is its
+    place in `CUTS` and `share` its knob, where it leaves what is above a floor. `drawn_with` makes the state of a record, given
+    what `p` the last stage saw of the token that was drawn."""
 
     names: tuple[str, ...]
     samplers: Any
     masking: int
     hiding: int
+    cut: int
+    share: float
     drawn_with: Callable[[float], dict[str, float]]
 
 
@@ -102,6 +109,8 @@ class _Step(ctypes.Structure):
         ("candidates", ctypes.c_int32),
         ("masking", ctypes.c_uint32),
         ("hiding", ctypes.c_int32),
+        ("cut", ctypes.c_int32),
+        ("share", ctypes.c_float),
         ("recent", ctypes.c_void_p),
         ("ends", _Ids),
         ("samplers", ctypes.c_void_p),
@@ -202,7 +211,8 @@ class NativeStep:
         """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
         or much is left to draw from.
 
-        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at.
+        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at; where
+        the chain's first cut is a floor, they hold one that is not recent.
         """
         step = self._step
         if chain is not self._chain:
@@ -248,7 +258,7 @@ class NativeStep:
         """Draws through another chain from now on."""
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
-        step.masking, step.hiding = chain.masking, chain.hiding
+        step.masking, step.hiding, step.cut, step.share = chain.masking, chain.hiding, chain.cut, chain.share
         self._stage_names = [packed_text(name) for name in chain.names]
         addresses = (ctypes.c_void_p * len(chain.names))(*map(ctypes.addressof, self._stage_names))
         self._stage_names.append(addresses)  # it lives as long as what it points to
