@@ -82,6 +82,7 @@ class PresetsDialog(DetailedListing[Preset]):
     BINDINGS = [*ARROWS, *(key.binding for key in dialogs.PRESETS)]  # noqa: RUF012
     TITLE = "Presets"
     KEYS = "PRESETS"
+    AUTO_FOCUS = ""  # the field has the keyboard only while a name is typed
     BESIDE = 104
 
     def __init__(self, parts: Parts) -> None:
