@@ -164,7 +164,8 @@ def _toml(value: object) -> str:
     return repr(value).replace("None", '"off"') if not isinstance(value, str) else f"'{value}'"
 
 
-def test_a_persona_goes_before_all_but_flags(tmp_path: Path) -> None:
+def test_a_persona_goes_before_all_but_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "CONFIG"))
     file = tmp_path / "config.toml"
     file.write_text('system = "mine"\npersona = "loose"\n[sampling]\nmin_p = 0.5\n')
     paths.personas_file().parent.mkdir(parents=True)
