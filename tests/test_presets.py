@@ -161,7 +161,7 @@ def test_a_chat_keeps_the_preset_that_was_applied_in_it(tmp_path: Path) -> None:
     file.write_text("[sampling]\ntop_k = 3\n")
     creative = presets.load().get("creative")
     left = Tuning().turned({**creative.knobs, "min_p": 0.3, "max_tokens": 9})  # min_p was turned after it
-    drawn = {name: value for name, value in creative.named.items()}
+    drawn = dict(creative.named)
     store = Store.open(tmp_path / "sessions.db")
     saved_with_knobs(store, dict.fromkeys(CHAIN, creative.origin), left, **drawn)  # type: ignore[arg-type]
     found = reopen_latest(store, settings.load({}, {}, file))

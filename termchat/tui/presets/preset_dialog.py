@@ -194,6 +194,7 @@ class PresetsDialog(DetailedListing[Preset]):
         self._longest = max((cells(preset.name) for preset in self._all), default=0)
         self.problem = "\n".join(known.problems[:2])
         self.picker.count = len(self._all)
+        self.picker.chosen = min(self.picker.chosen, max(len(self._all) - 1, 0))
 
     def _do(self, change: Callable[[], Path], told: str, name: str) -> None:
         """Changes the user's file, and highlights the preset of that name."""
