@@ -21,7 +21,7 @@ from termchat.decoding.samplers import unescape
 from termchat.text import guess_of
 from termchat.toml import TomlError, TomlFile
 
-NEWER, CHAT, VARIABLES, FILE = "newer", "chat", "variables", "file"
+NEWER, CHAT, VARIABLES, FILE, CHAIN_PRESET = "newer", "chat", "variables", "file", "preset"
 PLACES = (
     NEWER,  # what a person set for one model in this run, after the flags
     FLAG,
@@ -33,7 +33,7 @@ PLACES = (
     TUNED,  # what `termchat tune` measured for a model
     MODEL,  # what is recommended for it
 )
-"""Each overrides those below it; the defaults come last."""
+"""Each overrides those below it; the defaults come last. A preset comes right after the place that names it."""
 
 PREFIX = "TERMCHAT_"
 _NOT_OURS = "TERMCHAT_OFFLINE"
@@ -152,6 +152,16 @@ def kept(
             from_where = origin[name] if isinstance(origin, Mapping) else origin or place
             source.put(name, SETTINGS[name].check(value), from_where)
     return source
+
+
+def ranked(said: Iterable[SettingsSource]) -> list[SettingsSource]:
+    """The sources, one of each place, in the order in which they count."""
+    at = {source.place: source for source in said}
+    found = [at[place] for place in PLACES if place in at]
+    if CHAIN_PRESET in at:
+        naming = next((number for number, source in enumerate(found) if "preset" in source.values), -1)
+        found.insert(naming + 1, at[CHAIN_PRESET])
+    return found
 
 
 def _say(source: SettingsSource, table: str, name: str, value: object, place: str) -> None:

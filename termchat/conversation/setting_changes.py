@@ -39,17 +39,17 @@ def in_force(settings: SettingsRecord) -> list[str]:
 
 
 def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
-    """What is other in `after`, as "temperature 0.8 → 1.2".
+    """What is other in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it is named before the first.
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
     the records, and would only cut sentences apart.
     """
     old, new = values(before), values(after)
-    return [
-        f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}"
-        for name in new
-        if old[name] != new[name]
-    ]
+    changed = [name for name in new if old[name] != new[name]]
+    told = [f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}" for name in changed]
+    places = {after.origin.get(name, "") for name in changed}
+    named = next(iter(places)) if len(places) == 1 else ""
+    return [f"{named}: {told[0]}", *told[1:]] if " " in named else told  # as in "preset creative"
 
 
 def model_change(node: Node) -> str | None:

@@ -109,6 +109,7 @@ CHAT: tuple[Key, ...] = (
         "persona", "f5", "dialog('persona')", "Personas: a system prompt with the knobs that suit it", {}, "Personas",
         priority=False
     ),
+    Key("presets", "f10", "dialog('presets')", "Presets: set the whole sampler chain at once, or save it", {}, "Presets"),
     Key("setup", "f2", "dialog('setup')", "New chat with a system prompt, or in raw mode without a template", {},
         "System prompt and raw mode"),
     Key("editor", "f8", "editor", "Write the message in $VISUAL or $EDITOR", {}, "Edit the message in an editor"),

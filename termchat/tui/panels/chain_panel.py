@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
+from termchat.config.origins import DEFAULT, FLAG, PRESET
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.decoding.stages import STAGES, SamplerStage, replaced_by
+from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
 
@@ -16,6 +19,7 @@ _MASS_FROM = 40
 
 FAMILIAR = ("repeat_penalty", "top_k", "top_p", "min_p", "temperature", "stop", "max_tokens", "seed")
 """The knobs that are shown though they are off."""
+_UNTOLD = (DEFAULT, FLAG, "panel", "session")
 UNFOLD = "v"
 """The key of TUNE that shows all knobs, or hides those that do nothing."""
 
@@ -28,9 +32,10 @@ def chain_lines(
     selected: str | None = None,
     typed: str | None = None,
     unfolded: bool = False,
+    origin: Mapping[str, str] = {},
 ) -> list[Line]:
-    """A title, a line per knob, and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is
-    being typed for it; with `unfolded` every knob has its line."""
+    """A title, a line per knob, one of what set them (`origin` by knob), and one for the stages that are off. `selected`
+    is the knob that TUNE is on, `typed` what is being typed for it; with `unfolded` every knob has its line."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     last = {KNOBS[name].stage: name for name in names}
@@ -44,6 +49,8 @@ def chain_lines(
         tail = _tail(effect, before, width)
         before = effect.survivors if effect is not None else before
         lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
+    if came := _origins(names, origin):
+        lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     if off or unfolded:
         lines.append(_fold(off, width))
@@ -66,6 +73,17 @@ def shown_knobs(tuning: Tuning, selected: str | None = None, *, unfolded: bool =
     names = [name for stage in stages for name in stage.knobs]
     names += [name for name, knob in KNOBS.items() if knob.stage is None]
     return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _acts(name, tuning)]
+
+
+def _origins(names: list[str], origin: Mapping[str, str]) -> str:
+    """What set knobs, as "preset code; model: top_k temp": not those that a person set here, or nobody."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if (place := origin.get(name, DEFAULT)) not in _UNTOLD:
+            found.setdefault(place, []).append(KNOBS[name].label)
+    return "; ".join(
+        place if place.startswith(PRESET) else f"{place}: {' '.join(labels)}" for place, labels in found.items()
+    )
 
 
 def _acts(name: str, tuning: Tuning) -> bool:

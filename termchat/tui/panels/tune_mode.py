@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 from textual.actions import parse
@@ -27,11 +27,12 @@ _TYPING = 2
 
 
 class _Run:
-    """What is taken back at once: the knob selected before, and the values, by knob. `picks` counts letters of knobs."""
+    """What is taken back at once: the knob selected before, and by knob its value and where that came from. `picks` counts
+    letters of knobs."""
 
     def __init__(self, selected: str) -> None:
         self.selected, self.picks = selected, 0
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, tuple[Value, str]] = {}
 
 
 class Tune:
@@ -117,6 +118,15 @@ class Tune:
         open_ = self.typed is not None
         self.typed, self.error = None, ""
         return open_
+
+    def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
+        """Sets several knobs at once, which are taken back at once; `places` are where their values come from."""
+        self._follow()
+        self.typed, self.error, chat = None, "", self._chat
+        before = {name: (getattr(chat.tuning, name), chat.origin[name]) for name in values}
+        chat.adjust_all(values, places)
+        self._kept().update(before)
+        self._follow()
 
     def write(self, text: str) -> None:
         r"""Adds a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
@@ -247,7 +257,7 @@ class Tune:
             self._run = _Run(self.selected)
         self._typed_at = now if letter else 0.0
 
-    def _kept(self) -> dict[str, Value]:
+    def _kept(self) -> dict[str, tuple[Value, str]]:
         """The values that the run has had taken note of; it can be taken back from now on."""
         if not self._undo or self._undo[-1] is not self._run:
             self._undo.append(self._run)
@@ -262,8 +272,8 @@ class Tune:
         one = next(iter(run.values), "") if len(run.values) == 1 and run.picks < _TYPING else ""
         self.selected = run.selected if one in ("", "order") else one
         self.typed = None
-        for name, value in run.values.items():
-            self._chat.adjust(name, value)
+        values = {name: value for name, (value, _) in run.values.items()}
+        self._chat.adjust_all(values, {name: place for name, (_, place) in run.values.items()})
 
     def _pick(self, name: str) -> None:
         self.select(name)
@@ -282,13 +292,14 @@ class Tune:
     def _set(self, name: str, value: Value) -> None:
         self.typed = None
         before: Value = getattr(self._chat.tuning, name)
+        place = self._chat.origin[name]
         try:
             self._chat.adjust(name, value)
         except KnobError as error:
             self.error = str(error)
             return
         if value != before:
-            self._kept().setdefault(name, before)
+            self._kept().setdefault(name, (before, place))
 
     _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
         "move": _move,

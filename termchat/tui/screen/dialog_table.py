@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from termchat.chat.changes import Way
+    from termchat.config.presets import Preset
     from termchat.conversation.tree import Node
     from termchat.tui.screen.features import Features
 
@@ -81,12 +82,26 @@ def tokenize(features: Features, text: str) -> None:
         ask(text)
 
 
+def _presets(features: Features) -> None:
+    from termchat.tui.presets.applying import apply
+    from termchat.tui.presets.preset_dialog import PresetsDialog
+
+    parts = features.parts
+
+    def closed(chosen: Preset | None) -> None:
+        if chosen is not None:
+            apply(parts, chosen)
+
+    parts.open(PresetsDialog(parts), closed)
+
+
 DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "models": lambda features: features.choosing.open(),
     "sessions": lambda features: features.conversations.browse(),
     "setup": lambda features: features.conversations.set_up(),
     "save": lambda features: features.conversations.save(),
     "persona": lambda features: features.personating.open(),
+    "presets": _presets,
     "history": lambda features: features.writing.browse_history(),
     "queue": lambda features: features.writing.browse_queue(),
     "full": _full,
