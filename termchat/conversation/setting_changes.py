@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Place, Span
+from termchat.decoding.biases import parse
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
+from termchat.decoding.samplers import KNOBS, Knob, SamplerSettings, Value
 from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
@@ -45,11 +46,18 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     the records, and would only cut sentences apart.
     """
     old, new = values(before), values(after)
-    return [
-        f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}"
-        for name in new
-        if old[name] != new[name]
-    ]
+    return [_change(KNOBS[name], old[name], new[name]) for name in new if old[name] != new[name]]
+
+
+def _change(knob: Knob, old: Value, new: Value) -> str:
+    """Of biases only those that are other ones are told."""
+    if knob.kind != "biases":
+        return f"{knob.name} {knob.show(old)} → {knob.show(new)}"
+    assert isinstance(old, tuple)
+    assert isinstance(new, tuple)
+    names = {parse(bias).name for bias in new}
+    gone = [f"{bias.name} off" for bias in map(parse, old) if bias.name not in names]
+    return f"{knob.name} {' '.join([*(bias for bias in new if bias not in old), *gone])}"
 
 
 def model_change(node: Node) -> str | None:

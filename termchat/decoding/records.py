@@ -63,9 +63,18 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     prefill: str = ""
 
 
+class TokenBias(msgspec.Struct, frozen=True, array_like=True):
+    """What is added to the logit of a token; None bans it. `model`: it is one that the model's file suppresses."""
+
+    id: int
+    text: str
+    bias: float | None
+    model: bool = False
+
+
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
     """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from, `order`
-    which stages they go through.
+    which stages they go through, `biases` what the logit biases come to by token.
 
     `threads` compute from the next decode on; they change by themselves on a busy machine.
     """
@@ -76,6 +85,7 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     origin: dict[str, str]
     threads: int = 0
     order: tuple[str, ...] = ()
+    biases: tuple[TokenBias, ...] = ()
 
 
 class Shape(NamedTuple):
@@ -295,7 +305,7 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took.
 
     `removed_by` is the stage that cut it, None if it came as far as the dice. `remedies` are in the order of the chain, none
-    for the winner.
+    for the winner. `bias` is its logit bias, if it has one.
     """
 
     id: int
@@ -311,3 +321,4 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     remedies: list[Remedy]
     winner: int
     winner_text: str
+    bias: TokenBias | None = None

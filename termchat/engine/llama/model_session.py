@@ -179,7 +179,8 @@ class Session:
         """
         logits, recomputed = self._after(command.ids, alone, wanted)
         ids, model = command.ids, self.model
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab)
+        bias = model.bias(command.samplers.logit_bias)
+        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab, bias=bias)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             drawn = observer.draw(logits, chain, command.seed, command.done)
@@ -202,7 +203,7 @@ class Session:
         chain.close()
         explanation = whynot.explain(
             logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
-            state=command.state, dry=dry,
+            state=command.state, dry=dry, biases=model.token_biases(command.samplers.logit_bias),
         )  # fmt: skip
         return Explained(explanation, recomputed)
 

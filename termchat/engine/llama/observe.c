@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 5
+#define ABI 6
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -308,13 +308,13 @@ typedef struct {
     uint64_t seed, step;
     int32_t needs;    /* so many of the highest logits hold all that can be left */
     int32_t forced;   /* this id is chosen, whatever the dice say; -1: none */
-    int32_t n_recent; /* what the penalties look at; an id may stand there several times */
+    int32_t n_moving; /* what the sparse stages may change; an id may stand there several times */
     /* What stays. */
     int32_t n_vocab, n_ends, n_stages;
     int32_t candidates; /* so many of the highest are watched */
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
     int32_t hiding;     /* the stage until which what is not near is only hidden */
-    const int32_t *recent;
+    const int32_t *moving;
     const int32_t *ends;   /* the end tokens */
     void *const *samplers; /* the stages */
     apply_sampler apply;
@@ -354,12 +354,12 @@ static int look(const float *logits, int n, int count, token *near) {
     return have < count || !isfinite(near[0].logit) ? 0 : have;
 }
 
-/* What is near and what is recent, each once, by id: llama.cpp's samplers leave ties as they find them. */
+/* What is near and what moves, each once, by id: llama.cpp's samplers leave ties as they find them. */
 static size_t gather(const step *s, const token *near, int n_near, token *room) {
-    int all = n_near + s->n_recent;
+    int all = n_near + s->n_moving;
     size_t size = 0;
     memcpy(room, near, sizeof *room * (size_t)n_near);
-    for (int i = 0; i < s->n_recent; i++) room[n_near + i] = (token){s->recent[i], s->logits[s->recent[i]], 0};
+    for (int i = 0; i < s->n_moving; i++) room[n_near + i] = (token){s->moving[i], s->logits[s->moving[i]], 0};
     qsort(room, (size_t)all, sizeof *room, by_id);
     for (int i = 0; i < all; i++)
         if (!size || room[size - 1].id != room[i].id) room[size++] = room[i];
@@ -379,10 +379,11 @@ static int watch(step *s, int32_t id) {
     return at;
 }
 
-static bool is_left(const tokens *left, int32_t id) {
+/* `seen`: all others are gone; until then they are only hidden. */
+static bool is_left(const tokens *left, int32_t id, bool seen) {
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].id == id) return isfinite(left->data[i].logit);
-    return false;
+    return !seen;
 }
 
 /* What the tokens weigh that the next stage is given: e^(logit - highest) of each by its place among the `ids`, which ascend;
@@ -433,15 +434,15 @@ static void apply_stages(step *s, tokens *left, double highest, double mass) {
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }
         if (now < alive || (number == s->hiding && !seen)) {
+            seen = seen || number >= s->hiding; /* what is before that one cuts single tokens, such as banned ones */
             for (int i = 0; i < s->n_watched; i++)
-                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i])) s->removed_by[i] = number;
+                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i], seen)) s->removed_by[i] = number;
             alive = now;
-            seen = true;
         }
         double kept = seen ? 0 : w.hidden;
         for (size_t i = 0; i < left->size; i++)
             if (isfinite(left->data[i].logit)) kept += w.weights[place_of(&w, left->data[i].id)];
-        s->survivors[number] = seen ? (int32_t)alive : s->n_vocab;
+        s->survivors[number] = (int32_t)alive + (seen ? 0 : s->n_vocab - w.n);
         s->masses[number] = w.mass > 0 && kept < w.mass ? kept / w.mass : 1;
         if (seen) w.hidden = 0;
         weigh(&w, left);
@@ -525,7 +526,7 @@ static double measure(step *s, float highest) {
 bool termchat_observe(step *s) {
     token near[MAX_NEAR], room[MAX_NEAR];
     int n_near = look(s->logits, s->n_vocab, s->needs > s->candidates ? s->needs : s->candidates, near);
-    if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
+    if (!n_near || n_near + s->n_moving > MAX_NEAR) return false;
     double highest = near[0].logit, mass = measure(s, near[0].logit);
     if (mass == 0) return false;
     s->n_watched = 0;

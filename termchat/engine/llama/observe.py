@@ -66,7 +66,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 5
+ABI = 6
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -95,14 +95,14 @@ class _Step(ctypes.Structure):
         ("step", ctypes.c_uint64),
         ("needs", ctypes.c_int32),
         ("forced", ctypes.c_int32),
-        ("n_recent", ctypes.c_int32),
+        ("n_moving", ctypes.c_int32),
         ("n_vocab", ctypes.c_int32),
         ("n_ends", ctypes.c_int32),
         ("n_stages", ctypes.c_int32),
         ("candidates", ctypes.c_int32),
         ("masking", ctypes.c_uint32),
         ("hiding", ctypes.c_int32),
-        ("recent", ctypes.c_void_p),
+        ("moving", ctypes.c_void_p),
         ("ends", _Ids),
         ("samplers", ctypes.c_void_p),
         ("apply", ctypes.c_void_p),
@@ -194,7 +194,7 @@ class NativeStep:
         logits: Row,
         chain: NativeChain,
         needs: int,
-        recent: Sequence[int],
+        moving: Sequence[int],
         seed: int,
         number: int,
         forced: int | None,
@@ -202,17 +202,17 @@ class NativeStep:
         """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
         or much is left to draw from.
 
-        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at.
+        `needs` of the highest logits hold all that can be left, but for `moving`, the ids that sparse stages may change.
         """
         step = self._step
         if chain is not self._chain:
             self._use(chain)
-        if recent:
-            ids = np.array(recent, np.int32)
-            step.recent = ids.ctypes.data
+        if moving:
+            ids = np.array(moving, np.int32)
+            step.moving = ids.ctypes.data
         if logits is not self._row:  # mostly it is llama.cpp's own, and stays where it is: to ask takes long
             self._row, self._address = logits, logits.__array_interface__["data"][0]
-        _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(recent))
+        _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(moving))
         if not self._function(self._references[0]):
             return None
         chosen = step.chosen

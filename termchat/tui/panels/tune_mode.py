@@ -157,9 +157,10 @@ class Tune:
     def _reorder(self, by: int) -> None:
         """Moves the selected knob's stage past the next one that acts; one that was left out comes back."""
         stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self._chat.tuning.order)
-        if stage is None or stage.last:
+        if stage is None or stage.first or stage.last:
+            where = "first" if stage is not None and stage.first else "last"
             self.error = (
-                f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes last"
+                f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes {where}"
             )
             return
         if stage.name not in order:
