@@ -44,8 +44,8 @@ class Bias(NamedTuple):
 
 
 def shown(value: float) -> str:
-    """Such as "+5", "-0.25", "ban"."""
-    return "ban" if value == BANNED else f"{value:+.6g}"
+    """Such as "+5", "-0.25", "ban"; "" for 0."""
+    return "ban" if value == BANNED else f"{value:+.6g}" if value else ""
 
 
 def parse(text: str) -> Bias:

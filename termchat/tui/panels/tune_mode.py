@@ -9,10 +9,11 @@ from textual.actions import parse
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
+from termchat.decoding import biases
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError, Value
-from termchat.decoding.stages import STAGES
+from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs
@@ -96,6 +97,28 @@ class Tune:
         self.select(name)
         self._set(name, KNOBS[name].at(fraction))
 
+    def put(self, name: str, value: Value) -> None:
+        """Sets a knob from elsewhere; it can be undone here, too."""
+        self._follow()
+        self.error = ""
+        self._set(name, value)
+
+    def bias_of(self, token: int) -> float:
+        """What its own bias adds to a token's logit; 0 without one."""
+        return next((one.value for one in map(biases.parse, self._chat.tuning.logit_bias) if one.what == token), 0.0)
+
+    def bias(self, token: int, how: str) -> None:
+        """Bans a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
+        own = self.bias_of(token)
+        banned = own == biases.BANNED
+        value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
+        written = (*self._chat.tuning.logit_bias, str(biases.Bias(token, value)))
+        self.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
+
+    def undo(self) -> None:
+        self.error = ""
+        self._take_back()
+
     def back(self) -> bool:
         """Drops what is being typed; False if that is nothing."""
         open_ = self.typed is not None
@@ -149,7 +172,7 @@ class Tune:
     @property
     def is_text(self) -> bool:
         """Whether the selected knob is written, and not turned."""
-        return KNOBS[self.selected].kind in ("texts", "order")
+        return KNOBS[self.selected].kind in ("texts", "biases", "order")
 
     def _unfold(self) -> None:
         self.unfolded = not self.unfolded
