@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,18 +46,23 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     the records, and would only cut sentences apart.
     """
     old, new = values(before), values(after)
-    return [_change(KNOBS[name], old[name], new[name]) for name in new if old[name] != new[name]]
+    texts = {bias.id: bias.text for settings in (before, after) for bias in settings.biases}
+    return [_change(KNOBS[name], old[name], new[name], texts) for name in new if old[name] != new[name]]
 
 
-def _change(knob: Knob, old: Value, new: Value) -> str:
-    """Of biases only those that are other ones are told."""
+def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
+    """Of biases only those that are other ones are told, with the text of the token."""
     if knob.kind != "biases":
         return f"{knob.name} {knob.show(old)} → {knob.show(new)}"
     assert isinstance(old, tuple)
     assert isinstance(new, tuple)
     names = {parse(bias).name for bias in new}
-    gone = [f"{bias.name} off" for bias in map(parse, old) if bias.name not in names]
-    return f"{knob.name} {' '.join([*(bias for bias in new if bias not in old), *gone])}"
+    gone = [bias for bias in map(parse, old) if bias.name not in names]
+    told = [*(parse(bias) for bias in new if bias not in old), *(bias._replace(value=0.0) for bias in gone)]
+    known = [
+        bias._replace(what=texts.get(bias.what, bias.what)) if isinstance(bias.what, int) else bias for bias in told
+    ]
+    return f"{knob.name} " + " ".join(f"{bias.name} {bias.amount or 'off'}" for bias in known)
 
 
 def model_change(node: Node) -> str | None:

@@ -116,7 +116,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of the highest raw logits of a step, and what the chain made of it."""
+    """One of the highest raw logits of a step, and what the chain made of it; `bias` is what was added to its logit."""
 
     id: int
     text: str
@@ -125,6 +125,7 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     probability: float
     noise: float
     removed_by: str | None
+    bias: float | None = None
 
 
 class PackedCandidates(Sequence[Candidate]):
@@ -250,6 +251,8 @@ def to_dict(value: Any) -> Any:
         elif value.__struct_config__.tag is not None:
             named[str(value.__struct_config__.tag_field)] = value.__struct_config__.tag
         named |= {name: to_dict(getattr(value, name)) for name in value.__struct_fields__}
+        if isinstance(value, Candidate) and value.bias is None:
+            del named["bias"]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]

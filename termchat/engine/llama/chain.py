@@ -226,6 +226,7 @@ class Chain:
             masking=sum(sampler.masks << number for number, sampler in enumerate(self._stages)),
             hiding=hiding,
             drawn_with=self._drawn_with,
+            biases={token: value for token, value in bias.items() if math.isfinite(value)},
         )
         self._drawing = {sampler.stage.name: sampler.with_ for sampler in self._stages if sampler.with_ is not None}
         self._array = LIB.llama_token_data_array()
@@ -432,9 +433,9 @@ class Observer:
             watched.append(chosen)
         stages.append(Stage(DICE, 1, probability[won]))
         listed = logits[watched].tolist()
-        base = highest + log_mass
+        base, biases = highest + log_mass, chain.native.biases
         candidates = [
-            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i))
+            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i), biases.get(i))
             for i, logit in zip(watched, listed, strict=True)
         ]
         place = watched.index(chosen)

@@ -310,12 +310,14 @@ typedef struct {
     int32_t forced;   /* this id is chosen, whatever the dice say; -1: none */
     int32_t n_moving; /* what the sparse stages may change; an id may stand there several times */
     /* What stays. */
-    int32_t n_vocab, n_ends, n_stages;
+    int32_t n_vocab, n_ends, n_stages, n_biased;
     int32_t candidates; /* so many of the highest are watched */
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
     int32_t hiding;     /* the stage until which what is not near is only hidden */
     const int32_t *moving;
     const int32_t *ends;   /* the end tokens */
+    const int32_t *biased; /* tokens whose logits a bias moves, without banning them, and by how much */
+    const double *bias;
     void *const *samplers; /* the stages */
     apply_sampler apply;
     /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
@@ -328,6 +330,7 @@ typedef struct {
     double won;     /* the probability of what the dice take */
     int32_t *ids;
     double *logits_of, *logprobs, *probabilities, *noise;
+    double *biases;      /* NaN for none */
     int32_t *removed_by; /* the number of a stage, -1 for none */
     int32_t *survivors;
     double *masses; /* what those hold of the mass that the stage was given */
@@ -374,6 +377,9 @@ static int watch(step *s, int32_t id) {
         s->ids[at] = id;
         s->logits_of[at] = s->logits[id];
         s->removed_by[at] = -1;
+        s->biases[at] = NAN;
+        for (int i = 0; i < s->n_biased; i++)
+            if (s->biased[i] == id) s->biases[at] = s->bias[i];
         s->n_watched++;
     }
     return at;
@@ -589,14 +595,14 @@ int32_t termchat_pack(const step *s, const packing *p) {
     for (int w = 0; w < s->n_watched; w++) {
         const uint8_t *name = p->names[s->ids[w]];
         if (!name) return -1 - w;
-        need += 1 + 5 + length_of(name) + 4 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
+        need += 1 + 5 + length_of(name) + 5 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
     }
     if (need > p->room) return 0;
     uint8_t *out = p->out;
     *out++ = 0xdc; /* an array, with its length in two bytes */
     out = put_big(out, (uint64_t)s->n_watched, 2);
     for (int w = 0; w < s->n_watched; w++) {
-        *out++ = 0x97; /* an array of seven */
+        *out++ = 0x98; /* an array of eight */
         out = put_id(out, (uint64_t)s->ids[w]);
         out = put_text(out, p->names[s->ids[w]]);
         out = put_number(out, s->logits_of[w]);
@@ -605,6 +611,8 @@ int32_t termchat_pack(const step *s, const packing *p) {
         out = put_number(out, s->noise[w]);
         if (s->removed_by[w] < 0) *out++ = 0xc0; /* nil */
         else out = put_text(out, p->stages[s->removed_by[w]]);
+        if (isnan(s->biases[w])) *out++ = 0xc0;
+        else out = put_number(out, s->biases[w]);
     }
     return (int32_t)(out - p->out);
 }

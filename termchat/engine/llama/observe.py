@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,13 +77,14 @@ _Ids, _Numbers = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_double)
 class NativeChain(NamedTuple):
     """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
     bit), and which is the one until which what was left out of the array is only hidden. `drawn_with` makes the state of a
-    record, given what `p` the last stage saw of the token that was drawn."""
+    record, given what `p` the last stage saw of the token that was drawn. `biases` are added to logits, by id."""
 
     names: tuple[str, ...]
     samplers: Any
     masking: int
     hiding: int
     drawn_with: Callable[[float], dict[str, float]]
+    biases: Mapping[int, float] = {}
 
 
 class _Step(ctypes.Structure):
@@ -99,11 +100,14 @@ class _Step(ctypes.Structure):
         ("n_vocab", ctypes.c_int32),
         ("n_ends", ctypes.c_int32),
         ("n_stages", ctypes.c_int32),
+        ("n_biased", ctypes.c_int32),
         ("candidates", ctypes.c_int32),
         ("masking", ctypes.c_uint32),
         ("hiding", ctypes.c_int32),
         ("moving", ctypes.c_void_p),
         ("ends", _Ids),
+        ("biased", _Ids),
+        ("bias", _Numbers),
         ("samplers", ctypes.c_void_p),
         ("apply", ctypes.c_void_p),
         ("n_watched", ctypes.c_int32),
@@ -118,6 +122,7 @@ class _Step(ctypes.Structure):
         ("logprobs", _Numbers),
         ("probabilities", _Numbers),
         ("noise", _Numbers),
+        ("biases", _Numbers),
         ("removed_by", _Ids),
         ("survivors", _Ids),
         ("masses", _Numbers),
@@ -164,6 +169,7 @@ class NativeStep:
         self._ids, self._removed_by = (ctypes.c_int32 * room)(), (ctypes.c_int32 * room)()
         numbers = ctypes.c_double * room
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
+        self._biases = numbers()
         self._survivors, self._masses = (ctypes.c_int32 * _MOST_STAGES)(), (ctypes.c_double * _MOST_STAGES)()
         self._chain: NativeChain | None = None
         self._row: Row | None = None
@@ -183,6 +189,7 @@ class NativeStep:
             logprobs=self._logprobs,
             probabilities=self._probabilities,
             noise=self._noise,
+            biases=self._biases,
             removed_by=self._removed_by,
             survivors=self._survivors,
             masses=self._masses,
@@ -249,6 +256,11 @@ class NativeStep:
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
         step.masking, step.hiding = chain.masking, chain.hiding
+        step.n_biased = count = len(chain.biases)
+        step.biased, step.bias = (
+            (ctypes.c_int32 * count)(*chain.biases),
+            (ctypes.c_double * count)(*chain.biases.values()),
+        )
         self._stage_names = [packed_text(name) for name in chain.names]
         addresses = (ctypes.c_void_p * len(chain.names))(*map(ctypes.addressof, self._stage_names))
         self._stage_names.append(addresses)  # it lives as long as what it points to

@@ -14,6 +14,9 @@ _LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
 _MASS_FROM = 40
 """The width from which there is room for the mass."""
 
+_ALL = 1 - 1e-6
+"""A larger share of the mass is all of it, but for rounding."""
+
 FAMILIAR = ("repeat_penalty", "top_k", "top_p", "min_p", "temperature", "stop", "max_tokens", "seed")
 """The knobs that are shown though they are off."""
 UNFOLD = "v"
@@ -93,7 +96,7 @@ def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
     """How much of the mass a stage left, where it took some, and how many tokens."""
     if effect is None:
         return []
-    cut = effect.survivors < before
+    cut = effect.survivors < before or (effect.mass is not None and effect.mass < _ALL)
     mass = ""
     if cut and effect.mass is not None and width >= _MASS_FROM:
         mass = f"{effect.mass:.0%}" if effect.mass >= 0.005 else "<1%"

@@ -64,7 +64,7 @@ class BiasDialog(ListDialog[None]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._ask()
+        self.call_after_refresh(self._ask)  # once the list knows its size
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.say("")
@@ -109,7 +109,7 @@ class BiasDialog(ListDialog[None]):
         elif self._token is not None:
             yield _Row(f"CANDIDATES OF TOKEN {self._token.step}", title=True)
             for one in self._token.candidates:
-                share = f"{percent(math.exp(one.logprob))} of the model"
+                share = f"model {percent(math.exp(one.logprob))}"
                 yield _Row(show_piece(one.text), str(one.id), totals.get(one.id, 0.0), share)
         yield _Row("BIASES", title=True)
         for bias in map(biases.parse, self._written):
