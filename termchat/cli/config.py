@@ -187,7 +187,7 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
         OptionError, KnobError: the setting refuses it.
     """
     setting = SETTINGS.get(name)
-    if setting is not None and setting.kind == "texts":
+    if setting is not None and setting.kind in ("texts", "biases"):
         return setting.check([unescape(value) if name == "stop" else value for value in values if value])
     if name.startswith(KEYS + "."):
         return ",".join(values)

@@ -116,7 +116,7 @@ def variables(environ: Mapping[str, str]) -> SettingsSource:
     source, names = SettingsSource(VARIABLES), {PREFIX + name.upper(): name for name in SETTINGS}
     for variable, text in environ.items():
         if name := names.get(variable):
-            if text or SETTINGS[name].kind in ("text", "texts"):
+            if text or SETTINGS[name].kind in ("text", "texts", "biases"):
                 source.take(name, variable, _typed, text)
         elif variable.startswith(PREFIX) and variable != _NOT_OURS:
             source.tell(f"{variable}: unknown setting", variable, names)
@@ -192,7 +192,7 @@ def _native(setting: Setting, value: object) -> object:
 
 def _typed(setting: Setting, text: str) -> object:
     """A value of a variable, which is text; a list of texts may be JSON."""
-    if setting.kind == "texts" and text.lstrip().startswith("["):
+    if setting.kind in ("texts", "biases") and text.lstrip().startswith("["):
         with suppress(json.JSONDecodeError):
             listed = json.loads(text)
             if all(isinstance(item, str) for item in listed):

@@ -63,9 +63,18 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     prefill: str = ""
 
 
+class TokenBias(msgspec.Struct, frozen=True, array_like=True):
+    """What is added to the logit of a token; None bans it. `model`: it is one that the model's file suppresses."""
+
+    id: int
+    text: str
+    bias: float | None
+    model: bool = False
+
+
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
     """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from, `order`
-    which stages they go through.
+    which stages they go through, `biases` what the logit biases come to by token.
 
     `threads` compute from the next decode on; they change by themselves on a busy machine.
     """
@@ -76,6 +85,7 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     origin: dict[str, str]
     threads: int = 0
     order: tuple[str, ...] = ()
+    biases: tuple[TokenBias, ...] = ()
 
 
 class Shape(NamedTuple):
@@ -106,7 +116,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of the highest raw logits of a step, and what the chain made of it."""
+    """One of the highest raw logits of a step, and what the chain made of it; `bias` is what was added to its logit."""
 
     id: int
     text: str
@@ -115,6 +125,7 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     probability: float
     noise: float
     removed_by: str | None
+    bias: float | None = None
 
 
 class PackedCandidates(Sequence[Candidate]):
@@ -240,6 +251,8 @@ def to_dict(value: Any) -> Any:
         elif value.__struct_config__.tag is not None:
             named[str(value.__struct_config__.tag_field)] = value.__struct_config__.tag
         named |= {name: to_dict(getattr(value, name)) for name in value.__struct_fields__}
+        if isinstance(value, Candidate) and value.bias is None:
+            del named["bias"]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]
@@ -295,7 +308,7 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took.
 
     `removed_by` is the stage that cut it, None if it came as far as the dice. `remedies` are in the order of the chain, none
-    for the winner.
+    for the winner. `bias` is its logit bias, if it has one.
     """
 
     id: int
@@ -311,3 +324,4 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     remedies: list[Remedy]
     winner: int
     winner_text: str
+    bias: TokenBias | None = None

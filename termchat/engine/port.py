@@ -103,6 +103,13 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
     begin: bool = False
 
 
+class Spell(msgspec.Struct, frozen=True, tag=True):
+    """The spellings of a word: with and without a leading space, as written, in lower case, capitalised and in upper case.
+    Answer: `Spelled`."""
+
+    text: str
+
+
 class Scripted(msgspec.Struct, frozen=True):
     """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
     whatever the dice say. None leaves a thing as it is.
@@ -250,7 +257,21 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
     at: int
 
 
-Command = Load | Unload | Probe | Render | Tokenize | Describe | Generate | Steer | Inspect | Explain | Score | Compare
+Command = (
+    Load
+    | Unload
+    | Probe
+    | Render
+    | Tokenize
+    | Describe
+    | Spell
+    | Generate
+    | Steer
+    | Inspect
+    | Explain
+    | Score
+    | Compare
+)
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -281,6 +302,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """A loaded model, as it really is: sizes in tokens, parameters and bytes as counts.
 
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
+    `suppressed` are the tokens that the file bans.
     """
 
     name: str
@@ -305,6 +327,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     can_rewind: bool
     end_ids: list[int]
     remarks: list[Remark] = []
+    suppressed: list[int] = []
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -370,6 +393,23 @@ def _shown(name: str, piece: bytes) -> str:
     return "".join(f"<{byte:02X}>" for byte in piece) if partial else show_piece(name)
 
 
+class Spelling(msgspec.Struct, frozen=True, array_like=True):
+    """One spelling, its ids and their labels. Where it is several tokens, `begins` other words of the vocabulary begin with the
+    first of them, some of which are `examples`."""
+
+    text: str
+    ids: list[int]
+    names: list[str]
+    begins: int
+    examples: list[str]
+
+
+class Spelled(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Answers `Spell`; empty for a text without a word."""
+
+    spellings: list[Spelling]
+
+
 class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """`done` of the `total` new prompt tokens are decoded."""
 
@@ -426,13 +466,13 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | Unloaded | Probed | Rendered | Tokenized
+    Progress | Loaded | Unloaded | Probed | Rendered | Tokenized | Spelled
     | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Compared
     | Start | SettingsRecord | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
 LAST = (
-    Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Compared, Finished, Failed
+    Loaded, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored, Compared, Finished, Failed
 )  # fmt: skip
 """What ends the answer to a command: no more events have its number."""
 

@@ -5,8 +5,8 @@ of ids), its chat `template`, and what answers questions about past positions (`
 
 A reply is a generator, `loop.generate`. At each step it takes the logits from the cache, has `chain` apply the stages of
 `decoding.stages` and draw, writes a record, and decodes the token. `steering` holds what a person changes meanwhile: settings,
-conditions, pauses, forced tokens. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
-`build_hook` compiles and `observe` calls.
+conditions, pauses, forced tokens. `spellings` says which tokens a word is made of. `chain` does a step in Python and numpy
+(`softmax`), or in one call of `observe.c`, which `build_hook` compiles and `observe` calls.
 
 `native` imports llama.cpp and keeps its log and its abort flag; `threads` counts the cores, and `pace` chooses from the times
 of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU; `sandbox` limits what

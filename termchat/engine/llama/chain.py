@@ -3,10 +3,10 @@
 The stages are those of `decoding.stages`: llama.cpp's own samplers and ours, called one after the other on one candidates
 array; the draw is ours (`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
 
-The chain need not see the whole vocabulary: the raw top (top_k + penalised tokens) and the penalised tokens themselves hold
-every token that can be among the top_k after the penalties, since only penalised tokens move. So do, where min_p or top_n_sigma
-is the first to cut, the logits above its floor, which native code finds; without it, and where another stage comes first, the
-full array is used.
+The chain need not see the whole vocabulary: the raw top (top_k + biased and penalised tokens) and those tokens themselves
+hold every token that can be among the top_k after biases and penalties, since only they move. So do, where min_p or
+top_n_sigma is the first to cut, the logits above its floor, which native code finds; without it, and where another stage
+comes first, the full array is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
-from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full
+from termchat.decoding.stages import BIASES, DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, NativeChain
@@ -137,13 +137,15 @@ class _Share(ctypes.Structure):
 class _Sampler:
     """A `llama_sampler`, with what has to live as long as it. Without native code ours has none, and is computed by `APPLY`."""
 
-    def __init__(self, stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any) -> None:
+    def __init__(
+        self, stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any, bias: Mapping[int, float]
+    ) -> None:
         self.stage = stage
         self.masks = stage.masks(settings)
         self.with_: Any = None
         self.pointer: Any = None
         if stage.sampler:
-            self.pointer = _native_sampler(stage, settings, n_vocab, vocab)
+            self.pointer = _native_sampler(stage, settings, {N_VOCAB: n_vocab, VOCAB: vocab, BIASES: bias})
         else:
             self._own(settings, n_vocab)
 
@@ -172,15 +174,17 @@ class _Sampler:
         self.pointer = LIB.llama_sampler_init(ctypes.byref(self._interface), with_)
 
 
-def _native_sampler(stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any) -> Any:
-    """One of llama.cpp's."""
-    named = {N_VOCAB: n_vocab, VOCAB: vocab} | {name: getattr(settings, name) for name in stage.knobs}
+def _native_sampler(stage: SamplerStage, settings: SamplerSettings, known: Mapping[str, Any]) -> Any:
+    """One of llama.cpp's; `known` are the arguments that are no knobs."""
+    named = {**{name: getattr(settings, name) for name in stage.knobs}, **known}
     arguments: list[Any] = []
     for argument in stage.arguments:
         value = named[argument] if isinstance(argument, str) else argument
         if isinstance(value, tuple):  # texts
             texts = [text.encode() for text in value]
             arguments += [(ctypes.c_char_p * len(texts))(*texts), len(texts)]
+        elif isinstance(value, Mapping):  # of ids to biases
+            arguments += [len(value), (LIB.llama_logit_bias * len(value))(*value.items())]
         else:
             arguments.append(value)
     return getattr(LIB, f"llama_sampler_init_{stage.sampler}")(*arguments)
@@ -190,7 +194,8 @@ class Chain:
     """The samplers for one set of settings, with the memory of the last tokens.
 
     `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary; without it
-    DRY cannot be on.
+    DRY cannot be on. `bias` is added to the logits of tokens, by id: what the logit biases of the settings come to with the
+    model, and those that it has itself (`Model.bias`).
     """
 
     def __init__(
@@ -201,12 +206,14 @@ class Chain:
         *,
         state: Mapping[str, float] = {},
         vocab: Any = None,
+        bias: Mapping[int, float] = {},
     ) -> None:
         self.settings = settings
         self.n_vocab = n_vocab
         self.state = state_of(settings, state)
-        stages = chain_of(settings)
-        self._stages = [_Sampler(stage, settings, n_vocab, vocab) for stage in stages]
+        self._biased = list(bias)
+        stages = chain_of(settings, biased=bool(bias))
+        self._stages = [_Sampler(stage, settings, n_vocab, vocab, bias) for stage in stages]
         # Up to this stage, tokens that were not preselected are only left out of the array, not removed from the chain.
         first = first_full(settings)
         hiding = stages.index(first) if first is not None else len(stages)
@@ -223,6 +230,7 @@ class Chain:
             cut=observe.CUTS.index(first.name) if first is not None and self._floor else 0,
             share=share,
             drawn_with=self._drawn_with,
+            biases={token: value for token, value in bias.items() if math.isfinite(value)},
         )
         self._drawing = {sampler.stage.name: sampler.with_ for sampler in self._stages if sampler.with_ is not None}
         self._array = LIB.llama_token_data_array()
@@ -287,13 +295,18 @@ class Chain:
 
     def needs(self) -> int | None:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
-        count: int = self._limit + len(set(self.recent))
+        count: int = self._limit + len(self._biased) + len(set(self.recent))
         return count if self._limit and count * _PRESELECT_LIMIT <= self.n_vocab else None
 
     def looks_at(self) -> int | None:
         """How many of the highest raw logits native code begins with: those, or some of which one cannot move, under which it
         finds the floor of the first cut; None where it cannot tell what the chain may leave."""
-        return 1 + len(set(self.recent)) if self._floor else self.needs()
+        return 1 + len(set(self.moving)) if self._floor else self.needs()
+
+    @property
+    def moving(self) -> list[int]:
+        """The ids whose logits sparse stages may change, some of them several times."""
+        return self._biased + self.recent
 
     def apply(
         self,
@@ -309,15 +322,15 @@ class Chain:
         `near` are ids that hold at least the `needs()` highest logits; None is the whole vocabulary. What mass each stage
         leaves is only noted given that of all e^(logit - highest).
         """
-        if near is not None and self.recent:
-            near = np.union1d(near, np.array(self.recent, np.int32))
+        if near is not None and (moving := self.moving):
+            near = np.union1d(near, np.array(moving, np.int32))
         self.begin(seed, step)
         data, array = self._filled(logits, near), self._array
         array.data, array.size, array.selected, array.sorted = self._pointer, len(data), -1, False
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive = size = len(data)
-        seen = near is None
+        seen, hidden = near is None, self.n_vocab - size
         weights = None if mass is None else _Weights(self.n_vocab, data, float(logits.max()), mass)
         at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
         for sampler in self._stages:
@@ -336,10 +349,11 @@ class Chain:
                 now = int(np.isfinite(data["logit"][:size]).sum())
             cut = now < alive or bool(stage.limit and not seen)
             if cut:
-                self._note_cut(data[:size], now, watched, stage.name, removed)
-                alive, seen = now, True
+                seen = seen or not stage.sparse
+                self._note_cut(data[:size], now, watched, stage.name, removed, seen)
+                alive = now
             share = None if weights is None else weights.kept(data[:size], seen, cut=cut, moved=stage.moves)
-            stages.append(Stage(stage.name, alive if seen else self.n_vocab, share))
+            stages.append(Stage(stage.name, alive if seen else alive + hidden, share))
         rest = data[:size]
         if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
@@ -356,9 +370,14 @@ class Chain:
         return self._data[:count]
 
     def _note_cut(
-        self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str]
+        self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str], seen: bool
     ) -> None:
-        """Notes which of the watched ids a stage removed, when it left `alive` of `rest`."""
+        """Notes which of the watched ids a stage removed, when it left `alive` of `rest`. Unless all were `seen`, what is not
+        in `rest` is only hidden."""
+        if not seen:
+            gone = set(rest["id"][np.isneginf(rest["logit"])].tolist())
+            removed.update((i, name) for i in watched if i in gone and i not in removed)
+            return
         if alive < len(rest):
             rest = rest[np.isfinite(rest["logit"])]
         kept: set[int] | NDArray[np.bool_]
@@ -403,7 +422,7 @@ class Observer:
         begins = chain.looks_at()
         if self._native is not None and begins is not None:
             chain.begin(seed, step)
-            drawn = self._native.draw(logits, chain.native, begins, chain.recent, seed, step, forced)
+            drawn = self._native.draw(logits, chain.native, begins, chain.moving, seed, step, forced)
             if drawn is not None:
                 return drawn
         needs = chain.needs()
@@ -424,9 +443,9 @@ class Observer:
             watched.append(chosen)
         stages.append(Stage(DICE, 1, probability[won]))
         listed = logits[watched].tolist()
-        base = highest + log_mass
+        base, biases = highest + log_mass, chain.native.biases
         candidates = [
-            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i))
+            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i), biases.get(i))
             for i, logit in zip(watched, listed, strict=True)
         ]
         place = watched.index(chosen)

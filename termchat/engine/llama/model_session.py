@@ -18,6 +18,7 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scoring import Scorer, difference
+from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.llama.threads import default_threads
 from termchat.engine.port import (
@@ -56,6 +57,7 @@ class Session:
             self.cache.probe()  # the first decode takes longer: it reads the weights
             loop.warm_up(self.cache, self.pace)
         self._scorer = Scorer(self.cache)
+        self.speller = Speller(self.model)
         self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
@@ -123,6 +125,7 @@ class Session:
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
+            suppressed=model.suppressed,
             remarks=self._all_remarks(),
         )
 
@@ -179,7 +182,8 @@ class Session:
         """
         logits, recomputed = self._after(command.ids, alone, wanted)
         ids, model = command.ids, self.model
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab)
+        bias = model.bias(command.samplers.logit_bias)
+        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab, bias=bias)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             drawn = observer.draw(logits, chain, command.seed, command.done)
@@ -202,7 +206,7 @@ class Session:
         chain.close()
         explanation = whynot.explain(
             logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
-            state=command.state, dry=dry,
+            state=command.state, dry=dry, biases=model.token_biases(command.samplers.logit_bias),
         )  # fmt: skip
         return Explained(explanation, recomputed)
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 6
+#define ABI 7
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
@@ -362,16 +362,18 @@ typedef struct {
     uint64_t seed, step;
     int32_t needs;    /* so many of the highest logits hold all that can be left */
     int32_t forced;   /* this id is chosen, whatever the dice say; -1: none */
-    int32_t n_recent; /* what the penalties look at; an id may stand there several times */
+    int32_t n_moving; /* what the sparse stages may change; an id may stand there several times */
     /* What stays. */
-    int32_t n_vocab, n_ends, n_stages;
+    int32_t n_vocab, n_ends, n_stages, n_biased;
     int32_t candidates; /* so many of the highest are watched */
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
     int32_t hiding;     /* the stage until which what is not near is only hidden: the first that cuts */
     int32_t cut;        /* what that leaves: see below */
     float share;        /* min_p's or top_n_sigma's knob */
-    const int32_t *recent;
+    const int32_t *moving;
     const int32_t *ends;   /* the end tokens */
+    const int32_t *biased; /* tokens whose logits a bias moves, without banning them, and by how much */
+    const double *bias;
     void *const *samplers; /* the stages */
     apply_sampler apply;
     /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
@@ -384,6 +386,7 @@ typedef struct {
     double won;     /* the probability of what the dice take */
     int32_t *ids;
     double *logits_of, *logprobs, *probabilities, *noise;
+    double *biases;      /* NaN for none */
     int32_t *removed_by; /* the number of a stage, -1 for none */
     int32_t *survivors;
     double *masses; /* what those hold of the mass that the stage was given */
@@ -415,9 +418,9 @@ static int collect(const step *s, const view *v, token *near) {
     return have;
 }
 
-static bool is_recent(const step *s, int32_t id) {
-    for (int i = 0; i < s->n_recent; i++)
-        if (s->recent[i] == id) return true;
+static bool is_moving(const step *s, int32_t id) {
+    for (int i = 0; i < s->n_moving; i++)
+        if (s->moving[i] == id) return true;
     return false;
 }
 
@@ -432,7 +435,7 @@ static int look(const step *s, view *v, token *near) {
     if (have < count || !isfinite(near[0].logit)) return 0;
     if (s->cut == HIGHEST) return have;
     /* The highest that no stage moves is not above the highest of all when the cut comes. */
-    while (first < have && is_recent(s, near[first].id)) first++;
+    while (first < have && is_moving(s, near[first].id)) first++;
     if (first == have) return 0;
     float highest = near[first].logit, least;
     if (s->cut == MIN_P) {
@@ -446,12 +449,12 @@ static int look(const step *s, view *v, token *near) {
     return collect(s, v, near);
 }
 
-/* What is near and what is recent, each once, by id: llama.cpp's samplers leave ties as they find them. */
+/* What is near and what moves, each once, by id: llama.cpp's samplers leave ties as they find them. */
 static size_t gather(const step *s, const token *near, int n_near, token *room) {
-    int all = n_near + s->n_recent;
+    int all = n_near + s->n_moving;
     size_t size = 0;
     memcpy(room, near, sizeof *room * (size_t)n_near);
-    for (int i = 0; i < s->n_recent; i++) room[n_near + i] = (token){s->recent[i], s->logits[s->recent[i]], 0};
+    for (int i = 0; i < s->n_moving; i++) room[n_near + i] = (token){s->moving[i], s->logits[s->moving[i]], 0};
     qsort(room, (size_t)all, sizeof *room, by_id);
     for (int i = 0; i < all; i++)
         if (!size || room[size - 1].id != room[i].id) room[size++] = room[i];
@@ -466,15 +469,19 @@ static int watch(step *s, int32_t id) {
         s->ids[at] = id;
         s->logits_of[at] = s->logits[id];
         s->removed_by[at] = -1;
+        s->biases[at] = NAN;
+        for (int i = 0; i < s->n_biased; i++)
+            if (s->biased[i] == id) s->biases[at] = s->bias[i];
         s->n_watched++;
     }
     return at;
 }
 
-static bool is_left(const tokens *left, int32_t id) {
+/* `seen`: all others are gone; until then they are only hidden. */
+static bool is_left(const tokens *left, int32_t id, bool seen) {
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].id == id) return isfinite(left->data[i].logit);
-    return false;
+    return !seen;
 }
 
 /* What the tokens weigh that the next stage is given: e^(logit - highest) of each by its place among the `ids`, which ascend;
@@ -538,15 +545,15 @@ static bool apply_stages(step *s, const view *v, tokens *left, double highest, d
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }
         if (now < alive || (number == s->hiding && !seen)) {
+            seen = seen || number >= s->hiding; /* what is before that one cuts single tokens, such as banned ones */
             for (int i = 0; i < s->n_watched; i++)
-                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i])) s->removed_by[i] = number;
+                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i], seen)) s->removed_by[i] = number;
             alive = now;
-            seen = true;
         }
         double kept = seen ? 0 : w.hidden;
         for (size_t i = 0; i < left->size; i++)
             if (isfinite(left->data[i].logit)) kept += w.weights[place_of(&w, left->data[i].id)];
-        s->survivors[number] = seen ? (int32_t)alive : s->n_vocab;
+        s->survivors[number] = (int32_t)alive + (seen ? 0 : s->n_vocab - w.n);
         s->masses[number] = w.mass > 0 && kept < w.mass ? kept / w.mass : 1;
         if (seen) w.hidden = 0;
         weigh(&w, left);
@@ -632,7 +639,7 @@ bool termchat_observe(step *s) {
     token near[MAX_NEAR], room[MAX_NEAR];
     view v;
     int n_near = look(s, &v, near);
-    if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
+    if (!n_near || n_near + s->n_moving > MAX_NEAR) return false;
     double highest = near[0].logit, mass = measure(s, near[0].logit);
     if (mass == 0) return false;
     s->n_watched = 0;
@@ -695,14 +702,14 @@ int32_t termchat_pack(const step *s, const packing *p) {
     for (int w = 0; w < s->n_watched; w++) {
         const uint8_t *name = p->names[s->ids[w]];
         if (!name) return -1 - w;
-        need += 1 + 5 + length_of(name) + 4 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
+        need += 1 + 5 + length_of(name) + 5 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
     }
     if (need > p->room) return 0;
     uint8_t *out = p->out;
     *out++ = 0xdc; /* an array, with its length in two bytes */
     out = put_big(out, (uint64_t)s->n_watched, 2);
     for (int w = 0; w < s->n_watched; w++) {
-        *out++ = 0x97; /* an array of seven */
+        *out++ = 0x98; /* an array of eight */
         out = put_id(out, (uint64_t)s->ids[w]);
         out = put_text(out, p->names[s->ids[w]]);
         out = put_number(out, s->logits_of[w]);
@@ -711,6 +718,8 @@ int32_t termchat_pack(const step *s, const packing *p) {
         out = put_number(out, s->noise[w]);
         if (s->removed_by[w] < 0) *out++ = 0xc0; /* nil */
         else out = put_text(out, p->stages[s->removed_by[w]]);
+        if (isnan(s->biases[w])) *out++ = 0xc0;
+        else out = put_number(out, s->biases[w]);
     }
     return (int32_t)(out - p->out);
 }

@@ -70,8 +70,11 @@ class Steering:
     def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
-        order = tuple(stage.name for stage in chain_of(self.samplers))
-        return SettingsRecord(self.number, self.samplers, self.conditions, self.origin, self._cache.threads, order)
+        biases = self._cache.model.token_biases(self.samplers.logit_bias)
+        order = tuple(stage.name for stage in chain_of(self.samplers, biased=bool(biases)))
+        return SettingsRecord(
+            self.number, self.samplers, self.conditions, self.origin, self._cache.threads, order, biases
+        )
 
     def close(self) -> None:
         if self.chain is not None:
@@ -83,7 +86,14 @@ class Steering:
         state = self._state if self.chain is None else self.chain.state
         self.close()
         model = self._cache.model
-        self.chain = Chain(self.samplers, model.n_vocab, self._past, state=state, vocab=model.vocab)
+        self.chain = Chain(
+            self.samplers,
+            model.n_vocab,
+            self._past,
+            state=state,
+            vocab=model.vocab,
+            bias=model.bias(self.samplers.logit_bias),
+        )
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 

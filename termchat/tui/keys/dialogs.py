@@ -129,6 +129,15 @@ BREAKPOINTS: tuple[Key, ...] = (
     Key("rule-delete", "delete", "drop", "Delete the selected rule", {}),
 )
 
+BIASES: tuple[Key, ...] = (
+    Key("bias-ban", "enter", "", "Ban the selected token, or lift the ban", {}),
+    Key("bias-less", "shift+left", "shift(-1)", "Add to or take from its logit", {}, display="Shift+←→"),
+    Key("bias-more", "shift+right", "shift(1)", "", {}),
+    Key("bias-word", "tab", "word", "Ban the typed word in all its spellings; again: those of several tokens, too", {}),
+    Key("bias-remove", "delete", "remove", "Remove the selected bias", {}),
+    Key("bias-undo", "ctrl+y", "undo", "Undo the last change", {}),
+)
+
 SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file", {}),)
 
 SETUP: tuple[Key, ...] = (
@@ -205,6 +214,7 @@ GROUPS: tuple[Group, ...] = (
     Group("PERSONAS", PERSONAS, _LIST),
     Group("PRESETS", PRESETS, _LIST),
     Group("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
+    Group("LOGIT BIASES", BIASES, _LIST, written=True),
     Group("SAVE", SAVE, (DIALOG, tables.APP), written=True),
     Group("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
     Group("CONTEXT FULL", FULL, (DIALOG, tables.APP)),

@@ -17,6 +17,9 @@ _LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
 _MASS_FROM = 40
 """The width from which there is room for the mass."""
 
+_ALL = 1 - 1e-6
+"""A larger share of the mass is all of it, but for rounding."""
+
 FAMILIAR = ("repeat_penalty", "top_k", "top_p", "min_p", "temperature", "stop", "max_tokens", "seed")
 """The knobs that are shown though they are off."""
 _UNTOLD = (DEFAULT, FLAG, "panel", "session")
@@ -68,8 +71,9 @@ def around_selected(lines: list[Line], rows: int) -> list[Line]:
 
 def shown_knobs(tuning: Tuning, selected: str | None = None, *, unfolded: bool = False) -> list[str]:
     """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones."""
-    out = [name for name in STAGES if name not in tuning.order]
-    stages = [STAGES[name] for name in (*tuning.order, *out)]
+    first = [name for name, stage in STAGES.items() if stage.first]
+    out = [name for name in STAGES if name not in (*first, *tuning.order)]
+    stages = [STAGES[name] for name in (*first, *tuning.order, *out)]
     names = [name for stage in stages for name in stage.knobs]
     names += [name for name, knob in KNOBS.items() if knob.stage is None]
     return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _acts(name, tuning)]
@@ -103,14 +107,14 @@ def _instead(stage: SamplerStage | None, tuning: Tuning) -> str:
     sole = replaced_by(stage, tuning)
     if sole:
         return f"{sole} instead"
-    return "" if stage.last or stage.name in tuning.order else "left out"
+    return "" if stage.first or stage.last or stage.name in tuning.order else "left out"
 
 
 def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
     """How much of the mass a stage left, where it took some, and how many tokens."""
     if effect is None:
         return []
-    cut = effect.survivors < before
+    cut = effect.survivors < before or (effect.mass is not None and effect.mass < _ALL)
     mass = ""
     if cut and effect.mass is not None and width >= _MASS_FROM:
         mass = "<1%" if effect.mass < 0.005 else ">99%" if effect.mass >= 0.995 else f"{effect.mass:.0%}"
@@ -130,6 +134,8 @@ def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, 
     bars: list[Run] = []
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
+    elif knob.kind == "biases":
+        head.append((column(_biases(value), room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
         head.append((column(knob.show(value), room).rstrip(), ink))
     elif instead:
@@ -140,6 +146,14 @@ def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, 
         mass = _MASS if width >= _MASS_FROM else 0
         bars = bar(0.0 if off else knob.fraction(value), room - _VALUE - mass - _LEFT)
     return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))
+
+
+def _biases(value: Value) -> str:
+    """How many, then which."""
+    assert isinstance(value, tuple)
+    if not value:
+        return "off"
+    return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
 
 
 def _fold(off: int, width: int) -> Line:

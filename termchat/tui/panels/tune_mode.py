@@ -9,10 +9,11 @@ from textual.actions import parse
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
+from termchat.decoding import biases
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError, Value
-from termchat.decoding.stages import STAGES
+from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs
@@ -105,13 +106,35 @@ class Tune:
         self.select(name)
         order = list(self._chat.tuning.order)
         stage, other = KNOBS[name].stage or "", KNOBS[onto].stage
-        if stage not in STAGES or STAGES[stage].last:
+        if stage not in STAGES or STAGES[stage].first or STAGES[stage].last:
             self._refuse_to_move()
         elif other in order and (stage not in order or down == (order.index(stage) < order.index(other))):
             to = order.index(other)
             order = [one for one in order if one != stage]
             order.insert(to, stage)
             self._set("order", tuple(order))
+
+    def put(self, name: str, value: Value) -> None:
+        """Sets a knob from elsewhere; it can be undone here, too."""
+        self._follow()
+        self.error = ""
+        self._set(name, value)
+
+    def bias_of(self, token: int) -> float:
+        """What its own bias adds to a token's logit; 0 without one."""
+        return next((one.value for one in map(biases.parse, self._chat.tuning.logit_bias) if one.what == token), 0.0)
+
+    def bias(self, token: int, how: str) -> None:
+        """Bans a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
+        own = self.bias_of(token)
+        banned = own == biases.BANNED
+        value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
+        written = (*self._chat.tuning.logit_bias, str(biases.Bias(token, value)))
+        self.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
+
+    def undo(self) -> None:
+        self.error = ""
+        self._take_back()
 
     def back(self) -> bool:
         """Drops what is being typed; False if that is nothing."""
@@ -175,7 +198,7 @@ class Tune:
     @property
     def is_text(self) -> bool:
         """Whether the selected knob is written, and not turned."""
-        return KNOBS[self.selected].kind in ("texts", "order")
+        return KNOBS[self.selected].kind in ("texts", "biases", "order")
 
     def _unfold(self) -> None:
         self.unfolded = not self.unfolded
@@ -183,7 +206,7 @@ class Tune:
     def _reorder(self, by: int) -> None:
         """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
         stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self._chat.tuning.order)
-        if stage is None or stage.last:
+        if stage is None or stage.first or stage.last:
             self._refuse_to_move()
             return
         if stage.name not in order:
@@ -202,8 +225,11 @@ class Tune:
         self._set("order", tuple(order))
 
     def _refuse_to_move(self) -> None:
-        stage = KNOBS[self.selected].stage
-        self.error = f"{stage} always comes last" if stage else f"{self.selected} has no place in the order"
+        stage = STAGES.get(KNOBS[self.selected].stage or "")
+        where = "first" if stage is not None and stage.first else "last"
+        self.error = (
+            f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes {where}"
+        )
 
     @property
     def _value(self) -> Value:

@@ -70,7 +70,7 @@ def _turn(features: Features, knob: Knob, text: str) -> None:
     """Without a text it shows the knob's value."""
     if text:
         try:
-            value = _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
+            value = _written(features, knob, text)
             features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
         except KnobError as error:
             raise CommandRefused(str(error), knob.help) from error
@@ -252,6 +252,13 @@ def _value(features: Features, knob: Knob) -> Value:
     return value
 
 
+def _written(features: Features, knob: Knob, text: str) -> Value:
+    """What is written for a knob; a bias joins those that are there."""
+    if knob.kind == "biases" and text not in ("off", knob.none):
+        return knob.check([*features.parts.chat.tuning.logit_bias, text])
+    return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
+
+
 def _texts(knob: Knob, text: str) -> Value:
     r"""The texts that are written each in quotes; without any, the one text. `off` is none."""
     if text == "off":
@@ -287,6 +294,8 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
+    _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
+        lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
@@ -310,7 +319,9 @@ def _of_key(key: Key) -> Command:
 
 
 def _of_knob(knob: Knob) -> Command:
-    takes = {"texts": "TEXT", "seed": "NUMBER"}.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
+    takes = {"texts": "TEXT", "biases": "TEXT=X|ban", "seed": "NUMBER"}.get(
+        knob.kind, f"{knob.low:.16g} to {knob.high:.16g}"
+    )
     return Command(
         knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
         lambda features: _offers_of_knob(features, knob), free=True,
