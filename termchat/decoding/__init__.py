@@ -4,6 +4,7 @@ screen or a file.
 - `samplers`: every knob with its range, its default and its key (`KNOBS`), and the values they have (`SamplerSettings`,
   `Tuning`). Flags, config file, panel and checks are made from it.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
+- `arithmetic`: what each of them leaves of a row of logits, in numpy; `stage_state`: what mirostat and adaptive_p remember.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
 - `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token, and
   rolls the dice many times.
@@ -11,5 +12,6 @@ screen or a file.
 - `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
 - `constraint`: what a reply has to match. The engine follows it (`engine.llama.grammars`).
 - `gbnf`: llama.cpp's grammars as llguidance reads them. `text_error`: a fault in a typed text, with its place.
+- `biases`: logit biases as people write them.
 - `escapes`: backslash escapes in typed text.
 """

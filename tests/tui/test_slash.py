@@ -185,7 +185,7 @@ async def test_what_is_offered_is_for_what_is_typed_by_then() -> None:
 async def test_help_lists_every_command() -> None:
     async with desktop() as desk:
         await command(desk, "/help")
-        for name in ("temperature", "system"):
+        for name in ("mirostat", "system"):
             assert f"/{name}" in desk.text
         await desk.type("", "escape")
         await command(desk, "/help /seed")
