@@ -28,6 +28,11 @@ def personas_file() -> Path:
     return platformdirs.user_config_path(_NAME, appauthor=False) / "personas.toml"
 
 
+def presets_file() -> Path:
+    """Your own presets, in the same format as the bundled ones."""
+    return platformdirs.user_config_path(_NAME, appauthor=False) / "presets.toml"
+
+
 def models_folder() -> Path:
     """Downloaded models, each in its own folder."""
     return platformdirs.user_data_path(_NAME, appauthor=False) / "models"

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from termchat import paths
 from termchat.chat import reopening
 from termchat.chat.opening import reopen_latest
 from termchat.config import personas, settings
 from termchat.config.personas import Persona, PersonaError
+from termchat.config.presets import Preset
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning
 from tests.conversation.stored import saved_with_knobs
@@ -28,10 +30,10 @@ def test_every_persona_that_ships_can_be_used(tmp_path: Path) -> None:
     assert found.problems == ()
     assert {"plain", "exact", "storyteller", "brainstorm", "translator", "teacher", "code"} <= found.entries.keys()
     for persona in found.entries.values():
-        Tuning().turned(persona.knobs)
+        Tuning().turned(persona.values)
         assert persona.description
-    assert found.entries["exact"].knobs["temperature"] == 0
-    assert found.entries["storyteller"].knobs["min_p"]
+    assert found.entries["exact"].values["temperature"] == 0
+    assert found.entries["storyteller"].values["min_p"]
 
 
 def test_a_persona_of_ones_own_takes_the_place_of_one_that_ships(tmp_path: Path) -> None:
@@ -46,6 +48,7 @@ def test_a_persona_of_ones_own_takes_the_place_of_one_that_ships(tmp_path: Path)
     [
         ("[good]\n[bad]\n\ntemprature = 1", "line 4: unknown key 'temprature' (did you mean temperature?)"),
         ("[good]\n[bad]\ntemperature = 99", "line 3: temperature must be a number from 0 to 5, not 99"),
+        ("[good]\n[bad]\ntop_k = 1\npreset = 'creativ'", "line 4: unknown preset 'creativ' (did you mean creative?)"),
         ("[good]\n[bad]\nsystem = 3", "line 3: system must be a string, not 3"),
         ("bad = 1\n[good]", "line 1: bad must be a table, [bad]"),
         ("[good]\n[bad]\ntop_k = 1" + "0" * 400, "line 3:"),
@@ -150,7 +153,7 @@ def test_no_file_is_more_than_a_problem(tmp_path_factory: pytest.TempPathFactory
     found = personas.load(own)
     assert "plain" in found.entries
     for persona in found.entries.values():
-        Tuning().turned(persona.knobs)
+        Tuning().turned(persona.values)
 
 
 def _toml(value: object) -> str:
@@ -161,16 +164,17 @@ def _toml(value: object) -> str:
     return repr(value).replace("None", '"off"') if not isinstance(value, str) else f"'{value}'"
 
 
-def test_a_persona_goes_before_all_but_flags(tmp_path: Path) -> None:
+def test_a_persona_goes_before_all_but_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "CONFIG"))
     file = tmp_path / "config.toml"
-    file.write_text('system = "mine"\npersona = "storyteller"\n[sampling]\nmin_p = 0.5\n')
+    file.write_text('system = "mine"\npersona = "loose"\n[sampling]\nmin_p = 0.5\n')
+    paths.personas_file().parent.mkdir(parents=True)
+    paths.personas_file().write_text('[loose]\nsystem = "Be free."\nmin_p = 0.01\ntop_k = "off"\n')
     config = settings.load({"temperature": "0.25"}, {"TERMCHAT_TOP_K": "7"}, file)
-    storyteller = personas.load(tmp_path / "none").entries["storyteller"]
-    assert config.tuning.temperature == 0.25
-    assert (config.tuning.min_p, config.tuning.top_k) == (storyteller.knobs["min_p"], 0)
-    assert config.system == storyteller.system
+    assert config.tuning == Tuning(temperature=0.25, min_p=0.01, top_k=0)
+    assert config.system == "Be free."
     assert config.origin["temperature"] == "flag"
-    assert config.origin["min_p"] == config.origin["system"] == "persona storyteller"
+    assert config.origin["min_p"] == config.origin["system"] == "persona loose"
     assert config.origin["frequency_penalty"] == "default"
 
 
@@ -187,10 +191,24 @@ def test_a_persona_that_there_is_not_stops_only_whoever_asks_for_it_with_a_flag(
 
 def test_another_persona_leaves_nothing_of_the_one_before() -> None:
     origin = dict.fromkeys(KNOBS, "default") | {"top_p": "panel"}
-    tuning, places = reopening.replaced(Tuning(top_p=0.5), origin, {"temperature": 1.5, "min_p": 0.2}, "persona a")
-    tuning, places = reopening.replaced(tuning, origin | places, {"min_p": 0.3, "stop": ("x",)}, "persona b")
-    assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
-    assert (places["temperature"], places["min_p"], places["stop"]) == ("default", "persona b", "persona b")
+    creative = Preset("creative", {"top_k": 0})
+    tuning = Tuning(top_p=0.5)
+    for persona in (
+        Persona("a", knobs={"temperature": 1.5, "min_p": 0.2}),
+        Persona("b", knobs={"min_p": 0.3, "stop": ("x",)}),
+        Persona("c", knobs={"min_p": 0.4}, preset=creative),
+        Persona("d", knobs={"min_p": 0.5}),
+    ):
+        values, places = reopening.replaced(origin, persona.values, persona.origins)
+        tuning, origin = tuning.turned(values), origin | places
+        if persona.name == "b":
+            assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
+            assert (origin["temperature"], origin["min_p"], origin["stop"]) == ("default", "persona b", "persona b")
+        if persona.name == "c":
+            assert tuning == Tuning(top_k=0, min_p=0.4)
+            assert (origin["top_k"], origin["top_p"], origin["min_p"]) == (*["preset creative"] * 2, "persona c")
+    assert tuning == Tuning(min_p=0.5)
+    assert {name for name, place in origin.items() if place != "default"} == {"min_p"}
 
 
 def test_a_chat_that_is_opened_again_knows_its_persona(tmp_path: Path) -> None:
@@ -226,6 +244,7 @@ def test_the_records_of_a_run_say_which_persona_set_a_knob(tmp_path: Path) -> No
     run = subprocess.run(command, capture_output=True, text=True, env=environment_, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     record = next(one for one in map(json.loads, run.stdout.splitlines()) if one["record"] == "settings")
-    assert record["samplers"]["temperature"] == 0.2
-    assert record["origin"]["temperature"] == record["origin"]["stop"] == "persona translator"
+    assert record["samplers"]["temperature"] == 0.1
+    assert record["origin"]["temperature"] == "preset extraction"
+    assert record["origin"]["stop"] == "persona translator"
     assert record["origin"]["max_tokens"] == "flag"

@@ -12,7 +12,7 @@ from termchat.chat.loading import Choice
 from termchat.chat.looking_on import INTERRUPTED
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
-from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA
+from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
 from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import Followed, ModelRef
 from termchat.conversation.store.store import Store
@@ -84,7 +84,7 @@ def _find(config: Settings, wanted: str | None, picked: Picked | None = None) ->
     header = read_header(path)
     check_parts(path)
     identity = header.identity()
-    advice = recommended(wanted or catalogue.DEFAULT, header, known)
+    advice = recommended(wanted or catalogue.DEFAULT, header, known) if config.recommendations else {}
     config = run_of(config.with_recommended(advice, known.problems), identity, picked).config
     spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
     return config, Choice(spec, advice, known.problems)
@@ -134,12 +134,12 @@ def _knobs(
     for name, knob in KNOBS.items():
         value, place = getattr(left, name), drawn.origin.get(name, DEFAULT) if drawn is not None else DEFAULT
         before = getattr(drawn.samplers, name, value) if drawn is not None and place != DEFAULT else knob.default
-        preset = place.startswith(PERSONA) and value == before
-        turned = place in _TURNED or preset or value != before
+        named = place.startswith((PERSONA, PRESET)) and value == before
+        turned = place in _TURNED or named or value != before
         if config.origin[name] == FLAG:
             continue
         if turned:
-            kept[name], origin[name] = value, place if preset else "session"
+            kept[name], origin[name] = value, place if named else "session"
         elif place == MODEL and config.origin[name] in (DEFAULT, MODEL):
             followed[name] = value
     return kept, origin, followed

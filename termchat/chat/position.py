@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.memory import after
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stage_state import after
 from termchat.engine.port import ModelInfo
 
 

@@ -17,6 +17,7 @@ from termchat.chat.position import WhatIf, is_foreign, position_of, summarise
 from termchat.chat.requests import Inquiry, Newest, Unanswerable
 from termchat.chat.state import State
 from termchat.conversation.tree import Conversation, Node, Place, Span
+from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import SamplerSettings
@@ -30,6 +31,9 @@ from termchat.engine.port import (
     Inspected,
     Score,
     Scored,
+    Spell,
+    Spelled,
+    Spelling,
     Tokenize,
     Tokenized,
 )
@@ -95,7 +99,19 @@ class CheckedConstraint:
     checked: Checked
 
 
-Answer = Inspection | WhyNot | Rescored | Pieces | CheckedConstraint
+@dataclass(frozen=True)
+class Biasing:
+    """What can be biased: the tokens of a typed `text`, the `spellings` of its word, the tokens of each bias that is `written`,
+    in order, and those that the model bans itself."""
+
+    text: str
+    tokenized: Tokenized
+    spellings: list[Spelling]
+    written: dict[str, Tokenized]
+    suppressed: Tokenized
+
+
+Answer = Inspection | WhyNot | Rescored | Pieces | CheckedConstraint | Biasing
 
 
 class _Step(NamedTuple):
@@ -183,6 +199,25 @@ def pieces_of_text(state: State, text: str) -> Inquiry[Answer]:
     return Pieces(None, text, tokenized)
 
 
+def biasing(state: State, text: str) -> Inquiry[Answer]:
+    """See `Questions.biases`."""
+    if state.model is None:
+        raise Unanswerable(NO_MODEL)
+    written: dict[str, Tokenized] = {}
+    for bias in state.tuning.logit_bias:
+        what = biases.parse(bias).what
+        tokens = yield Tokenize(what) if isinstance(what, str) else Describe([what])
+        assert isinstance(tokens, Tokenized)
+        written[bias] = tokens
+    tokenized = yield Tokenize(text)
+    spelled = (yield Spell(text)) if text.strip() else Spelled([])
+    suppressed = yield Describe(state.model.suppressed)
+    assert isinstance(tokenized, Tokenized)
+    assert isinstance(spelled, Spelled)
+    assert isinstance(suppressed, Tokenized)
+    return Biasing(text, tokenized, spelled.spellings, written, suppressed)
+
+
 def pieces_of_node(state: State, chat: Conversation, node: Node) -> Inquiry[Answer]:
     """See `Questions.tokens_of`."""
     _check(state, chat, node)
@@ -231,8 +266,8 @@ def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool
     )  # fmt: skip
 
 
-Kind = Literal["inspected", "explained", "scored", "tokenized", "checked"]
-KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized", "checked")
+Kind = Literal["inspected", "explained", "scored", "tokenized", "checked", "biased"]
+KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized", "checked", "biased")
 
 
 class Questions:
@@ -249,6 +284,7 @@ class Questions:
         self.scored: Rescored | None = None
         self.tokenized: Pieces | None = None
         self.checked: CheckedConstraint | None = None
+        self.biased: Biasing | None = None
         self.failed: str | None = None
         self._newest: dict[Kind, Newest[Answer]] = {kind: Newest(state.line) for kind in KINDS}
         self._subjects: dict[Kind, object] = {}
@@ -282,6 +318,10 @@ class Questions:
     def tokens(self, text: str) -> None:
         """Tokenizes a text: no template, no control tokens."""
         self._ask("tokenized", text, partial(pieces_of_text, self._state, text), live=False)
+
+    def biases(self, text: str) -> None:
+        """The tokens of a text and of its word's spellings, and those of the biases as they are."""
+        self._ask("biased", text, partial(biasing, self._state, text), live=True)
 
     def tokens_of(self, node: Node) -> None:
         """The tokens of a message as they are, with the template's scaffold around it, or of the whole reply of a node."""

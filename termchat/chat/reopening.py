@@ -19,7 +19,7 @@ from termchat.chat.looking_on import LookingOn
 from termchat.chat.position import constraint_of
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.config.origins import DEFAULT, MODEL, PERSONA, followed
+from termchat.config.origins import DEFAULT, MODEL, PERSONA, PRESET, followed
 from termchat.conversation.session import Followed, SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
@@ -141,13 +141,9 @@ class Reopening:
 
 
 def replaced(
-    tuning: Tuning, origin: Mapping[str, str], values: Mapping[str, object], place: str
-) -> tuple[Tuning, dict[str, str]]:
-    """The knobs with these values, and where those that changed came from; what another persona had set is reset.
-
-    Raises:
-        KnobError: a knob refuses its value.
-    """
-    left = [name for name in KNOBS if origin[name].startswith(PERSONA) and name not in values]
-    turned = tuning.turned({**{name: KNOBS[name].default for name in left}, **values})
-    return turned, dict.fromkeys(left, DEFAULT) | dict.fromkeys(values, place)
+    origin: Mapping[str, str], values: Mapping[str, object], places: Mapping[str, str]
+) -> tuple[dict[str, object], dict[str, str]]:
+    """These values of knobs and their `places`, with those added that reset what another persona or a preset had set;
+    `origin` is where each knob came from by now."""
+    left = [name for name in KNOBS if origin[name].startswith((PERSONA, PRESET)) and name not in values]
+    return {name: KNOBS[name].default for name in left} | dict(values), dict.fromkeys(left, DEFAULT) | dict(places)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from termchat.chat import reopening
 from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
@@ -191,14 +190,13 @@ class Chat(State):
         if turned != self.tuning:
             self._turn(turned, {name: "panel"})
 
-    def preset(self, values: Mapping[str, object], origin: str) -> None:
-        """Turns several knobs at once, as a preset of this origin has them. What the preset before it had set is reset.
+    def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
+        """Turns several knobs at once, as one change; `places` are where their values come from.
 
         Raises:
             KnobError: a knob refuses its value; nothing has changed.
         """
-        turned, places = reopening.replaced(self.tuning, self.origin, values, origin)
-        self._turn(turned, places)
+        self._turn(self.tuning.turned(values), places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
         self.tuning = turned

@@ -53,7 +53,7 @@ class State:
         self.keep_logits = keep_logits
         """Whether a reply may be asked what other settings would have made of it."""
 
-        # Written by `Chat.adjust` and `Chat.preset`, by `Loading` (the model's recommendation), by `Reopening`.
+        # Written by `Chat.adjust` and `Chat.adjust_all`, by `Loading` (the model's recommendation), by `Reopening`.
         self.tuning = tuning
         """What the next token is drawn with."""
         self.origin = dict.fromkeys(KNOBS, "default") | origin

@@ -101,12 +101,19 @@ def _personas() -> Iterable[tuple[str, str]]:
     return [(name, persona.description) for name, persona in personas.load().entries.items()]
 
 
+def _presets() -> Iterable[tuple[str, str]]:
+    from termchat.config import presets
+
+    return [(name, preset.description) for name, preset in presets.load().entries.items()]
+
+
 models = completer_of(_models, paths=True)
 catalogued = completer_of(_catalogued, paths=True)
 sessions = completer_of(_sessions)
 themes = completer_of(_themes)
 settings = completer_of(_settings)
 personas = completer_of(_personas)
+presets = completer_of(_presets)
 
 
 def words(*choices: str) -> Completer:
@@ -123,7 +130,7 @@ def of_setting(name: str) -> Completer | None:
     """Offers the values of a setting, if they can be listed."""
     from termchat.config.fields import SETTINGS
 
-    named = {"model": models, "theme": themes, "persona": personas, "model_folders": folders}
+    named = {"model": models, "theme": themes, "persona": personas, "preset": presets, "model_folders": folders}
     setting = SETTINGS.get(name)
     if name in named or setting is None:
         return named.get(name)

@@ -51,8 +51,8 @@ def config() -> None:
 def check(*, as_json: bool) -> None:
     """Check your configuration for mistakes.
 
-    Checks config.toml and its keys, the TERMCHAT_ variables, and your own themes, personas and models.toml. Mistakes never stop
-    termchat: an invalid setting is ignored.
+    Checks config.toml and its keys, the TERMCHAT_ variables, and your own themes, presets, personas and models.toml. Mistakes
+    never stop termchat: an invalid setting is ignored.
 
     With --json: `problems`, one string each.
     """
@@ -72,7 +72,9 @@ def _print_problems(found: list[str]) -> None:
     if not found:
         file = paths.config_file()
         shown = home(file) if file.exists() else f"{home(file)} (does not exist)"
-        click.echo(f"no mistakes in {one_line(shown, 1 << 16)}, your TERMCHAT_ variables, themes, personas or models")
+        click.echo(
+            f"no mistakes in {one_line(shown, 1 << 16)}, your TERMCHAT_ variables, themes, presets, personas or models"
+        )
 
 
 @config.command("edit", short_help="Edit config.toml, then check it.")
@@ -185,7 +187,7 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
         OptionError, KnobError: the setting refuses it.
     """
     setting = SETTINGS.get(name)
-    if setting is not None and setting.kind == "texts":
+    if setting is not None and setting.kind in ("texts", "biases"):
         return setting.check([unescape(value) if name == "stop" else value for value in values if value])
     if name.startswith(KEYS + "."):
         return ",".join(values)
@@ -224,8 +226,8 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     Tuned, per-model and recommended values are those of the model you would chat with now.
 
     With --json: `settings`, each with name, table (in config.toml), value, origin (flag, picker, TERMCHAT_…, config.toml,
-    tuned, model, default), place (origin with its line), default, range, help; `keys`, each with id, keys, place; and
-    `problems`.
+    preset NAME, persona NAME, tuned, model, default), place (origin with its line), default, range, help; `keys`, each with id,
+    keys, place; and `problems`.
     """
     chosen = _for_its_model(settings_of(given))
     unknown = next((name for name in names if name not in SETTINGS), None)

@@ -1,6 +1,6 @@
 """Every mistake in a configuration, and the config file that documents every setting and every key.
 
-Both are made from the tables in which settings, keys, themes, models and personas are declared.
+Both are made from the tables in which settings, keys, themes, models, presets and personas are declared.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _FOREWORD = """\
 termchat settings. A line that starts with # and no space shows a default: remove the # and change the value.
 
 Flags, variables (TERMCHAT_TOP_K for top_k) and what is saved for a model in the list of models override this file. A setting
-that is not set anywhere takes the model's own recommendation, then the default. Run termchat config show to see where each
-value comes from, and termchat config check to find mistakes.\
+that is not set anywhere takes the model's own recommendation, then the default. A preset sets the whole sampler chain; what
+is under [sampling] overrides the preset that this file names. Run termchat config show to see where each value comes from,
+and termchat config check to find mistakes.\
 """
 _TABLES = {
     "engine": "How the engine runs the model.",
@@ -73,10 +74,11 @@ def _model(config: Settings) -> Iterator[str]:
 
 
 def _lists() -> Iterator[str]:
-    from termchat.config import personas
+    from termchat.config import personas, presets
     from termchat.models import catalogue
 
     yield from catalogue.load().problems
+    yield from presets.load().problems
     yield from personas.load().problems
 
 

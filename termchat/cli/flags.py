@@ -22,6 +22,7 @@ _METAVARS = {
     "choice": "WORD",
     "text": "TEXT",
     "texts": "FOLDERS",
+    "biases": "ID_OR_TEXT=X|ban",
     "order": "LIST",
     "switch": "ON|OFF",
 }
@@ -58,8 +59,9 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
     names = (flag, *filter(None, (_ALIASES.get(name),)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
-    if isinstance(setting, Knob) and setting.kind == "texts":
-        return click.option(*names, multiple=True, metavar="TEXT", help=f"{shown} (may be repeated)", **how)
+    if isinstance(setting, Knob) and setting.kind in ("texts", "biases"):
+        metavar = "TEXT" if setting.kind == "texts" else _METAVARS[setting.kind]
+        return click.option(*names, multiple=True, metavar=metavar, help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
     return click.option(*names, metavar=_METAVARS[setting.kind], help=shown, **how)
@@ -71,7 +73,7 @@ def _flag(name: str) -> str:
 
 
 def _limits(setting: Setting) -> Iterator[str]:
-    if setting.kind not in ("text", "texts", "bool", "order", "switch"):
+    if setting.kind not in ("text", "texts", "biases", "bool", "order", "switch"):
         yield setting.range
     yield f"default {_shown(setting)}"
 

@@ -27,6 +27,7 @@ _CONFIG = ("~/.config/termchat/config.toml", "settings; see termchat config")
 _STORE = ("~/.local/share/termchat/sessions.db", "saved chats")
 _MODELS = ("~/.local/share/termchat/models/", "downloaded models")
 _OWN_MODELS = ("~/.config/termchat/models.toml", "your own model catalogue")
+_PRESETS = ("~/.config/termchat/presets.toml", "your own presets")
 _PERSONAS = ("~/.config/termchat/personas.toml", "your own personas")
 _THEMES = ("~/.config/termchat/themes/", "your own themes")
 _TUNED = ("~/.local/state/termchat/tuned.json", "results of termchat tune")
@@ -72,7 +73,7 @@ PAGES: dict[str, Manual] = {
             ("VISUAL, EDITOR", "editor for writing a message (F8)"),
             _XDG,
         ),
-        (_CONFIG, _OWN_MODELS, _PERSONAS, _THEMES, _STORE, _MODELS, _TUNED),
+        (_CONFIG, _OWN_MODELS, _PRESETS, _PERSONAS, _THEMES, _STORE, _MODELS, _TUNED),
     ),
     "run": Manual(
         (

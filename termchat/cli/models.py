@@ -16,6 +16,7 @@ from termchat.cli import completers
 from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import ProgressLine, complain, facts, fail, print_json, print_path, table
+from termchat.decoding.samplers import KNOBS
 from termchat.models.errors import ModelError, NotHere
 from termchat.text import duration, home, sanitize, size
 
@@ -387,7 +388,7 @@ def _texts(value: list[str] | None) -> str:
 
 
 def _knobs(value: dict[str, Any] | None) -> str:
-    return ", ".join(f"{name} {setting}" for name, setting in (value or {}).items())
+    return ", ".join(f"{name} {KNOBS[name].show(setting)}" for name, setting in (value or {}).items())
 
 
 _FIELDS = {

@@ -206,6 +206,7 @@ def _paths(report: DoctorReport) -> None:
     for name, path in (
         ("settings", paths.config_file()),
         ("catalogue", paths.user_models_file()),
+        ("presets", paths.presets_file()),
         ("personas", paths.personas_file()),
         ("models", paths.models_folder()),
         ("chats", paths.store_file()),

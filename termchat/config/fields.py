@@ -103,6 +103,13 @@ class Fields(BaseSettings):
     persona: str = Field(
         default="", description="persona to start with; its system prompt and knobs override everything except flags"
     )
+    preset: str = Field(
+        default="",
+        description="preset to start with; it sets the whole sampler chain, knobs given beside it override it",
+    )
+    recommendations: bool = Field(
+        default=True, description="use the knobs that a model's file, or the model list, recommends for it"
+    )
     model_folders: Texts = Field(
         default=(),
         description=f"extra folders to search for models, separated by {os.pathsep}; "

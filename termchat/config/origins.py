@@ -9,6 +9,8 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value
 DEFAULT, TUNED, MODEL, PICKER, FLAG = "default", "tuned", "model", "picker", "flag"
 PERSONA = "persona "
 """What the origin of a setting begins with that a persona set; its name follows."""
+PRESET = "preset "
+"""The same of a knob that a preset set."""
 
 
 def followed(

@@ -1,29 +1,33 @@
-"""Personas: a system prompt with the knobs and stop sequences that suit it, under a name.
+"""Personas: a system prompt with the preset, the knobs and the stop sequences that suit it, under a name.
 
 Some ship with termchat (`personas.toml` beside this file); the user's own are in a file of the same form beside config.toml,
-where a name replaces the same name here. A bad entry fails alone. Each table is one persona: `description`, `system`, and any
-knob by its name.
+where a name replaces the same name here. A bad entry fails alone. Each table is one persona: `description`, `system`,
+`preset`, and any knob by its name, which overrides the preset's.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from termchat import atomic, paths
+from termchat import paths
+from termchat.config import named_tables, presets
+from termchat.config.named_tables import EntryRefused, NameRefused
 from termchat.config.origins import PERSONA
+from termchat.config.presets import Preset, PresetError, Presets
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.text import guess_of
-from termchat.toml import TomlError, TomlFile, literal, parsed
 
-_TEXTS = ("description", "system")
+_TEXTS = ("description", "system", "preset")
 _KNOWN = (*_TEXTS, *KNOBS)
-_NAME = re.compile(r"[\w+-](?:[\w .+-]{0,38}[\w.+-])?")
 _SHIPPED = Path(__file__).with_name("personas.toml")
-_ABOUT = "# Your personas. Each table is one persona: description, system, and any knob by name. /persona save NAME adds one.\n"
+_ABOUT = (
+    "# Your personas. Each table is one persona: description, system, preset, and any knob by name. "
+    "/persona save NAME adds one.\n"
+)
 
 
 class PersonaError(Exception):
@@ -31,18 +35,31 @@ class PersonaError(Exception):
 
 
 class Persona(msgspec.Struct, frozen=True):
-    """A system prompt, and the knobs that it sets; others stay as they are. `own`: the user's, not one that ships."""
+    """A system prompt, the preset that it sets, and the knobs that it sets beside; others stay as they are. `own`: the user's,
+    not one that ships."""
 
     name: str
     system: str = ""
     description: str = ""
     knobs: Mapping[str, Value] = {}
     own: bool = False
+    preset: Preset | None = None
 
     @property
     def origin(self) -> str:
         """Shown as the origin of its knobs."""
         return PERSONA + self.name
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """All knobs that it sets."""
+        return {**(self.preset.knobs if self.preset is not None else {}), **self.knobs}
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each of these comes from."""
+        chain = dict.fromkeys(self.preset.knobs, self.preset.origin) if self.preset is not None else {}
+        return chain | dict.fromkeys(self.knobs, self.origin)
 
 
 class Personas(msgspec.Struct, frozen=True):
@@ -57,19 +74,20 @@ class Personas(msgspec.Struct, frozen=True):
         Raises:
             PersonaError: there is none.
         """
-        folded = {known.lower(): persona for known, persona in self.entries.items()}
-        if name in self.entries or name.lower() in folded:
-            return self.entries.get(name) or folded[name.lower()]
-        guess = guess_of(name, self.entries)
-        raise PersonaError(f"unknown persona {name!r}{guess}; known personas: {', '.join(self.entries)}")
+        try:
+            return named_tables.named(name, self.entries, "persona")
+        except NameRefused as error:
+            raise PersonaError(str(error)) from None
 
 
 def load(own: Path | None = None) -> Personas:
     """All personas, the shipped ones first. `own` is the user's file (None: beside config.toml); it need not be there."""
     own = paths.personas_file() if own is None else own
+    known = presets.load()
     problems: list[str] = []
-    found = _read(_SHIPPED, problems, own=False) | _read(own, problems, own=True)
-    return Personas(found, tuple(problems))
+    shipped = named_tables.read(_SHIPPED, partial(_persona, known, own=False), "persona", problems, optional=False)
+    users = named_tables.read(own, partial(_persona, known, own=True), "persona", problems, optional=True)
+    return Personas(shipped | users, tuple(problems))
 
 
 def save(persona: Persona, own: Path | None = None) -> Path:
@@ -79,25 +97,14 @@ def save(persona: Persona, own: Path | None = None) -> Path:
         PersonaError: the name is none, or the file cannot be read as it is, or not be written.
     """
     own = paths.personas_file() if own is None else own
-    if not _NAME.fullmatch(persona.name):
-        raise PersonaError(f"{persona.name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -")
-    before: dict[str, object] = {}
-    text = _ABOUT
+    preset = persona.preset.name if persona.preset is not None else ""
+    texts = {"description": persona.description, "system": persona.system, "preset": preset}
     try:
-        source = TomlFile(own)
-        before, text = source.table, source.mark + _without(source, persona.name)
-    except TomlError as error:
-        if not error.is_missing:
-            raise PersonaError(str(error)) from error
-    written = _written(persona)
-    text = f"{text.rstrip()}\n\n{written}"
-    # A file that people write may hold anything: what was there must be there afterwards.
-    if _said(text) != {**before, **parsed(written)}:
-        raise PersonaError(f"{persona.name!r} in {own} cannot be replaced automatically; remove it by hand first")
-    try:
-        atomic.replace(own, text.encode("utf-8"))
-    except OSError as error:
-        raise PersonaError(f"{own} cannot be written: {error.strerror or error}") from error
+        named_tables.put(
+            own, persona.name, {k: text for k, text in texts.items() if text} | dict(persona.knobs), _ABOUT
+        )
+    except NameRefused as error:
+        raise PersonaError(str(error)) from error
     return own
 
 
@@ -106,62 +113,12 @@ def differing(tuning: Tuning) -> dict[str, Value]:
     return {name: value for name, value in tuning.differing().items() if name != "seed"}
 
 
-def _read(path: Path, problems: list[str], *, own: bool) -> dict[str, Persona]:
-    try:
-        source = TomlFile(path)
-    except TomlError as error:
-        if not (own and error.is_missing):
-            problems.append(f"{error}; its personas are ignored")
-        return {}
-    found = {}
-    for name, table in source.table.items():
-        try:
-            found[name] = _persona(name, table, own=own)
-        except _Wrong as wrong:
-            problems.append(f"{source.place(name, *wrong.keys)}: {wrong}; this persona is ignored")
-    return found
-
-
-class _Wrong(ValueError):
-    def __init__(self, message: str, *keys: str) -> None:
-        super().__init__(message)
-        self.keys = keys
-
-
-def _persona(name: str, table: object, *, own: bool) -> Persona:
-    if not _NAME.fullmatch(name):
-        raise _Wrong(f"{name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -")
-    if not isinstance(table, dict):
-        raise _Wrong(f"{name} must be a table, [{name}]")
-    knobs: dict[str, Value] = {}
-    for key, value in table.items():
-        if key not in _KNOWN:
-            raise _Wrong(f"unknown key {key!r}{guess_of(key, _KNOWN)}", key)
-        if key in KNOBS:
-            try:
-                knobs[key] = KNOBS[key].parse(value) if isinstance(value, str) else KNOBS[key].check(value)
-            except ValueError as error:
-                raise _Wrong(str(error), key) from error
-        elif not isinstance(value, str):
-            raise _Wrong(f"{key} must be a string, not {value!r}", key)
+def _persona(known: Presets, name: str, table: Mapping[str, Any], *, own: bool) -> Persona:
+    named_tables.only(table, _KNOWN, _TEXTS)
+    knobs = {key: named_tables.knob(key, value) for key, value in table.items() if key in KNOBS}
     texts = {key: well_formed(table.get(key, "")).strip() for key in _TEXTS}
-    return Persona(name, knobs=knobs, own=own, **texts)
-
-
-def _written(persona: Persona) -> str:
-    values = {key: text for key in _TEXTS if (text := getattr(persona, key))} | dict(persona.knobs)
-    lines = [f"[{literal(persona.name)}]", *(f"{key} = {literal(value)}" for key, value in values.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _without(source: TomlFile, name: str) -> str:
-    """The text without the lines of one table; comments after them stay, as they may belong to what follows."""
-    mine = [statement for statement in source.statements if statement.keys[0] == name]
-    return source.text[: mine[0].start] + source.text[mine[-1].after :] if mine else source.text
-
-
-def _said(text: str) -> dict[str, object] | None:
     try:
-        return parsed(text)
-    except ValueError:
-        return None
+        preset = known.get(texts["preset"]) if texts["preset"] else None
+    except PresetError as error:
+        raise EntryRefused(str(error), "preset") from error
+    return Persona(name, texts["system"], texts["description"], knobs, own, preset)

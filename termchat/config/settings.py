@@ -10,12 +10,13 @@ from pathlib import Path
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
 from termchat import paths
-from termchat.config import personas, sources
+from termchat.config import personas, presets, sources
 from termchat.config.fields import SETTINGS, TABLES, Fields
 from termchat.config.options import OptionValue
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
 from termchat.config.personas import Persona, PersonaError
-from termchat.config.sources import CHAT, KEYS, NEWER, PLACES, FlagError, SettingsSource, kept
+from termchat.config.presets import Preset, PresetError, Presets
+from termchat.config.sources import CHAIN_PRESET, CHAT, KEYS, NEWER, FlagError, SettingsSource, kept, ranked
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.port import ModelSpec
 
@@ -96,18 +97,25 @@ class Settings(Fields):
 
     def with_persona(self, persona: Persona, problems: Collection[str] = ()) -> Settings:
         """A copy that begins as a persona: what it sets overrides everything except flags."""
-        said = {"system": persona.system, **persona.knobs}
+        said: dict[str, object] = {"system": persona.system, **persona.knobs}
+        said |= {"preset": persona.preset.name} if persona.preset is not None else {}
         origin = dict.fromkeys(said, persona.origin) | {"persona": self.origin["persona"]}
         return self._with(kept(PERSONA, {**said, "persona": persona.name}, origin, problems))
+
+    def with_preset(self, preset: Preset, problems: Collection[str] = ()) -> Settings:
+        """A copy whose chain is a preset's, but for the knobs that are set where the preset is named, or before it."""
+        return self._with(kept(CHAIN_PRESET, preset.knobs, preset.origin, problems))
 
     def with_left(self, values: Mapping[str, Value | OptionValue], origin: Mapping[str, str]) -> Settings:
         """A copy in which what a saved chat was left with overrides everything except flags; `origin` is that of each value."""
         return self._with(kept(CHAT, values, origin))
 
     def with_recommended(self, recommended: Mapping[str, Value], mistakes: Collection[str] = ()) -> Settings:
-        """A copy in which the knobs nobody set follow a model's recommendation; see `followed`. `mistakes` are problems, too:
+        """A copy in which the knobs nobody set follow a model's recommendation, unless that is switched off; see `followed`.
+        `mistakes` are problems, too:
         those in the lists that recommend."""
-        tuning, origin, problems = followed(self.tuning, self.knob_origin(), recommended)
+        advice = recommended if self.recommendations else {}
+        tuning, origin, problems = followed(self.tuning, self.knob_origin(), advice)
         values = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
         return self._with(kept(MODEL, values, problems=(*mistakes, *problems)))
 
@@ -130,8 +138,7 @@ class Settings(Fields):
         return self._with(kept(TUNED, best))
 
     def _with(self, *others: SettingsSource) -> Settings:
-        said = {source.place: source for source in (*self._sources, *others)}
-        return Settings(*(said[place] for place in PLACES if place in said))
+        return Settings(*ranked((*self._sources, *others)))
 
 
 def load(
@@ -147,18 +154,40 @@ def load(
     Raises:
         FlagError: a flag's value is refused.
     """
-    found = Settings(
+    said = [
         sources.flags(flags or {}),
         sources.variables(os.environ if environ is None else environ),
         sources.config_file(paths.config_file() if file is None else file),
-    )
-    if not found.persona:
+    ]
+    for source in said:
+        if source.values.get("preset"):
+            _check_preset(source, presets.load())
+    found = Settings(*said)
+    if found.persona:
+        known, origin = personas.load(), found.origin["persona"]
+        try:
+            found = found.with_persona(known.get(found.persona), known.problems)
+        except PersonaError as error:
+            if origin == FLAG:
+                raise FlagError("persona", str(error)) from error
+            problem = f"{found.places['persona']}: {error} (ignored)"
+            found = found._with(kept(PERSONA, {"persona": ""}, origin, (*known.problems, problem)))
+    if not found.preset:
         return found
-    known, origin = personas.load(), found.origin["persona"]
+    listed = presets.load()
+    return found.with_preset(listed.get(found.preset), listed.problems)
+
+
+def _check_preset(source: SettingsSource, known: Presets) -> None:
+    """Takes the name of a preset that there is not out of a source, so that the next place counts.
+
+    Raises:
+        FlagError: it is a flag's.
+    """
     try:
-        return found.with_persona(known.get(found.persona), known.problems)
-    except PersonaError as error:
-        if origin == FLAG:
-            raise FlagError("persona", str(error)) from error
-        problem = f"{found.places['persona']}: {error} (ignored)"
-        return found._with(kept(PERSONA, {"persona": ""}, origin, (*known.problems, problem)))
+        known.get(source.values["preset"])
+    except PresetError as error:
+        if source.place == FLAG:
+            raise FlagError("preset", str(error)) from error
+        source.tell(f"{source.places.pop('preset')}: {error}")
+        del source.values["preset"]

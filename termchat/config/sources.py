@@ -21,7 +21,7 @@ from termchat.decoding.samplers import unescape
 from termchat.text import guess_of
 from termchat.toml import TomlError, TomlFile
 
-NEWER, CHAT, VARIABLES, FILE = "newer", "chat", "variables", "file"
+NEWER, CHAT, VARIABLES, FILE, CHAIN_PRESET = "newer", "chat", "variables", "file", "preset"
 PLACES = (
     NEWER,  # what a person set for one model in this run, after the flags
     FLAG,
@@ -33,7 +33,7 @@ PLACES = (
     TUNED,  # what `termchat tune` measured for a model
     MODEL,  # what is recommended for it
 )
-"""Each overrides those below it; the defaults come last."""
+"""Each overrides those below it; the defaults come last. A preset comes right after the place that names it."""
 
 PREFIX = "TERMCHAT_"
 _NOT_OURS = "TERMCHAT_OFFLINE"
@@ -116,7 +116,7 @@ def variables(environ: Mapping[str, str]) -> SettingsSource:
     source, names = SettingsSource(VARIABLES), {PREFIX + name.upper(): name for name in SETTINGS}
     for variable, text in environ.items():
         if name := names.get(variable):
-            if text or SETTINGS[name].kind in ("text", "texts"):
+            if text or SETTINGS[name].kind in ("text", "texts", "biases"):
                 source.take(name, variable, _typed, text)
         elif variable.startswith(PREFIX) and variable != _NOT_OURS:
             source.tell(f"{variable}: unknown setting", variable, names)
@@ -154,6 +154,16 @@ def kept(
     return source
 
 
+def ranked(said: Iterable[SettingsSource]) -> list[SettingsSource]:
+    """The sources, one of each place, in the order in which they count."""
+    at = {source.place: source for source in said}
+    found = [at[place] for place in PLACES if place in at]
+    if CHAIN_PRESET in at:
+        naming = next((number for number, source in enumerate(found) if "preset" in source.values), -1)
+        found.insert(naming + 1, at[CHAIN_PRESET])
+    return found
+
+
 def _say(source: SettingsSource, table: str, name: str, value: object, place: str) -> None:
     if table == KEYS:
         keys = value if isinstance(value, list) else [value]
@@ -182,7 +192,7 @@ def _native(setting: Setting, value: object) -> object:
 
 def _typed(setting: Setting, text: str) -> object:
     """A value of a variable, which is text; a list of texts may be JSON."""
-    if setting.kind == "texts" and text.lstrip().startswith("["):
+    if setting.kind in ("texts", "biases") and text.lstrip().startswith("["):
         with suppress(json.JSONDecodeError):
             listed = json.loads(text)
             if all(isinstance(item, str) for item in listed):

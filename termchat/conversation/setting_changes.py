@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Place, Span
+from termchat.decoding.biases import parse
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import shown
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
+from termchat.decoding.samplers import KNOBS, Knob, SamplerSettings, Value
 from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
@@ -40,21 +41,38 @@ def in_force(settings: SettingsRecord) -> list[str]:
 
 
 def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
-    """What is other in `after`, as "temperature 0.8 → 1.2".
+    """What is other in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it is named before the first.
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
     the records, and would only cut sentences apart.
     """
     old, new = values(before), values(after)
-    constraints = [shown(settings.constraint) or "none" for settings in (before, after)]
-    told = [f"constraint {' → '.join(constraints)}"] if before.constraint != after.constraint else []
+    texts = {bias.id: bias.text for settings in (before, after) for bias in settings.biases}
+    changed = [name for name in new if old[name] != new[name]]
+    told = [_change(KNOBS[name], old[name], new[name], texts) for name in changed]
+    places = {after.origin.get(name, "") for name in changed}
+    named = next(iter(places)) if len(places) == 1 else ""
+    told = [f"{named}: {told[0]}", *told[1:]] if " " in named else told  # as in "preset creative"
+    if before.constraint != after.constraint:
+        told.append(f"constraint {shown(before.constraint) or 'none'} → {shown(after.constraint) or 'none'}")
     if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
         told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
-    return told + [
-        f"{name} {KNOBS[name].show(old[name])} → {KNOBS[name].show(new[name])}"
-        for name in new
-        if old[name] != new[name]
+    return told
+
+
+def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
+    """Of biases only those that are other ones are told, with the text of the token."""
+    if knob.kind != "biases":
+        return f"{knob.name} {knob.show(old)} → {knob.show(new)}"
+    assert isinstance(old, tuple)
+    assert isinstance(new, tuple)
+    names = {parse(bias).name for bias in new}
+    gone = [bias for bias in map(parse, old) if bias.name not in names]
+    told = [*(parse(bias) for bias in new if bias not in old), *(bias._replace(value=0.0) for bias in gone)]
+    known = [
+        bias._replace(what=texts.get(bias.what, bias.what)) if isinstance(bias.what, int) else bias for bias in told
     ]
+    return f"{knob.name} " + " ".join(f"{bias.name} {bias.amount or 'off'}" for bias in known)
 
 
 def model_change(node: Node) -> str | None:

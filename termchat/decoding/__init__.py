@@ -4,6 +4,7 @@ screen or a file.
 - `samplers`: every knob with its range, its default and its key (`KNOBS`), and the values they have (`SamplerSettings`,
   `Tuning`). Flags, config file, panel and checks are made from it.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
+- `arithmetic`: what each of them leaves of a row of logits, in numpy; `stage_state`: what mirostat and adaptive_p remember.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
 - `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token, and
   rolls the dice many times.
@@ -13,5 +14,6 @@ screen or a file.
   its text (`text_error`: with their place); `gbnf` makes llama.cpp's grammars what llguidance reads; `example_schema` makes a
   schema of an example; `partial_json` says where in a document an unfinished text stands, `verdict` whether a finished one
   matches.
+- `biases`: logit biases as people write them.
 - `escapes`: backslash escapes in typed text.
 """

@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.memory import MU, SUM, WEIGHT
+from termchat.decoding.biases import BANNED
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stage_state import MU, SUM, WEIGHT
 from termchat.decoding.stages import STAGES
 
 Logits = NDArray[np.float32]
@@ -40,10 +41,10 @@ class Surviving(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What else a stage looks at.
+    """What else a stage looks at. `bias` is what is added to the logits of tokens.
 
     `past` are the ids before the step; `chance` is the step's number in (0, 1) that xtc is thrown with; `state` is what
-    mirostat and adaptive_p remember (`decoding.memory`); `dry` is the penalty of each token that would go on a repetition,
+    mirostat and adaptive_p remember (`decoding.stage_state`); `dry` is the penalty of each token that would go on a repetition,
     as llama.cpp finds it; `n_vocab` is the number of all tokens.
     """
 
@@ -52,6 +53,7 @@ class Situation(NamedTuple):
     state: Mapping[str, float] = {}
     dry: Mapping[int, float] = {}
     n_vocab: int = 0
+    bias: Mapping[int, float] = {}
 
 
 def window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
@@ -60,6 +62,18 @@ def window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
 
 
 # --- llama.cpp's stages ----------------------------------------------------------------------------------------------
+
+
+def _logit_bias(row: Surviving, _: SamplerSettings, at: Situation) -> Surviving:
+    """llama.cpp masks what is banned."""
+    found = row.places(at.bias)
+    if not found:
+        return row
+    logits = row.logits.copy()
+    for token, place in found.items():
+        logits[place] += np.float32(at.bias[token])
+    banned = [place for token, place in found.items() if at.bias[token] == BANNED]
+    return Surviving(np.delete(row.ids, banned), np.delete(logits, banned))
 
 
 def _penalties(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
@@ -258,6 +272,7 @@ def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
 
 
 APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] = {
+    "logit_bias": _logit_bias,
     "penalties": _penalties,
     "dry": _dry,
     "top_n_sigma": _top_n_sigma,

@@ -64,9 +64,18 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     prefill: str = ""
 
 
+class TokenBias(msgspec.Struct, frozen=True, array_like=True):
+    """What is added to the logit of a token; None bans it. `model`: it is one that the model's file suppresses."""
+
+    id: int
+    text: str
+    bias: float | None
+    model: bool = False
+
+
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
     """What the next tokens are drawn with: one before the first, one per change. `origin` says where a knob came from, `order`
-    which stages they go through.
+    which stages they go through, `biases` what the logit biases come to by token.
 
     `threads` compute from the next decode on; they change by themselves on a busy machine.
 
@@ -80,6 +89,7 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     origin: dict[str, str]
     threads: int = 0
     order: tuple[str, ...] = ()
+    biases: tuple[TokenBias, ...] = ()
     constraint: Constraint | None = None
     constraint_begun: int = 0
     constraint_ms: float | None = None
@@ -120,7 +130,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of the highest raw logits of a step, and what the chain made of it."""
+    """One of the highest raw logits of a step, and what the chain made of it; `bias` is what was added to its logit."""
 
     id: int
     text: str
@@ -129,6 +139,7 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     probability: float
     noise: float
     removed_by: str | None
+    bias: float | None = None
 
 
 class PackedCandidates(Sequence[Candidate]):
@@ -257,6 +268,8 @@ def to_dict(value: Any) -> Any:
         if type(value) is Stage and value.removed_mass is None:
             fields = fields[:-2]
         named |= {name: to_dict(getattr(value, name)) for name in fields}
+        if isinstance(value, Candidate) and value.bias is None:
+            del named["bias"]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]
@@ -325,7 +338,7 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took.
 
     `removed_by` is the stage that cut it, None if it came as far as the dice. `remedies` are in the order of the chain, none
-    for the winner.
+    for the winner. `bias` is its logit bias, if it has one.
     """
 
     id: int
@@ -341,4 +354,5 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     remedies: list[Remedy]
     winner: int
     winner_text: str
+    bias: TokenBias | None = None
     misfit: Misfit | None = None

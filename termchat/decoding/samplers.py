@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from termchat.decoding import biases
 from termchat.decoding.conditions import Condition, Length, Stop
 from termchat.decoding.escapes import escape as escape
 from termchat.decoding.escapes import unescape as unescape
@@ -35,7 +36,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     `none` is the word that stands for no texts at all.
     """
 
-    kind: Literal["float", "int", "switch", "texts", "order", "seed"]
+    kind: Literal["float", "int", "switch", "texts", "biases", "order", "seed"]
     help: str
     key: str
     label: str
@@ -62,6 +63,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.kind == "texts":
             return self._texts(value)
+        if self.kind == "biases":
+            return self._biases(value)
         if self.kind == "order":
             return self._order(value)
         if self.kind == "seed" and value is None:
@@ -86,6 +89,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.kind == "texts":
             return self.check([unescape(text)] if text else [])
+        if self.kind == "biases":
+            return self.check([text] if text and text != "off" else [])
         if self.kind == "order":
             return self.check(text)
         word = text.strip()
@@ -133,6 +138,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """What it takes, in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
         if self.kind == "texts":
             return "strings"
+        if self.kind == "biases":
+            return "ID=X or TEXT=X; X is a number or ban"
         numbers = f"{self.gap or self.low:.16g} to {self.high:.16g}"
         if self.kind == "seed" or self.gap:
             return f"{'fresh' if self.kind == 'seed' else f'{self.low:g}'}, or {numbers}"
@@ -153,6 +160,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """The value as the panel and the transcript write it."""
         if self.kind == "texts":
             return " ".join(f'"{escape(text)}"' for text in value) if value else "off"  # type: ignore[union-attr]
+        if self.kind == "biases":
+            return " ".join(value) if value else "off"  # type: ignore[arg-type]
         if self.kind == "order":
             return ";".join(value)  # type: ignore[arg-type]
         if value is None:
@@ -178,6 +187,12 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
                 raise KnobError(f"{self.name} must not contain empty strings (found {text!r})")
             found.append(well_formed(text))
         return tuple(dict.fromkeys(found))
+
+    def _biases(self, value: object) -> tuple[str, ...]:
+        try:
+            return biases.checked(self._texts(value))
+        except biases.BiasError as error:
+            raise KnobError(f"{self.name} {error}") from None
 
     def _order(self, value: object) -> tuple[str, ...]:
         names = re.split(r"[;,\s]+", value.strip(" ;,")) if isinstance(value, str) else value
@@ -219,6 +234,14 @@ _ALIASES = {name: name for name in ORDER} | {
 class SamplerSettings(msgspec.Struct, frozen=True):
     """What the sampler chain reads, once per step. Immutable; a change is a new value and a record of its own."""
 
+    logit_bias: Annotated[
+        tuple[str, ...],
+        Knob(
+            kind="biases", key="b", label="bias", stage="logit_bias", none="none", off=(),
+            help="bans a token (=ban) or adds X to its logit (=5, =-2.5); a number is a token's id, any other text is "
+            'biased in each of its tokens: " Paris"=ban, 5382=-3, "\\n"=2; none alone for no bias',
+        ),
+    ] = ()  # fmt: skip
     repeat_penalty: Annotated[
         float,
         Knob(
@@ -264,7 +287,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     dry_allowed_length: Annotated[
         int,
         Knob(
-            kind="int", key="L", label="dry_allow", stage="dry", high=1000, step=1, coarse=4, bar=32,
+            kind="int", key="L", label="dry_len", stage="dry", high=1000, step=1, coarse=4, bar=32,
             help="DRY: the longest repetition, in tokens, that is not penalised",
         ),
     ] = 2  # fmt: skip
@@ -278,7 +301,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     dry_sequence_breakers: Annotated[
         tuple[str, ...],
         Knob(
-            kind="texts", key="W", label="dry_break", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
+            kind="texts", key="W", label="breakers", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
             help="DRY: a text at which a repetition ends, such as the end of a line; none alone for no such text",
         ),
     ] = ("\n", ":", '"', "*")  # fmt: skip
@@ -362,7 +385,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     dynatemp_range: Annotated[
         float,
         Knob(
-            kind="float", key="R", label="dyn_range", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
+            kind="float", key="R", label="dynatemp", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
             help="dynamic temperature: how far the entropy may move the temperature, up or down",
         ),
     ] = 0.0  # fmt: skip

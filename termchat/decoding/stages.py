@@ -17,6 +17,8 @@ N_VOCAB = "n_vocab"
 """The argument that stands for the size of the vocabulary."""
 VOCAB = "vocab"
 """The one that stands for llama.cpp's vocabulary."""
+BIASES = "biases"
+"""The one that stands for what is added to the logits of tokens, by id."""
 
 
 class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +30,12 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     part of the function's name.
 
     `limit` names the knob that says how many of the highest logits it leaves. The engine may select those before the chain
-    runs if all active stages in front of it are `sparse`: they change the logits of tokens that they `remember` only.
+    runs if all active stages in front of it are `sparse`: they change the logits only of tokens that they `remember`, or of
+    those that are biased. `floor`: it leaves all that is above a floor, which a pass over the row finds.
     `remembers` names the knob that says how many of the last tokens it looks at; it is told of each token that is taken.
     `masks` says whether under these settings it leaves tokens in their place with a logit of -inf instead of removing them.
-    `replaces`: while it is on all stages but the named ones are off. `last`: it follows all stages that have an order.
+    `replaces`: while it is on all stages but the named ones are off. `first`: it comes before all stages that have an order;
+    `last`: it follows them.
     `moves`: it changes logits. `draws`: it ends the chain, with one token. `switched_by` names the knobs that
     turn it on where its others do not.
     """
@@ -43,10 +47,12 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     sparse: bool = False
     moves: bool = False
     limit: str = ""
+    floor: bool = False
     remembers: str = ""
     modes: str = ""
     masks: Callable[[SamplerSettings], bool] = lambda _: False
     replaces: tuple[str, ...] = ()
+    first: bool = False
     last: bool = False
     draws: bool = False
     switched_by: tuple[str, ...] = ()
@@ -76,6 +82,15 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
 
 _STAGES = (
     SamplerStage(
+        name="logit_bias",
+        sampler="logit_bias",
+        arguments=(N_VOCAB, BIASES),
+        sparse=True,
+        moves=True,
+        masks=lambda _: True,
+        first=True,
+    ),
+    SamplerStage(
         name="penalties",
         sampler="penalties",
         arguments=(N_VOCAB, "repeat_last_n", "repeat_penalty", "frequency_penalty", "presence_penalty"),
@@ -96,12 +111,16 @@ _STAGES = (
         switched_by=("dry_multiplier",),
     ),
     SamplerStage(
-        name="top_n_sigma", sampler="top_n_sigma", arguments=("top_n_sigma",), masks=lambda s: s.top_n_sigma > 0
+        name="top_n_sigma",
+        sampler="top_n_sigma",
+        arguments=("top_n_sigma",),
+        floor=True,
+        masks=lambda s: s.top_n_sigma > 0,
     ),
     SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), optional=False, limit="top_k"),
     SamplerStage(name="typical_p", sampler="typical", arguments=("typical_p", 1)),
     SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), optional=False),
-    SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False),
+    SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False, floor=True),
     SamplerStage(name="xtc", switched_by=("xtc_probability",)),
     SamplerStage(name="p_less"),
     SamplerStage(name="top_h"),
@@ -115,7 +134,13 @@ _STAGES = (
         masks=lambda s: s.temperature <= s.dynatemp_range,
         switched_by=("temperature", "dynatemp_range"),
     ),
-    SamplerStage(name="mirostat", modes="mirostat", replaces=("temperature",), last=True, switched_by=("mirostat",)),
+    SamplerStage(
+        name="mirostat",
+        modes="mirostat",
+        replaces=("logit_bias", "temperature"),
+        last=True,
+        switched_by=("mirostat",),
+    ),
     SamplerStage(name="adaptive_p", moves=True, last=True, switched_by=("adaptive_target",)),
     SamplerStage(name="dice", draws=True),
 )  # fmt: skip
@@ -126,12 +151,24 @@ STAGES: dict[str, SamplerStage] = {stage.name: stage for stage in _STAGES}
 DICE = "dice"
 
 
-def chain_of(settings: SamplerSettings) -> tuple[SamplerStage, ...]:
-    """The stages that a step goes through under these settings, up to the draw."""
-    names = (*settings.order, *(stage.name for stage in STAGES.values() if stage.last))
-    chain = [STAGES[name] for name in names if not STAGES[name].optional or STAGES[name].active(settings)]
+LOGIT_BIAS = "logit_bias"
+
+
+def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[SamplerStage, ...]:
+    """The stages that a step goes through under these settings, up to the draw. `biased`: the model has biases of its own."""
+    first, last = ([stage.name for stage in STAGES.values() if getattr(stage, end)] for end in ("first", "last"))
+    chain = [
+        STAGES[name]
+        for name in (*first, *settings.order, *last)
+        if not STAGES[name].optional or STAGES[name].active(settings) or (biased and name == LOGIT_BIAS)
+    ]
     sole = next((stage for stage in chain if stage.replaces), None)
     return tuple(chain if sole is None else [stage for stage in chain if stage is sole or stage.name in sole.replaces])
+
+
+def first_full(settings: SamplerSettings) -> SamplerStage | None:
+    """The first stage that looks at more than the tokens that a `sparse` one remembers."""
+    return next((stage for stage in chain_of(settings) if stage.active(settings) and not stage.sparse), None)
 
 
 def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:

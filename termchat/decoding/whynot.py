@@ -25,11 +25,12 @@ from termchat.decoding.arithmetic import (
     temperature,
     window,
 )
+from termchat.decoding.biases import BANNED
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.memory import state_of
-from termchat.decoding.records import Explanation, Misfit, Penalised, Remedy, StageEffect
+from termchat.decoding.records import Explanation, Misfit, Penalised, Remedy, StageEffect, TokenBias
 from termchat.decoding.samplers import KNOBS, SamplerSettings
-from termchat.decoding.stages import DICE, STAGES, chain_of
+from termchat.decoding.stage_state import state_of
+from termchat.decoding.stages import DICE, LOGIT_BIAS, STAGES, chain_of
 
 _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)
 """How far into its interval a temperature is moved, as a share of it, until float32 agrees that it will do."""
@@ -46,17 +47,18 @@ def explain(
     *,
     state: Mapping[str, float] = {},
     dry: Mapping[int, float] = {},
+    biases: Sequence[TokenBias] = (),
     allowed: NDArray[np.bool_] | None = None,
     after_chain: bool = False,
     misfit: Misfit | None = None,
 ) -> Explanation:
     """Everything about `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
 
-    `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`memory`), `dry` what DRY
-    takes from tokens under these settings (`Situation`). A constraint has `allowed` tokens, shape (n_vocab,), before the chain
-    or `after_chain`, and says why it does not allow this one: `misfit`.
+    `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`stage_state`), `dry` what
+    DRY takes from tokens under these settings (`Situation`), `biases` what the logit biases come to. A constraint has `allowed`
+    tokens, shape (n_vocab,), before the chain or `after_chain`, and says why it does not allow this one: `misfit`.
     """
-    asked = _Asked(logits, past, seed, step, state, dry, allowed, after_chain=after_chain)
+    asked = _Asked(logits, past, seed, step, state, dry, biases, allowed, after_chain=after_chain)
     rows = asked.rows(settings)
     winner = asked.winner(asked.last(rows))
     stages = _stages(rows, token, winner)
@@ -80,6 +82,7 @@ def explain(
         winner=winner,
         winner_text=name(winner),
         misfit=misfit,
+        bias=asked.biases.get(token),
     )
 
 
@@ -97,6 +100,7 @@ class _Asked:
         step: int,
         state: Mapping[str, float],
         dry: Mapping[int, float],
+        biases: Sequence[TokenBias],
         allowed: NDArray[np.bool_] | None,
         *,
         after_chain: bool,
@@ -106,7 +110,17 @@ class _Asked:
         self._allowed, self._after_chain = allowed, after_chain
         self._all = Surviving(np.arange(len(logits), dtype=np.int32), logits)
         self._seed, self._step, self._state = seed, step, state
-        self._at = Situation(past, dice.chance(seed, step), state, dry, len(logits))
+        self.biases = {one.id: one for one in biases}
+        bias = {one.id: BANNED if one.bias is None else one.bias for one in biases}
+        self._at = Situation(past, dice.chance(seed, step), state, dry, len(logits), bias)
+
+    def without_bias(self, token: int) -> _Asked:
+        """The same with no logit bias for the token but the model's own."""
+        kept = [one for one in self.biases.values() if one.id != token or one.model]
+        return _Asked(
+            self._all.logits, self._at.past, self._seed, self._step, self._state, self._at.dry, kept,
+            self._allowed, after_chain=self._after_chain,
+        )  # fmt: skip
 
     def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
         """What is left after each stage, in the order of the chain."""
@@ -128,7 +142,7 @@ class _Asked:
     def _through(self, settings: SamplerSettings, row: Surviving) -> dict[str, Surviving]:
         rows = {}
         at = self._at._replace(state=state_of(settings, self._state))
-        for stage in chain_of(settings):
+        for stage in chain_of(settings, biased=bool(at.bias)):
             row = rows[stage.name] = APPLY[stage.name](row, settings, at)
         return rows
 
@@ -204,6 +218,10 @@ def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: P
     found: list[Remedy] = []
     turned = settings
     rows = asked.rows(turned)
+    if LOGIT_BIAS in rows and rows[LOGIT_BIAS].place(token) is None and not asked.biases[token].model:
+        asked = asked.without_bias(token)
+        rows = asked.rows(turned)
+        found.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(asked.last(rows)) == token))
     for stage in list(rows):
         if rows[stage].place(token) is not None:
             continue
@@ -220,7 +238,8 @@ def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: P
         found.pop()  # it wins at the lowest temperature; up to which one is said below
     if not (found and found[-1].wins) and [*rows][-1:] == ["temperature"] and not turned.dynatemp_range:
         found.append(_winning_temperature(asked, asked.before("temperature", rows), token, turned.temperature))
-    if (penalised is not None and penalised.loss > 0) or asked.repeats(token):
+    bias = asked.biases.get(token)
+    if (penalised is not None and penalised.loss > 0) or asked.repeats(token) or (bias is not None and bias.bias):
         found += _without_penalty(asked, token, settings)
     return found
 
@@ -359,13 +378,21 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> list[Remedy]:
     """The first penalty without which, all else as it is, the token is kept where it was cut, or wins; if there is one."""
     kept = asked.last(asked.rows(settings)).place(token) is not None
-    for name in (knob for stage in STAGES.values() if stage.sparse for knob in (*stage.switches, stage.remembers)):
+
+    def tried(knob: str, value: float, row: Surviving) -> Remedy | None:
+        wins = asked.winner(row) == token
+        return Remedy(knob, "=", value, wins) if wins or (not kept and row.place(token) is not None) else None
+
+    bias = asked.biases.get(token)
+    if bias is not None and (bias.bias or 0) < 0:
+        free = asked.without_bias(token)
+        if (found := tried(LOGIT_BIAS, 0.0, free.last(free.rows(settings)))) is not None:
+            return [found]
+    for name in (knob for stage in STAGES.values() if stage.remembers for knob in (*stage.switches, stage.remembers)):
         off = KNOBS[name].off
         assert isinstance(off, (int, float))
         if getattr(settings, name) == off:
             continue
-        row = asked.last(asked.rows(_turned(settings, name, off)))
-        wins = asked.winner(row) == token
-        if wins or (not kept and row.place(token) is not None):
-            return [Remedy(name, "=", float(off), wins)]
+        if (found := tried(name, float(off), asked.last(asked.rows(_turned(settings, name, off))))) is not None:
+            return [found]
     return []

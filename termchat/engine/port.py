@@ -105,6 +105,13 @@ class Tokenize(msgspec.Struct, frozen=True, tag=True):
     begin: bool = False
 
 
+class Spell(msgspec.Struct, frozen=True, tag=True):
+    """The spellings of a word: with and without a leading space, as written, in lower case, capitalised and in upper case.
+    Answer: `Spelled`."""
+
+    text: str
+
+
 class Scripted(msgspec.Struct, frozen=True):
     """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
     whatever the dice say. None leaves a thing as it is. The constraint is changed only where there are `samplers`.
@@ -135,8 +142,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first
     token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
     scripted tokens came from, for the `Start` record. `state` is what mirostat and adaptive_p remember of the reply so far
-    (`decoding.memory`), here and in the questions below. The reply matches the `constraint` from step `constraint_begun` on,
-    here and below.
+    (`decoding.stage_state`), here and in the questions below. The reply matches the `constraint` from step `constraint_begun`
+    on, here and below.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -276,6 +283,7 @@ Command = (
     | Render
     | Tokenize
     | Describe
+    | Spell
     | Generate
     | Steer
     | Inspect
@@ -314,6 +322,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """A loaded model, as it really is: sizes in tokens, parameters and bytes as counts.
 
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
+    `suppressed` are the tokens that the file bans.
     """
 
     name: str
@@ -338,6 +347,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     can_rewind: bool
     end_ids: list[int]
     remarks: list[Remark] = []
+    suppressed: list[int] = []
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -401,6 +411,23 @@ class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
 def _shown(name: str, piece: bytes) -> str:
     partial = "\ufffd" in name and "\ufffd".encode() not in piece
     return "".join(f"<{byte:02X}>" for byte in piece) if partial else show_piece(name)
+
+
+class Spelling(msgspec.Struct, frozen=True, array_like=True):
+    """One spelling, its ids and their labels. Where it is several tokens, `begins` other words of the vocabulary begin with the
+    first of them, some of which are `examples`."""
+
+    text: str
+    ids: list[int]
+    names: list[str]
+    begins: int
+    examples: list[str]
+
+
+class Spelled(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Answers `Spell`; empty for a text without a word."""
+
+    spellings: list[Spelling]
 
 
 class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -471,13 +498,13 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | Unloaded | Probed | Rendered | Tokenized
+    Progress | Loaded | Unloaded | Probed | Rendered | Tokenized | Spelled
     | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
     | Start | SettingsRecord | Prefill | Token | Finished | Failed
 )  # fmt: skip
 
 LAST = (
-    Loaded, Unloaded, Probed, Rendered, Tokenized, Inspected, Explained, Scored, Checked, Compared, Finished, Failed
+    Loaded, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored, Checked, Compared, Finished, Failed
 )  # fmt: skip
 """What ends the answer to a command: no more events have its number."""
 

@@ -16,7 +16,7 @@ NUMERIC = [name for name, knob in KNOBS.items() if knob.kind in ("float", "int")
 
 def test_names_and_defaults_are_llama_cpps() -> None:
     assert {name: knob.default for name, knob in KNOBS.items() if name != "order"} == {
-        "repeat_penalty": 1.0, "repeat_last_n": 64, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+        "logit_bias": (), "repeat_penalty": 1.0, "repeat_last_n": 64, "frequency_penalty": 0.0, "presence_penalty": 0.0,
         "dry_multiplier": 0.0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 64,
         "dry_sequence_breakers": ("\n", ":", '"', "*"), "top_n_sigma": -1.0, "top_k": 40, "typical_p": 1.0, "top_p": 0.95,
         "min_p": 0.05, "xtc_probability": 0.0, "xtc_threshold": 0.1, "p_less": 0, "top_h": 0.0, "min_k": 0.0,

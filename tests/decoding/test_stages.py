@@ -19,7 +19,7 @@ from termchat.engine.llama.observe import Drawn, Labels
 
 OFF = SamplerSettings(top_k=0, top_p=1.0, min_p=0.0, temperature=1.0)
 TYPES = {
-    "float": "number", "int": "integer", "switch": "integer", "texts": "array", "order": "array",
+    "float": "number", "int": "integer", "switch": "integer", "texts": "array", "biases": "array", "order": "array",
     "seed": ["integer", "null"],
 }  # fmt: skip
 
@@ -28,14 +28,16 @@ def test_knobs_are_those_of_stages_in_their_order() -> None:
     assert [*(name for stage in STAGES.values() for name in stage.knobs), "order"] == list(
         SamplerSettings.__struct_fields__
     )
-    assert {*SamplerSettings().order} == {stage.name for stage in STAGES.values() if not (stage.last or stage.draws)}
+    assert {*SamplerSettings().order} == {
+        stage.name for stage in STAGES.values() if not (stage.first or stage.last or stage.draws)
+    }
     assert {knob.stage for knob in KNOBS.values()} <= {*STAGES, None}
     assert [stage.name for stage in STAGES.values() if stage.draws] == [DICE] == [list(STAGES)[-1]]
 
 
 def test_every_stage_can_be_built_and_computed_again() -> None:
     for stage in STAGES.values():
-        known = {*stage.knobs, stages.N_VOCAB, stages.VOCAB}
+        known = {*stage.knobs, stages.N_VOCAB, stages.VOCAB, stages.BIASES}
         assert not stage.sampler or hasattr(LIB, f"llama_sampler_init_{stage.sampler}")
         assert {name for name in stage.arguments if isinstance(name, str)} <= known
         assert stage.draws or stage.name in arithmetic.APPLY
@@ -56,7 +58,8 @@ def test_a_stage_is_active_when_it_can_change_anything(changes: dict[str, Any], 
     settings = Tuning(**{name: getattr(OFF, name) for name in OFF.__struct_fields__} | changes).samplers()
     assert [stage.name for stage in STAGES.values() if stage.active(settings)] == [*active, DICE]
     assert STAGES["penalties"].window(settings) == (64 if "penalties" in active else 0)
-    assert [stage.name for stage in STAGES.values() if stage.masks(settings)] == active * ("temperature" in active)
+    masking = [stage.name for stage in STAGES.values() if stage.masks(settings) and stage.active(settings)]
+    assert masking == active * ("temperature" in active)
 
 
 def test_the_schema_of_transcripts_has_every_knob() -> None:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving
-from termchat.decoding.memory import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings
+from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.stages import STAGES, chain_of
 from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.model_session import Session

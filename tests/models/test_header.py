@@ -257,10 +257,19 @@ def test_recommended_settings_have_the_knobs_names(write) -> None:
         "general.sampling.top_k": (I32, 20),
         "general.sampling.penalty_repeat": (F32, 1.25),
         "general.sampling.penalty_last_n": (I32, 128),
-        "general.sampling.sequence": (TEXT, "kt"),
+        "general.sampling.xtc_probability": (F32, 0.1),
+        "general.sampling.xtc_threshold": (F32, 0.2),
+        "general.sampling.mirostat": (I32, 2),
+        "general.sampling.mirostat_tau": (F32, 4.5),
+        "general.sampling.mirostat_eta": (F32, 0.3),
+        "general.sampling.sequence": (TEXT, "top_k;typ_p;temperature"),
     }
     found = read_header(write(model(changes))).recommended
-    assert found == {"temperature": 0.6, "top_k": 20, "repeat_penalty": 1.25, "repeat_last_n": 128}
+    assert found == {
+        "temperature": 0.6, "top_k": 20, "repeat_penalty": 1.25, "repeat_last_n": 128, "xtc_probability": 0.1,
+        "xtc_threshold": 0.2, "mirostat": 2, "mirostat_tau": 4.5, "mirostat_eta": 0.3,
+        "order": ("top_k", "typ_p", "temperature"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

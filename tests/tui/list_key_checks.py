@@ -9,7 +9,9 @@ from unittest.mock import patch
 
 from textual.widgets import Input
 
+from termchat import paths
 from termchat.models.disk.discovery import Skipped
+from termchat.tui.dialogs.base import ListDialog
 from termchat.tui.keys.dialogs import Group
 from termchat.tui.models.models_dialog import SkippedDialog
 from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
@@ -82,6 +84,33 @@ async def personas(group: Group, _: Path) -> Place:
         await place.press("persona-here", place.gone())
         before = desk.chat.conversation
         await place.press("persona-begin", lambda: desk.chat.conversation is not before, "enter")
+    return place
+
+
+async def presets(group: Group, _: Path) -> Place:
+    own = paths.presets_file()
+    own.parent.mkdir(parents=True)
+    own.write_text("[mine]\ntop_k = 3\n")
+    async with desktop() as desk:
+        place = Place(desk, group, "f10")
+        await place.enter()
+        screen = desk.app.screen
+        assert isinstance(screen, ListDialog)
+        await place.walk()
+        await place.press("preset-down", place.at(1))
+        await place.press("preset-up", place.at(0))
+        await place.press("preset-save", lambda: isinstance(desk.app.focused, Input))
+        await desk.type("", "escape")
+        for _ in range(2):
+            own.write_text("[mine]\ntop_k = 3\n")
+            await desk.type("", "escape", "f10", "pagedown", "pagedown")
+            if _ == 0:
+                await place.press("preset-rename", lambda: isinstance(desk.app.focused, Input))
+                await desk.type("", "escape")
+            await place.press("preset-remove", place.shows("remove mine?"), key=("delete", "d")[_])
+            await desk.type("", "escape")
+        await place.close()
+        await place.press("preset-apply", lambda: desk.chat.tuning.temperature == 0, "home", *["up"] * 9)
     return place
 
 
@@ -244,6 +273,7 @@ async def pieces(group: Group, _: Path) -> Place:
 
 LISTS: dict[str, Presses] = {
     "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "REPLIES": replies, "THEMES": themes, "PERSONAS": personas,
+    "PRESETS": presets,
     "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
     "TOKENS OF A TEXT": pieces,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from unittest.mock import patch
 
+from rich.cells import cell_len
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
@@ -163,3 +164,16 @@ def idle_chat(engine: FakeEngine) -> Chat:
     chat.loading.load(SPEC)
     chat.pump()
     return chat
+
+
+def place(desk: Desktop, text: str) -> tuple[int, int]:
+    """The cell where a text begins that the screen shows."""
+    y, line = next((y, line) for y, line in enumerate(desk.text.splitlines()) if text in line)
+    return cell_len(line[: line.index(text)]), y
+
+
+async def click(desk: Desktop, text: str, *, right: int = 0, **how: int) -> None:
+    """Clicks a text on the screen, so many cells from its begin."""
+    x, y = place(desk, text)
+    await desk.pilot.click(None, offset=(x + right, y), **how)  # type: ignore[arg-type]
+    await desk.settle()

@@ -132,7 +132,7 @@ async def test_a_newline_is_not_sent() -> None:
         assert not desk.engine.generated
 
 
-@pytest.mark.parametrize("asked", ["setup", "queue", "breakpoints", "theme", "persona", "history", "save"])
+@pytest.mark.parametrize("asked", ["setup", "queue", "breakpoints", "theme", "persona", "presets", "history", "save"])
 async def test_a_dialog_on_a_low_screen_is_whole(asked: str) -> None:
     async with desktop(size=(40, 12)) as desk:
         await desk.type(f"/{asked}", "enter")

@@ -117,6 +117,9 @@ async def tune(group: Group, _: Path) -> Place:
         await place.press("tune-default", heat(0.8))
         await place.press("tune-stop-after", lambda: desk.chat.breakpoints, "s", "enter", "a")
         await desk.type("", "escape", "t")
+        await place.press("tune-unfold", place.shows("every stage"))
+        await place.press("tune-earlier", lambda: desk.chat.tuning.order[-1] == "min_k")
+        await place.press("tune-later", lambda: desk.chat.tuning.order[-1] == "temperature")
         await place.press("tune-after", on(names[names.index("temperature") + 1]))
         await place.press("tune-before", on("temperature"))
         for name in (*names[names.index("temperature") + 1 :], *names[: names.index("temperature") + 1]):

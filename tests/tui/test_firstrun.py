@@ -143,10 +143,10 @@ async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_b
         await desk.type("", "down", "down", "enter")
         storyteller = personas.load().entries["storyteller"]
         assert desk.chat.conversation.system == storyteller.system
-        assert desk.chat.tuning.min_p == storyteller.knobs["min_p"]
-        assert desk.chat.origin["min_p"] == "persona storyteller"
+        assert desk.chat.tuning.min_p == storyteller.values["min_p"]
+        assert desk.chat.origin["min_p"] == "preset creative"
         await desk.sent("hello", "hi")
-        assert desk.engine.generated[-1].origin["min_p"] == "persona storyteller"
+        assert desk.engine.generated[-1].origin["min_p"] == "preset creative"
         desk.engine.end()
         await desk.settle()
 

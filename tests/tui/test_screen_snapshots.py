@@ -55,8 +55,9 @@ def narrate(engine: FakeEngine, rounds: int = 1, story: str = STORY) -> None:
         engine.say(
             piece, id=at * 20 + drawn, rank=drawn, logit=logits[drawn], logprob=math.log(model[drawn]), entropy=entropy,
             probability=candidates[drawn].probability, candidates=candidates, p_end=0.002 * (at % 7),
-            stages=[Stage("penalties", 49152), Stage("top_k", 40), Stage("top_p", 12), Stage("min_p", KEPT),
-                    Stage("temperature", KEPT), Stage("dice", 1)],
+            stages=[Stage("penalties", 49152, 1.0), Stage("top_k", 40, 0.943), Stage("top_p", 12, sum(model[:12]) / 0.943),
+                    Stage("min_p", KEPT, sum(model[:KEPT]) / sum(model[:12])), Stage("temperature", KEPT, 1.0),
+                    Stage("dice", 1, candidates[drawn].probability)],
             decode_us=int(6100 * slow), sample_us=310,
         )  # fmt: skip
 

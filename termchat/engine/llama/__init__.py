@@ -5,8 +5,8 @@ of ids), its chat `template`, and what answers questions about past positions (`
 
 A reply is a generator, `loop.generate`. At each step it takes the logits from the cache, has `chain` apply the stages of
 `decoding.stages` and draw, writes a record, and decodes the token. `steering` holds what a person changes meanwhile: settings,
-conditions, pauses, forced tokens. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
-`build_hook` compiles and `observe` calls.
+conditions, pauses, forced tokens. `spellings` says which tokens a word is made of. `chain` does a step in Python and numpy
+(`softmax`), or in one call of `observe.c`, which `build_hook` compiles and `observe` calls.
 
 `grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.

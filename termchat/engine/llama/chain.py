@@ -3,9 +3,10 @@
 The stages are those of `decoding.stages`: llama.cpp's own samplers and ours, called one after the other on one candidates
 array; the draw is ours (`decoding.draw`). `Observer` turns a row of logits into a `Token` record's numbers.
 
-The chain need not see the whole vocabulary: the raw top (top_k + penalised tokens) and the penalised tokens themselves hold
-every token that can be among the top_k after the penalties, since only penalised tokens move. Where top_k is off the full
-array is used, as it is where a stage before top_k looks at other logits than those of the penalised tokens.
+The chain need not see the whole vocabulary: the raw top (top_k + biased and penalised tokens) and those tokens themselves
+hold every token that can be among the top_k after biases and penalties, since only they move. So do, where min_p or
+top_n_sigma is the first to cut, the logits above its floor, which native code finds; without it, and where another stage
+comes first, the full array is used.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.draw import draw
-from termchat.decoding.memory import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stages import DICE, N_VOCAB, VOCAB, SamplerStage, chain_of
+from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
+from termchat.decoding.stages import BIASES, DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, Mask, NativeChain
@@ -138,13 +139,15 @@ class _Share(ctypes.Structure):
 class _Sampler:
     """A `llama_sampler`, with what has to live as long as it. Without native code ours has none, and is computed by `APPLY`."""
 
-    def __init__(self, stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any) -> None:
+    def __init__(
+        self, stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any, bias: Mapping[int, float]
+    ) -> None:
         self.stage = stage
         self.masks = stage.masks(settings)
         self.with_: Any = None
         self.pointer: Any = None
         if stage.sampler:
-            self.pointer = _native_sampler(stage, settings, n_vocab, vocab)
+            self.pointer = _native_sampler(stage, settings, {N_VOCAB: n_vocab, VOCAB: vocab, BIASES: bias})
         else:
             self._own(settings, n_vocab)
 
@@ -173,15 +176,17 @@ class _Sampler:
         self.pointer = LIB.llama_sampler_init(ctypes.byref(self._interface), with_)
 
 
-def _native_sampler(stage: SamplerStage, settings: SamplerSettings, n_vocab: int, vocab: Any) -> Any:
-    """One of llama.cpp's."""
-    named = {N_VOCAB: n_vocab, VOCAB: vocab} | {name: getattr(settings, name) for name in stage.knobs}
+def _native_sampler(stage: SamplerStage, settings: SamplerSettings, known: Mapping[str, Any]) -> Any:
+    """One of llama.cpp's; `known` are the arguments that are no knobs."""
+    named = {**{name: getattr(settings, name) for name in stage.knobs}, **known}
     arguments: list[Any] = []
     for argument in stage.arguments:
         value = named[argument] if isinstance(argument, str) else argument
         if isinstance(value, tuple):  # texts
             texts = [text.encode() for text in value]
             arguments += [(ctypes.c_char_p * len(texts))(*texts), len(texts)]
+        elif isinstance(value, Mapping):  # of ids to biases
+            arguments += [len(value), (LIB.llama_logit_bias * len(value))(*value.items())]
         else:
             arguments.append(value)
     return getattr(LIB, f"llama_sampler_init_{stage.sampler}")(*arguments)
@@ -191,7 +196,8 @@ class Chain:
     """The samplers for one set of settings, with the memory of the last tokens.
 
     `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary; without it
-    DRY cannot be on.
+    DRY cannot be on. `bias` is added to the logits of tokens, by id: what the logit biases of the settings come to with the
+    model, and those that it has itself (`Model.bias`).
     """
 
     def __init__(
@@ -202,17 +208,20 @@ class Chain:
         *,
         state: Mapping[str, float] = {},
         vocab: Any = None,
+        bias: Mapping[int, float] = {},
     ) -> None:
         self.settings = settings
         self.n_vocab = n_vocab
         self.state = state_of(settings, state)
-        stages = chain_of(settings)
-        self._stages = [_Sampler(stage, settings, n_vocab, vocab) for stage in stages]
+        self._biased = list(bias)
+        stages = chain_of(settings, biased=bool(bias))
+        self._stages = [_Sampler(stage, settings, n_vocab, vocab, bias) for stage in stages]
         # Up to this stage, tokens that were not preselected are only left out of the array, not removed from the chain.
-        hiding = next((i for i, stage in enumerate(stages) if stage.limit), len(stages))
-        self._limit = getattr(settings, stages[hiding].limit) if hiding < len(stages) else 0
-        if any(not stage.sparse and stage.active(settings) for stage in stages[:hiding]):
-            self._limit = 0
+        first = first_full(settings)
+        hiding = stages.index(first) if first is not None else len(stages)
+        self._limit = getattr(settings, first.limit) if first is not None and first.limit else 0
+        share = getattr(settings, first.name) if first is not None and first.floor else 0.0
+        self._floor = share > 0
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
@@ -220,7 +229,10 @@ class Chain:
             ),
             masking=sum(sampler.masks << number for number, sampler in enumerate(self._stages)),
             hiding=hiding,
+            cut=observe.CUTS.index(first.name) if first is not None and self._floor else 0,
+            share=share,
             drawn_with=self._drawn_with,
+            biases={token: value for token, value in bias.items() if math.isfinite(value)},
         )
         self._drawing = {sampler.stage.name: sampler.with_ for sampler in self._stages if sampler.with_ is not None}
         self._array = LIB.llama_token_data_array()
@@ -285,8 +297,18 @@ class Chain:
 
     def needs(self) -> int | None:
         """How many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
-        count: int = self._limit + len(set(self.recent))
+        count: int = self._limit + len(self._biased) + len(set(self.recent))
         return count if self._limit and count * _PRESELECT_LIMIT <= self.n_vocab else None
+
+    def looks_at(self) -> int | None:
+        """How many of the highest raw logits native code begins with: those, or some of which one cannot move, under which it
+        finds the floor of the first cut; None where it cannot tell what the chain may leave."""
+        return 1 + len(set(self.moving)) if self._floor else self.needs()
+
+    @property
+    def moving(self) -> list[int]:
+        """The ids whose logits sparse stages may change, some of them several times."""
+        return self._biased + self.recent
 
     def apply(
         self,
@@ -304,8 +326,8 @@ class Chain:
         leaves is only noted given that of all e^(logit - highest). The `allowed` ids are all that the chain is given, where a
         constraint stands before it; the logits of others are then -inf.
         """
-        if near is not None and self.recent:
-            near = np.union1d(near, np.array(self.recent, np.int32))
+        if near is not None and (moving := self.moving):
+            near = np.union1d(near, np.array(moving, np.int32))
         total = self.n_vocab if allowed is None else len(allowed)
         if allowed is not None:
             near = allowed if near is None else np.intersect1d(near, allowed, assume_unique=True)
@@ -315,7 +337,7 @@ class Chain:
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive = size = len(data)
-        seen = size == total
+        seen, hidden = size == total, total - size
         weights = None if mass is None else _Weights(total, self.n_vocab, data, float(logits.max()), mass)
         at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
         for sampler in self._stages:
@@ -334,10 +356,11 @@ class Chain:
                 now = int(np.isfinite(data["logit"][:size]).sum())
             cut = now < alive or bool(stage.limit and not seen)
             if cut:
-                self._note_cut(data[:size], now, watched, stage.name, removed)
-                alive, seen = now, True
+                seen = seen or not stage.sparse
+                self._note_cut(data[:size], now, watched, stage.name, removed, seen)
+                alive = now
             share = None if weights is None else weights.kept(data[:size], seen, cut=cut, moved=stage.moves)
-            stages.append(Stage(stage.name, alive if seen else total, share))
+            stages.append(Stage(stage.name, alive if seen else alive + hidden, share))
         rest = data[:size]
         if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
@@ -354,9 +377,14 @@ class Chain:
         return self._data[:count]
 
     def _note_cut(
-        self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str]
+        self, rest: NDArray[Any], alive: int, watched: Sequence[int], name: str, removed: dict[int, str], seen: bool
     ) -> None:
-        """Notes which of the watched ids a stage removed, when it left `alive` of `rest`."""
+        """Notes which of the watched ids a stage removed, when it left `alive` of `rest`. Unless all were `seen`, what is not
+        in `rest` is only hidden."""
+        if not seen:
+            gone = set(rest["id"][np.isneginf(rest["logit"])].tolist())
+            removed.update((i, name) for i in watched if i in gone and i not in removed)
+            return
         if alive < len(rest):
             rest = rest[np.isfinite(rest["logit"])]
         kept: set[int] | NDArray[np.bool_]
@@ -412,6 +440,8 @@ def apply_masked(
     masked = np.where(is_allowed, logits, np.float32(-np.inf))
     near = None if needs is None or needs >= len(allowed) else top(masked, needs)
     left = chain.apply(masked, near, watched, seed, step, mass, allowed)
+    if not len(left.ids):
+        raise NothingFits
     left.stages.insert(0, Stage(GRAMMAR, len(allowed), kept, 1 - kept, len(allowed) == 1))
     removed = left.removed | {i: GRAMMAR for i in watched if not is_allowed[i]}
     return left._replace(removed=removed)
@@ -453,14 +483,15 @@ class Observer:
         With a `forced` id, that one is chosen, whatever the dice, the chain and the mask say.
 
         Raises:
-            NothingFits: all that the mask allows is impossible for the model.
+            NothingFits: all that the mask allows is impossible.
         """
-        needs = chain.needs()
-        if self._native is not None and (needs is not None or (mask is not None and not mask.after_chain)):
+        begins = chain.looks_at()
+        if self._native is not None and (begins is not None or (mask is not None and not mask.after_chain)):
             chain.begin(seed, step)
-            drawn = self._native.draw(logits, chain.native, needs or 0, chain.recent, seed, step, forced, mask)
+            drawn = self._native.draw(logits, chain.native, begins or 0, chain.moving, seed, step, forced, mask)
             if drawn is not None:
                 return drawn
+        needs = chain.needs()
         near = top(logits, max(self._count, needs or 1))
         values = logits[near]
         order = (-values).argsort(kind="stable")
@@ -482,9 +513,9 @@ class Observer:
             watched.append(chosen)
         stages.append(Stage(DICE, 1, probability[won]))
         listed = logits[watched].tolist()
-        base = highest + log_mass
+        base, biases = highest + log_mass, chain.native.biases
         candidates = [
-            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i))
+            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i), biases.get(i))
             for i, logit in zip(watched, listed, strict=True)
         ]
         place = watched.index(chosen)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
+from termchat.decoding import biases
+from termchat.decoding.records import TokenBias
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements
 from termchat.engine.llama.observe import Labels
@@ -77,6 +79,8 @@ class Model:
         self.bos = int(LIB.llama_vocab_bos(self.vocab))
         self.eos = int(LIB.llama_vocab_eos(self.vocab))
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
+        self.suppressed = self._suppressed()
+        self.bias = lru_cache(8)(self._bias)
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
         self._grammars: Grammars | None = None
@@ -140,6 +144,38 @@ class Model:
     def name(self, token: int) -> str:
         """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
         return self.names[token]
+
+    def _suppressed(self) -> list[int]:
+        """The tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
+        count = ctypes.c_int32()
+        found = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
+        return sorted({i for i in found[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
+
+    def _bias(self, written: tuple[str, ...]) -> Mapping[int, float]:
+        """What is added to the logits of tokens: those that the model suppresses are banned, then what is `written`
+        (`decoding.biases`).
+
+        Raises:
+            EngineError: an id is not in the vocabulary.
+        """
+        found = [(self.suppressed, biases.BANNED)]
+        for what, value in map(biases.parse, written):
+            if isinstance(what, int) and what >= self.n_vocab:
+                raise EngineError(
+                    "logit_bias",
+                    f"logit_bias: token {what} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
+                    "remove that bias, or write the token as a text",
+                )
+            found.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
+        return biases.added(found)
+
+    def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
+        """The same, token by token, for records."""
+        known = set(self.suppressed)
+        return tuple(
+            TokenBias(token, self.name(token), None if value == biases.BANNED else value, token in known)
+            for token, value in self.bias(written).items()
+        )
 
     def _to_piece(self, token: int, *, special: bool) -> bytes:
         while True:

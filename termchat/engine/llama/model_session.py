@@ -19,6 +19,7 @@ from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scoring import Scorer, difference
+from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.llama.threads import default_threads
 from termchat.engine.port import (
@@ -57,6 +58,7 @@ class Session:
             self.cache.probe()  # the first decode takes longer: it reads the weights
             loop.warm_up(self.cache, self.pace)
         self._scorer = Scorer(self.cache)
+        self.speller = Speller(self.model)
         self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
@@ -124,6 +126,7 @@ class Session:
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
+            suppressed=model.suppressed,
             remarks=self._all_remarks(),
         )
 
@@ -180,7 +183,8 @@ class Session:
         """
         logits, recomputed = self._after(command.ids, alone, wanted)
         ids, model = command.ids, self.model
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab)
+        bias = model.bias(command.samplers.logit_bias)
+        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab, bias=bias)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             mask = self._mask(command)
@@ -212,6 +216,7 @@ class Session:
             logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
             state=command.state, dry=dry, misfit=misfit, after_chain=mask is not None and mask.after_chain,
             allowed=None if mask is None else mask.allowed(model.n_vocab),
+            biases=model.token_biases(command.samplers.logit_bias),
         )  # fmt: skip
         return Explained(explanation, recomputed)
 

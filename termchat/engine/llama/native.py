@@ -25,6 +25,7 @@ _NEEDED = (
     "llama_set_n_threads",
     "llama_set_abort_callback",
     "llama_vocab_is_eog",
+    "llama_vocab_get_suppress_tokens",
     "llama_token_to_piece",
     "llama_sampler_init",
     *(f"llama_sampler_init_{stage.sampler}" for stage in STAGES.values() if stage.sampler),

@@ -14,11 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 6
+#define ABI 8
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 1024
-#define MAX_LEFT 256
+#define MAX_LEFT 512
 #define LANES 8
 #define BLOCK 512
 
@@ -140,6 +140,7 @@ static float within(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 void termchat_stage_adaptive_p(sampler *s, tokens *t) {
     const adaptive *with = s->with;
     softmax(t);
+    if (with->target < 0) return;
     float target = within(with->target), aim = with->weight == 0 ? target : within(2 * target - with->sum / with->weight);
     for (size_t i = 0; i < t->size; i++) {
         if (!isfinite(t->data[i].logit)) continue;
@@ -261,6 +262,59 @@ WIDE static void masses(const float *logits, int n, float highest, double *mass,
     *weighted = moment;
 }
 
+/* How many logits are not masked with -inf, and the sums of logit - highest and of its square over those. */
+typedef struct {
+    double count, sum, squares;
+} moments;
+
+WIDE static moments moments_of(const float *logits, int n, float highest) {
+    moments all = {0, 0, 0};
+    for (int begin = 0; begin < n; begin += BLOCK) {
+        int count = n - begin < BLOCK ? n - begin : BLOCK, masked = 0;
+        floats sum = {0}, squares = {0};
+        ints off = {0};
+        for (int i = 0; i + LANES <= count; i += LANES) {
+            floats x = *(const floats *)(logits + begin + i) - highest;
+            ints some = x > -INFINITY;
+            x = (floats)(some & (ints)x);
+            off += some + 1;
+            sum += x;
+            squares += x * x;
+        }
+        for (int i = count / LANES * LANES; i < count; i++) {
+            double x = (double)logits[begin + i] - highest;
+            if (!isfinite(x)) {
+                masked++;
+                continue;
+            }
+            all.sum += x;
+            all.squares += x * x;
+        }
+        for (int j = 0; j < LANES; j++) {
+            all.sum += sum[j];
+            all.squares += squares[j];
+            masked += off[j];
+        }
+        all.count += count - masked;
+    }
+    return all;
+}
+
+static void add(moments *m, const tokens *t, double highest, int sign) {
+    for (size_t i = 0; i < t->size; i++) {
+        double x = (double)t->data[i].logit - highest;
+        if (!isfinite(x)) continue;
+        m->count += sign;
+        m->sum += sign * x;
+        m->squares += sign * x * x;
+    }
+}
+
+static double deviation(const moments *m) {
+    double mean = m->count > 0 ? m->sum / m->count : 0, variance = m->count > 0 ? m->squares / m->count - mean * mean : 0;
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
 /* The highest logit of each group of `GROUP`. */
 WIDE static void group_maxima(const float *logits, int groups, float *maxima) {
     for (int g = 0; g < groups; g++) {
@@ -308,17 +362,21 @@ typedef struct {
     uint64_t seed, step;
     int32_t needs;    /* so many of the highest logits hold all that can be left */
     int32_t forced;   /* this id is chosen, whatever the dice say; -1: none */
-    int32_t n_recent; /* what the penalties look at; an id may stand there several times */
+    int32_t n_moving; /* what the sparse stages may change; an id may stand there several times */
     /* What stays. */
-    int32_t n_vocab, n_ends, n_stages;
+    int32_t n_vocab, n_ends, n_stages, n_biased;
     int32_t candidates; /* so many of the highest are watched */
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
-    int32_t hiding;     /* the stage until which what is not near is only hidden */
-    const int32_t *recent;
+    int32_t hiding;     /* the stage until which what is not near is only hidden: the first that cuts */
+    int32_t cut;        /* what that leaves: see below */
+    float share;        /* min_p's or top_n_sigma's knob */
+    const int32_t *moving;
     const uint32_t *allowed; /* by the grammar, a bit each; NULL: there is none */
     float *masked;           /* room for n_vocab logits; the grammar's business */
     int32_t after;           /* the grammar masks what the other stages left */
-    const int32_t *ends;     /* the end tokens */
+    const int32_t *ends;   /* the end tokens */
+    const int32_t *biased; /* tokens whose logits a bias moves, without banning them, and by how much */
+    const double *bias;
     void *const *samplers; /* the stages */
     apply_sampler apply;
     /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
@@ -333,6 +391,7 @@ typedef struct {
     double kept, kept_of_all;  /* the share of the mass of those, of what it was given and of the model's own */
     int32_t *ids;
     double *logits_of, *logprobs, *probabilities, *noise;
+    double *biases;      /* NaN for none */
     int32_t *removed_by; /* the number of a stage, -1 for none */
     int32_t *survivors;
     double *masses; /* what those hold of the mass that the stage was given */
@@ -376,34 +435,72 @@ static int list_allowed(const step *s, token *near) {
     return have && isfinite(near[0].logit) ? have : 0;
 }
 
-/* The tokens that hold at least the `count` highest logits, highest first; how many there are, 0 where they do not fit. */
-static int look(const float *logits, int n, int count, token *near) {
+/* The first stage that cuts leaves the highest logits, or those above a floor under the highest one: at `share` of its
+ * probability, or so many standard deviations below it. */
+enum { HIGHEST, MIN_P, TOP_N_SIGMA };
+
+typedef struct {
+    const float *row;
     float maxima[MAX_GROUPS], ordered[MAX_GROUPS];
-    int groups = n / GROUP, have = 0;
-    if (groups < count || groups > MAX_GROUPS || count < 1) return 0;
-    group_maxima(logits, groups, maxima);
-    memcpy(ordered, maxima, sizeof(float) * (size_t)groups);
-    float bound = nth_largest(ordered, groups, count); /* not above the count-th highest logit */
+    moments all; /* where top_n_sigma is the first that cuts */
+    float bound; /* all logits from here on are near */
+} view;
+
+/* The tokens with logits from `v->bound` on, highest first; how many there are, 0 where they do not fit. */
+static int collect(const step *s, const view *v, token *near) {
+    int groups = s->n_vocab / GROUP, have = 0;
     for (int g = 0; g <= groups; g++) {
-        int begin = g * GROUP, end = g < groups ? begin + GROUP : n;
-        if (g < groups && !(maxima[g] >= bound)) continue;
+        int begin = g * GROUP, end = g < groups ? begin + GROUP : s->n_vocab;
+        if (g < groups && !(v->maxima[g] >= v->bound)) continue;
         for (int i = begin; i < end; i++)
-            if (logits[i] >= bound) {
+            if (v->row[i] >= v->bound) {
                 if (have == MAX_NEAR) return 0;
-                near[have++] = (token){i, logits[i], 0};
+                near[have++] = (token){i, v->row[i], 0};
             }
     }
     qsort(near, (size_t)have, sizeof *near, by_logit);
-    return have < count || !isfinite(near[0].logit) ? 0 : have;
+    return have;
 }
 
-/* What is near and what is recent, each once, by id: llama.cpp's samplers leave ties as they find them. */
+static bool is_moving(const step *s, int32_t id) {
+    for (int i = 0; i < s->n_moving; i++)
+        if (s->moving[i] == id) return true;
+    return false;
+}
+
+/* The tokens of a row that hold at least the `count` highest logits, and all that a first `cut` can leave; as `collect`. */
+static int look(const step *s, const float *row, int count, int cut, view *v, token *near) {
+    int groups = s->n_vocab / GROUP, first = 0;
+    v->row = row;
+    if (groups < count || groups > MAX_GROUPS || count < 1) return 0;
+    group_maxima(row, groups, v->maxima);
+    memcpy(v->ordered, v->maxima, sizeof(float) * (size_t)groups);
+    v->bound = nth_largest(v->ordered, groups, count); /* not above the count-th highest logit */
+    int have = collect(s, v, near);
+    if (have < count || !isfinite(near[0].logit)) return 0;
+    if (cut == HIGHEST) return have;
+    /* The highest that no stage moves is not above the highest of all when the cut comes. */
+    while (first < have && is_moving(s, near[first].id)) first++;
+    if (first == have) return 0;
+    float highest = near[first].logit, least;
+    if (cut == MIN_P) {
+        least = highest + logf(s->share);
+    } else {
+        v->all = moments_of(row, s->n_vocab, near[0].logit);
+        least = highest - (float)(1.01 * s->share * deviation(&v->all)); /* which the stages before may change a little */
+    }
+    if (!(least < v->bound)) return have;
+    v->bound = least;
+    return collect(s, v, near);
+}
+
+/* What is near and what moves, each once, by id: llama.cpp's samplers leave ties as they find them. */
 static size_t gather(const step *s, const token *near, int n_near, bool first, token *room) {
     int all = n_near;
     size_t size = 0;
     memcpy(room, near, sizeof *room * (size_t)n_near);
-    for (int i = 0; i < s->n_recent; i++)
-        if (!first || is_allowed(s, s->recent[i])) room[all++] = (token){s->recent[i], s->logits[s->recent[i]], 0};
+    for (int i = 0; i < s->n_moving; i++)
+        if (!first || is_allowed(s, s->moving[i])) room[all++] = (token){s->moving[i], s->logits[s->moving[i]], 0};
     qsort(room, (size_t)all, sizeof *room, by_id);
     for (int i = 0; i < all; i++)
         if (!size || room[size - 1].id != room[i].id) room[size++] = room[i];
@@ -418,15 +515,19 @@ static int watch(step *s, int32_t id) {
         s->ids[at] = id;
         s->logits_of[at] = s->logits[id];
         s->removed_by[at] = -1;
+        s->biases[at] = NAN;
+        for (int i = 0; i < s->n_biased; i++)
+            if (s->biased[i] == id) s->biases[at] = s->bias[i];
         s->n_watched++;
     }
     return at;
 }
 
-static bool is_left(const tokens *left, int32_t id) {
+/* `seen`: all others are gone; until then they are only hidden. */
+static bool is_left(const tokens *left, int32_t id, bool seen) {
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].id == id) return isfinite(left->data[i].logit);
-    return false;
+    return !seen;
 }
 
 /* What the tokens weigh that the next stage is given: e^(logit - highest) of each by its place among the `ids`, which ascend;
@@ -458,9 +559,21 @@ static void weigh(scales *w, const tokens *left) {
         w->mass += w->weights[place_of(w, left->data[i].id)] = exp((double)left->data[i].logit - highest);
 }
 
-/* `mass` is that of the `total` tokens that the chain is given, where the `highest` logit weighs 1. With `cut` the grammar comes
- * after the other stages; false where it leaves nothing. */
-static bool apply_stages(step *s, tokens *left, double highest, double mass, int total, bool cut) {
+/* llama.cpp's top_n_sigma, where `hidden` are not in the array; false where the floor is below what is. */
+static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments hidden, double zero) {
+    sort(left);
+    add(&hidden, left, zero, 1);
+    float least = left->data[0].logit - s->share * (float)deviation(&hidden);
+    for (size_t i = 0; i < left->size; i++)
+        if (left->data[i].logit < least) left->data[i].logit = -INFINITY;
+    return least >= v->bound;
+}
+
+/* `mass` is that of the `total` tokens that the chain is given, where the `highest` logit weighs 1. With `last` the grammar
+ * follows the other stages. False where what is near is not enough, or nothing is left. */
+static bool apply_stages(step *s, const view *v, tokens *left, double highest, double mass, int total, bool last) {
+    moments hidden = v->all;
+    if (s->cut == TOP_N_SIGMA) add(&hidden, left, highest, -1);
     scales w = {.hidden = mass, .highest = highest, .n = (int)left->size};
     size_t alive = left->size;
     bool seen = false;
@@ -471,27 +584,28 @@ static bool apply_stages(step *s, tokens *left, double highest, double mass, int
     if (w.hidden < 0 || w.n == total) w.hidden = 0;
     weigh(&w, left);
     for (int number = 0; number < s->n_stages; number++) {
-        s->apply(s->samplers[number], left);
+        if (number != s->hiding || s->cut != TOP_N_SIGMA) s->apply(s->samplers[number], left);
+        else if (!cut_by_deviation(s, v, left, hidden, highest)) return false;
         size_t now = left->size;
         if (s->masking >> number & 1) {
             now = 0;
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }
         if (now < alive || (number == s->hiding && !seen)) {
+            seen = seen || number >= s->hiding; /* what is before that one cuts single tokens, such as banned ones */
             for (int i = 0; i < s->n_watched; i++)
-                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i])) s->removed_by[i] = number;
+                if (s->removed_by[i] < 0 && !is_left(left, s->ids[i], seen)) s->removed_by[i] = number;
             alive = now;
-            seen = true;
         }
         double kept = seen ? 0 : w.hidden;
         for (size_t i = 0; i < left->size; i++)
             if (isfinite(left->data[i].logit)) kept += w.weights[place_of(&w, left->data[i].id)];
-        s->survivors[number] = seen ? (int32_t)alive : total;
+        s->survivors[number] = (int32_t)alive + (seen ? 0 : total - w.n);
         s->masses[number] = w.mass > 0 && kept < w.mass ? kept / w.mass : 1;
         if (seen) w.hidden = 0;
         weigh(&w, left);
     }
-    if (!cut) return true;
+    if (!last) return true;
     double kept = 0;
     size_t size = 0;
     for (size_t i = 0; i < left->size; i++)
@@ -580,9 +694,17 @@ static double measure(step *s, float highest) {
 }
 
 /* Where the grammar stands `first`: the tokens that can be left of those that it allows. */
-static int restrict_to_allowed(step *s, double highest, double mass, token *near, double *allowed) {
-    int n_near = s->n_allowed <= MAX_NEAR - s->n_recent ? list_allowed(s, near) : look(s->masked, s->n_vocab, s->needs, near);
+static int restrict_to_allowed(step *s, double highest, double mass, view *v, token *near, double *allowed) {
     double unused;
+    int n_near;
+    if (s->n_allowed <= MAX_NEAR - s->n_moving) {
+        n_near = list_allowed(s, near);
+        v->row = s->masked;
+        v->bound = -INFINITY;
+        if (n_near && s->cut == TOP_N_SIGMA) v->all = moments_of(s->masked, s->n_vocab, near[0].logit);
+    } else {
+        n_near = look(s, s->masked, s->needs, s->cut, v, near);
+    }
     if (!n_near) return 0;
     masses(s->masked, s->n_vocab, near[0].logit, allowed, &unused);
     s->n_kept = s->n_allowed;
@@ -594,9 +716,9 @@ static int restrict_to_allowed(step *s, double highest, double mass, token *near
 
 static bool observe(step *s, bool first) {
     token raw[MAX_NEAR], few[MAX_NEAR], room[MAX_NEAR], *near = raw;
-    bool cut = s->allowed && !first;
+    view v;
     int count = first || s->needs < s->candidates ? s->candidates : s->needs, total = s->n_vocab;
-    int n_raw = look(s->logits, s->n_vocab, count, raw), n_near = n_raw;
+    int n_raw = look(s, s->logits, count, first ? HIGHEST : s->cut, &v, raw), n_near = n_raw;
     if (!n_raw) return false;
     double highest = raw[0].logit, mass = measure(s, raw[0].logit), given = mass;
     if (mass == 0) return false;
@@ -605,7 +727,7 @@ static bool observe(step *s, bool first) {
     if (s->forced >= 0) watch(s, s->forced);
     if (s->allowed) mask_row(s);
     if (first) {
-        n_near = restrict_to_allowed(s, highest, mass, few, &given);
+        n_near = restrict_to_allowed(s, highest, mass, &v, few, &given);
         near = few;
         total = s->n_allowed;
     } else if (s->allowed) {
@@ -613,9 +735,9 @@ static bool observe(step *s, bool first) {
         masses(s->masked, s->n_vocab, (float)highest, &weight, &unused);
         s->kept_of_all = fmin(weight / mass, 1);
     }
-    if (!n_near || n_near + s->n_recent > MAX_NEAR) return false;
+    if (!n_near || n_near + s->n_moving > MAX_NEAR) return false;
     tokens left = {room, gather(s, near, n_near, first, room), -1, false};
-    if (!apply_stages(s, &left, near[0].logit, given, total, cut)) return false;
+    if (!apply_stages(s, &v, &left, near[0].logit, given, total, s->allowed && !first)) return false;
     if (!draw(s, &left)) return false;
     s->rank = rank_of(s, (float)s->logits_of[s->chosen], raw, n_raw);
     for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log(mass));
@@ -675,14 +797,14 @@ int32_t termchat_pack(const step *s, const packing *p) {
     for (int w = 0; w < s->n_watched; w++) {
         const uint8_t *name = p->names[s->ids[w]];
         if (!name) return -1 - w;
-        need += 1 + 5 + length_of(name) + 4 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
+        need += 1 + 5 + length_of(name) + 5 * 9 + (s->removed_by[w] < 0 ? 1 : length_of(p->stages[s->removed_by[w]]));
     }
     if (need > p->room) return 0;
     uint8_t *out = p->out;
     *out++ = 0xdc; /* an array, with its length in two bytes */
     out = put_big(out, (uint64_t)s->n_watched, 2);
     for (int w = 0; w < s->n_watched; w++) {
-        *out++ = 0x97; /* an array of seven */
+        *out++ = 0x98; /* an array of eight */
         out = put_id(out, (uint64_t)s->ids[w]);
         out = put_text(out, p->names[s->ids[w]]);
         out = put_number(out, s->logits_of[w]);
@@ -691,6 +813,8 @@ int32_t termchat_pack(const step *s, const packing *p) {
         out = put_number(out, s->noise[w]);
         if (s->removed_by[w] < 0) *out++ = 0xc0; /* nil */
         else out = put_text(out, p->stages[s->removed_by[w]]);
+        if (isnan(s->biases[w])) *out++ = 0xc0;
+        else out = put_number(out, s->biases[w]);
     }
     return (int32_t)(out - p->out);
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,7 +68,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 6
+ABI = 8
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -87,16 +87,24 @@ class Mask(NamedTuple):
         return np.unpackbits(self.bits.view(np.uint8), bitorder="little")[:n_vocab].astype(np.bool_)
 
 
+CUTS = ("top_k", "min_p", "top_n_sigma")
+"""The stages whose survivors native code finds in a row without the chain having seen all of it."""
+
+
 class NativeChain(NamedTuple):
     """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
-    bit), and which is the one until which what was left out of the array is only hidden. `drawn_with` makes the state of a
-    record, given what `p` the last stage saw of the token that was drawn."""
+    bit), and which is the one until which what was left out of the array is only hidden: the first that cuts. `cut` is its
+    place in `CUTS` and `share` its knob, where it leaves what is above a floor. `drawn_with` makes the state of a record, given
+    what `p` the last stage saw of the token that was drawn. `biases` are added to logits, by id."""
 
     names: tuple[str, ...]
     samplers: Any
     masking: int
     hiding: int
+    cut: int
+    share: float
     drawn_with: Callable[[float], dict[str, float]]
+    biases: Mapping[int, float] = {}
 
 
 class _Step(ctypes.Structure):
@@ -108,18 +116,23 @@ class _Step(ctypes.Structure):
         ("step", ctypes.c_uint64),
         ("needs", ctypes.c_int32),
         ("forced", ctypes.c_int32),
-        ("n_recent", ctypes.c_int32),
+        ("n_moving", ctypes.c_int32),
         ("n_vocab", ctypes.c_int32),
         ("n_ends", ctypes.c_int32),
         ("n_stages", ctypes.c_int32),
+        ("n_biased", ctypes.c_int32),
         ("candidates", ctypes.c_int32),
         ("masking", ctypes.c_uint32),
         ("hiding", ctypes.c_int32),
-        ("recent", ctypes.c_void_p),
+        ("cut", ctypes.c_int32),
+        ("share", ctypes.c_float),
+        ("moving", ctypes.c_void_p),
         ("allowed", ctypes.c_void_p),
         ("masked", ctypes.c_void_p),
         ("after", ctypes.c_int32),
         ("ends", _Ids),
+        ("biased", _Ids),
+        ("bias", _Numbers),
         ("samplers", ctypes.c_void_p),
         ("apply", ctypes.c_void_p),
         ("n_watched", ctypes.c_int32),
@@ -138,6 +151,7 @@ class _Step(ctypes.Structure):
         ("logprobs", _Numbers),
         ("probabilities", _Numbers),
         ("noise", _Numbers),
+        ("biases", _Numbers),
         ("removed_by", _Ids),
         ("survivors", _Ids),
         ("masses", _Numbers),
@@ -184,6 +198,7 @@ class NativeStep:
         self._ids, self._removed_by = (ctypes.c_int32 * room)(), (ctypes.c_int32 * room)()
         numbers = ctypes.c_double * room
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
+        self._biases = numbers()
         self._survivors, self._masses = (ctypes.c_int32 * _MOST_STAGES)(), (ctypes.c_double * _MOST_STAGES)()
         self._chain: NativeChain | None = None
         self._row: Row | None = None
@@ -205,6 +220,7 @@ class NativeStep:
             logprobs=self._logprobs,
             probabilities=self._probabilities,
             noise=self._noise,
+            biases=self._biases,
             removed_by=self._removed_by,
             survivors=self._survivors,
             masses=self._masses,
@@ -216,7 +232,7 @@ class NativeStep:
         logits: Row,
         chain: NativeChain,
         needs: int,
-        recent: Sequence[int],
+        moving: Sequence[int],
         seed: int,
         number: int,
         forced: int | None,
@@ -225,20 +241,21 @@ class NativeStep:
         """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
         or much is left to draw from.
 
-        `needs` of the highest logits hold all that can be left, but for `recent`, the ids that the penalties look at. It may be
-        0, if all are needed, for a `mask` before the chain, which allows few tokens.
+        `needs` of the highest logits hold all that can be left, but for `moving`, the ids that sparse stages may change; where
+        the chain's first cut is a floor, they hold one that is not among those. It may be 0, if all are needed, for a `mask`
+        before the chain, which allows few tokens.
         """
         step = self._step
         if chain is not self._chain:
             self._use(chain)
         if mask is not self._mask:
             self._mask_by(mask)
-        if recent:
-            ids = np.array(recent, np.int32)
-            step.recent = ids.ctypes.data
+        if moving:
+            ids = np.array(moving, np.int32)
+            step.moving = ids.ctypes.data
         if logits is not self._row:  # mostly it is llama.cpp's own, and stays where it is: to ask takes long
             self._row, self._address = logits, logits.__array_interface__["data"][0]
-        _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(recent))
+        _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(moving))
         if not self._function(self._references[0]):
             return None
         chosen = step.chosen
@@ -286,7 +303,12 @@ class NativeStep:
         """Draws through another chain from now on."""
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
-        step.masking, step.hiding = chain.masking, chain.hiding
+        step.masking, step.hiding, step.cut, step.share = chain.masking, chain.hiding, chain.cut, chain.share
+        step.n_biased = count = len(chain.biases)
+        step.biased, step.bias = (
+            (ctypes.c_int32 * count)(*chain.biases),
+            (ctypes.c_double * count)(*chain.biases.values()),
+        )
         self._stage_names = [packed_text(name) for name in (*chain.names, GRAMMAR)]
         addresses = (ctypes.c_void_p * len(self._stage_names))(*map(ctypes.addressof, self._stage_names))
         self._stage_names.append(addresses)  # it lives as long as what it points to

@@ -136,7 +136,9 @@ class Scorer:
         ids, first = command.ids, len(command.ids) - command.count
         if not 0 < first < len(ids) or not all(0 <= i < self._n_vocab for i in ids):
             raise EngineError("prompt", "no such reply", "")
-        chain = Chain(command.samplers, self._n_vocab, ids[:first], vocab=self._cache.model.vocab)
+        model = self._cache.model
+        bias = model.bias(command.samplers.logit_bias)
+        chain = Chain(command.samplers, self._n_vocab, ids[:first], vocab=model.vocab, bias=bias)
         drawn: list[int] = []
         probabilities: list[float] = []
         own = self._streamed.of(ids, first)

@@ -81,12 +81,13 @@ class Steering:
     def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
-        order = [stage.name for stage in chain_of(self.samplers)]
+        biases = self._cache.model.token_biases(self.samplers.logit_bias)
+        order = [stage.name for stage in chain_of(self.samplers, biased=bool(biases))]
         if self.constraint is not None and not self.dropped:
-            order.insert(len(order) - 1 if self.constraint.after_chain else 0, GRAMMAR)
+            order.insert(len(order) if self.constraint.after_chain else 0, GRAMMAR)
         compile_ms, self._compile_ms = self._compile_ms, None
         return SettingsRecord(
-            self.number, self.samplers, self.conditions, self.origin, self._cache.threads, tuple(order),
+            self.number, self.samplers, self.conditions, self.origin, self._cache.threads, tuple(order), biases,
             self.constraint, self.constraint_begun, compile_ms, self.dropped,
         )  # fmt: skip
 
@@ -100,7 +101,14 @@ class Steering:
         state = self._state if self.chain is None else self.chain.state
         self.close()
         model = self._cache.model
-        self.chain = Chain(self.samplers, model.n_vocab, self._past, state=state, vocab=model.vocab)
+        self.chain = Chain(
+            self.samplers,
+            model.n_vocab,
+            self._past,
+            state=state,
+            vocab=model.vocab,
+            bias=model.bias(self.samplers.logit_bias),
+        )
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ from termchat.engine.port import (
     Rendered,
     Score,
     Scoring,
+    Spell,
+    Spelled,
     Steer,
     Tokenize,
     Unload,
@@ -54,7 +56,7 @@ from termchat.engine.port import (
 if TYPE_CHECKING:
     from termchat.engine.llama.model_session import Session
 
-_BETWEEN_TOKENS = Tokenize | Describe | Render | Inspect | Explain | Score | Check
+_BETWEEN_TOKENS = Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
 
 
@@ -183,6 +185,8 @@ class Worker:
             return session.describe(session.model.tokenize(command.text, special=False, begin=command.begin))
         if isinstance(command, Describe):
             return session.describe(command.ids)
+        if isinstance(command, Spell):
+            return Spelled(session.speller.spellings(command.text))
         if isinstance(command, Render):
             ids, whole = session.render(command)
             return Rendered(ids, whole)

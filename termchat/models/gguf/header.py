@@ -113,7 +113,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: str
     template: str | None
     """The chat template, Jinja."""
-    recommended: dict[str, float]
+    recommended: dict[str, float | tuple[str, ...]]
     """What the file recommends, by knob name; not checked against the knobs' ranges."""
     tensor_count: int
     split_count: int

@@ -18,8 +18,15 @@ _RECOMMENDED = {
     "min_p": "min_p",
     "penalty_repeat": "repeat_penalty",
     "penalty_last_n": "repeat_last_n",
+    "xtc_probability": "xtc_probability",
+    "xtc_threshold": "xtc_threshold",
+    "mirostat": "mirostat",
+    "mirostat_tau": "mirostat_tau",
+    "mirostat_eta": "mirostat_eta",
 }
 """`general.sampling.*` to the knob of the same meaning."""
+_MAX_SEQUENCE = 512
+"""Characters of the recommended order that llama.cpp reads, too."""
 
 _NOT_MODELS = {
     "adapter": "a LoRA adapter",
@@ -56,6 +63,7 @@ _TEXTS = (
     "general.type",
     "general.name",
     "general.size_label",
+    "general.sampling.sequence",
     "tokenizer.ggml.model",
     "tokenizer.chat_template",
 )
@@ -159,11 +167,13 @@ class Metadata:
         tokens = self.values.get("tokenizer.ggml.tokens")
         return tokens.length if isinstance(tokens, Array) else self.own("vocab_size")
 
-    def recommended(self) -> dict[str, float]:
+    def recommended(self) -> dict[str, float | tuple[str, ...]]:
         found = {knob: self.values.get(f"general.sampling.{key}") for key, knob in _RECOMMENDED.items()}
         # A file holds 32-bit floats: 0.6 is written there as 0.6000000238…
         short = {knob: float(f"{value:.7g}") if isinstance(value, float) else value for knob, value in found.items()}
-        return {knob: value for knob, value in short.items() if isinstance(value, (int, float))}
+        numbers = {knob: value for knob, value in short.items() if isinstance(value, (int, float))}
+        order = tuple(filter(None, self.text("general.sampling.sequence")[:_MAX_SEQUENCE].split(";")))
+        return numbers | ({"order": order} if order else {})
 
 
 def check_kind(metadata: Metadata) -> None:

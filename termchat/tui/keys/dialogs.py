@@ -44,7 +44,7 @@ TUNE: tuple[Key, ...] = (
     Key("tune-erase", "backspace", "erase", "Erase the last character", {}),
     Key("tune-off", "x", "off", "Set the knob to off", {}),
     Key("tune-default", "d", "default", "Reset the knob to its default", {}),
-    Key("tune-undo", "z", "take_back", "Undo the last change", {}),
+    Key("tune-undo", "z", "take_back", "Undo the last change, or a preset", {}),
     *(Key(f"tune-{name}", knob.key, f"select('{name}')", f"{name}: {knob.help}", {}) for name, knob in KNOBS.items()),
 )
 
@@ -139,6 +139,15 @@ CONSTRAINT: tuple[Key, ...] = (
     Key("constraint-editor", "f8", "editor", "Edit the text in $VISUAL or $EDITOR", {}),
 )
 
+BIASES: tuple[Key, ...] = (
+    Key("bias-ban", "enter", "", "Ban the selected token, or lift the ban", {}),
+    Key("bias-less", "shift+left", "shift(-1)", "Add to or take from its logit", {}, display="Shift+←→"),
+    Key("bias-more", "shift+right", "shift(1)", "", {}),
+    Key("bias-word", "tab", "word", "Ban the typed word in all its spellings; again: those of several tokens, too", {}),
+    Key("bias-remove", "delete", "remove", "Remove the selected bias", {}),
+    Key("bias-undo", "ctrl+y", "undo", "Undo the last change", {}),
+)
+
 SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file", {}),)
 
 SETUP: tuple[Key, ...] = (
@@ -158,6 +167,22 @@ PERSONAS: tuple[Key, ...] = (
     Key("persona-down", "j", "move('down')", "", {}, priority=False),
     Key("persona-begin", "enter", "begin", "Start a chat with the highlighted persona", {}, priority=False),
     Key("persona-here", "h,H", "here", "Use only its knobs, from here on in this chat", {}, priority=False),
+)
+
+PRESETS: tuple[Key, ...] = (
+    Key("preset-up", "k", "move('up')", "Previous or next preset", {}, display="k j", priority=False),
+    Key("preset-down", "j", "move('down')", "", {}, priority=False),
+    Key(
+        "preset-apply",
+        "enter",
+        "apply",
+        "Apply the highlighted preset, or save under the typed name",
+        {},
+        priority=False,
+    ),
+    Key("preset-save", "s", "save", "Save the knobs of the chain as a preset of your own", {}, priority=False),
+    Key("preset-rename", "r", "rename", "Rename the highlighted preset, if it is your own", {}, priority=False),
+    Key("preset-remove", "delete,d", "drop", "Remove the highlighted preset, if it is your own", {}, priority=False),
 )
 
 HISTORY: tuple[Key, ...] = (
@@ -197,8 +222,10 @@ GROUPS: tuple[Group, ...] = (
     Group("REPLIES", REPLIES, _LIST),
     Group("THEMES", THEMES, _LIST),
     Group("PERSONAS", PERSONAS, _LIST),
+    Group("PRESETS", PRESETS, _LIST),
     Group("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
     Group("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),
+    Group("LOGIT BIASES", BIASES, _LIST, written=True),
     Group("SAVE", SAVE, (DIALOG, tables.APP), written=True),
     Group("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
     Group("CONTEXT FULL", FULL, (DIALOG, tables.APP)),

@@ -109,6 +109,7 @@ CHAT: tuple[Key, ...] = (
         "persona", "f5", "dialog('persona')", "Personas: a system prompt with the knobs that suit it", {}, "Personas",
         priority=False
     ),
+    Key("presets", "f10", "dialog('presets')", "Presets: set the whole sampler chain at once, or save it", {}, "Presets"),
     Key("setup", "f2", "dialog('setup')", "New chat with a system prompt, or in raw mode without a template", {},
         "System prompt and raw mode"),
     Key("unconstrain", "f11", "unconstrain", "Drop the constraint, also in mid-reply; again to put it back", {},
@@ -177,6 +178,9 @@ TOKENS: tuple[Key, ...] = (
     Key("token-page", "tab", "screen.turn_page(1)", "Next or previous page of the panels", {}, display="Tab"),
     Key("token-page-before", "shift+tab", "screen.turn_page(-1)", "", {}),
     Key("ending", "o", "show('ending')", "Why the reply ended, with p(end) at every token", {}, "How the reply ended"),
+    Key("ban", "minus", "bias('ban')", "Ban the token under the cursor from all replies, or lift the ban", {}, display="-"),
+    Key("boost", "plus", "bias('more')", "Add 1 to its logit from now on (logit bias)", {}, display="+"),
+    Key("bias", "B", "dialog('bias')", "Logit biases: ban or boost tokens, words and candidates", {}, "Logit biases"),
     Key("breakpoints", "b", "dialog('breakpoints')", "Breakpoints and stop rules", {}, "Breakpoints"),
     Key("constraint", "J", "dialog('constraint')", "Constrain replies to a JSON schema, regex, choice or grammar", {},
         "Constraint"),

@@ -86,7 +86,7 @@ def candidate_table(
     bars = bars and rows > 1
     shown = _chosen_among(token, rows - bars)
     others = _others(token, [candidate for _, candidate in shown], rolled)
-    words = [show_piece(candidate.text) for _, candidate in shown]
+    words = [_word(candidate) for _, candidate in shown]
     columns = _columns(width, bars=bars, rolled=rolled)
     digits = 2 * numbered
     fixed = digits + sum(each.cells for each in columns) + 2
@@ -138,6 +138,12 @@ def _heads(title: Sequence[Run], columns: Sequence[_Column], sizes: Sequence[int
         ends = f"0%{'100%':>{size - 3}}" if size > _AXIS_FROM else " " * max(size - 1, 0)
         runs.append((f"{each.head:>{each.cells}}" + (f" {ends}" if size else ""), MUTED))
     return Line(tuple(runs))
+
+
+def _word(candidate: Candidate) -> str:
+    """With what a logit bias adds."""
+    bias = f" {candidate.bias:+.4g}" if candidate.bias is not None else ""
+    return show_piece(candidate.text) + bias
 
 
 def _ink(candidate: Candidate, token: Token) -> Ink:

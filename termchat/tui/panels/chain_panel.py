@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
+from termchat.config.origins import DEFAULT, FLAG, PRESET
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
@@ -16,8 +18,12 @@ _LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
 _MASS_FROM = 40
 """The width from which there is room for the mass."""
 
+_ALL = 1 - 1e-6
+"""A larger share of the mass is all of it, but for rounding."""
+
 FAMILIAR = ("repeat_penalty", "top_k", "top_p", "min_p", "temperature", "stop", "max_tokens", "seed")
 """The knobs that are shown though they are off."""
+_UNTOLD = (DEFAULT, FLAG, "panel", "session")
 UNFOLD = "v"
 """The key of TUNE that shows all knobs, or hides those that do nothing."""
 
@@ -30,10 +36,12 @@ def chain_lines(
     selected: str | None = None,
     typed: str | None = None,
     unfolded: bool = False,
+    origin: Mapping[str, str] = {},
     constraint: Constraint | None = None,
 ) -> list[Line]:
-    """A title, a line per knob, and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is
-    being typed for it; with `unfolded` every knob has its line. A `constraint` has its line where its stage stands."""
+    """A title, a line per knob, one of what set them (`origin` by knob), and one for the stages that are off. `selected`
+    is the knob that TUNE is on, `typed` what is being typed for it; with `unfolded` every knob has its line. A `constraint` has
+    its line where its stage stands."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     last = {KNOBS[name].stage: name for name in names}
@@ -52,6 +60,8 @@ def chain_lines(
         tail = _tail(effect, before, width)
         before = effect.survivors if effect is not None else before
         lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
+    if came := _origins(names, origin):
+        lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     if off or unfolded:
         lines.append(_fold(off, width))
@@ -84,11 +94,23 @@ def around_selected(lines: list[Line], rows: int) -> list[Line]:
 
 def shown_knobs(tuning: Tuning, selected: str | None = None, *, unfolded: bool = False) -> list[str]:
     """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones."""
-    out = [name for name in STAGES if name not in tuning.order]
-    stages = [STAGES[name] for name in (*tuning.order, *out)]
+    first = [name for name, stage in STAGES.items() if stage.first]
+    out = [name for name in STAGES if name not in (*first, *tuning.order)]
+    stages = [STAGES[name] for name in (*first, *tuning.order, *out)]
     names = [name for stage in stages for name in stage.knobs]
     names += [name for name, knob in KNOBS.items() if knob.stage is None]
     return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _acts(name, tuning)]
+
+
+def _origins(names: list[str], origin: Mapping[str, str]) -> str:
+    """What set knobs, as "preset code; model: top_k temp": not those that a person set here, or nobody."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if (place := origin.get(name, DEFAULT)) not in _UNTOLD:
+            found.setdefault(place, []).append(KNOBS[name].label)
+    return "; ".join(
+        place if place.startswith(PRESET) else f"{place}: {' '.join(labels)}" for place, labels in found.items()
+    )
 
 
 def _acts(name: str, tuning: Tuning) -> bool:
@@ -108,17 +130,17 @@ def _instead(stage: SamplerStage | None, tuning: Tuning) -> str:
     sole = replaced_by(stage, tuning)
     if sole:
         return f"{sole} instead"
-    return "" if stage.last or stage.name in tuning.order else "left out"
+    return "" if stage.first or stage.last or stage.name in tuning.order else "left out"
 
 
 def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
     """How much of the mass a stage left, where it took some, and how many tokens."""
     if effect is None:
         return []
-    cut = effect.survivors < before
+    cut = effect.survivors < before or (effect.mass is not None and effect.mass < _ALL)
     mass = ""
     if cut and effect.mass is not None and width >= _MASS_FROM:
-        mass = f"{effect.mass:.0%}" if effect.mass >= 0.005 else "<1%"
+        mass = "<1%" if effect.mass < 0.005 else ">99%" if effect.mass >= 0.995 else f"{effect.mass:.0%}"
     return [(mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG if cut else MUTED)]
 
 
@@ -135,6 +157,8 @@ def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, 
     bars: list[Run] = []
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
+    elif knob.kind == "biases":
+        head.append((column(_biases(value), room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
         head.append((column(knob.show(value), room).rstrip(), ink))
     elif instead:
@@ -145,6 +169,14 @@ def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, 
         mass = _MASS if width >= _MASS_FROM else 0
         bars = bar(0.0 if off else knob.fraction(value), room - _VALUE - mass - _LEFT)
     return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))
+
+
+def _biases(value: Value) -> str:
+    """How many, then which."""
+    assert isinstance(value, tuple)
+    if not value:
+        return "off"
+    return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
 
 
 def _fold(off: int, width: int) -> Line:

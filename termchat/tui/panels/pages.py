@@ -164,7 +164,8 @@ def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     tune = scene.tune
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
     lines = chain_lines(
-        scene.chat.tuning, token, scene.width, selected=selected, typed=typed, unfolded=unfolded,
+        scene.chat.tuning, token, scene.width,
+        selected=selected, typed=typed, unfolded=unfolded, origin=scene.chat.origin,
         constraint=scene.chat.constraint,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title

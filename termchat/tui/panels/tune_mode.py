@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 from textual.actions import parse
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
+from termchat.decoding import biases
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError, Value
-from termchat.decoding.stages import STAGES
+from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs
@@ -27,11 +28,12 @@ _TYPING = 2
 
 
 class _Run:
-    """What is taken back at once: the knob selected before, and the values, by knob. `picks` counts letters of knobs."""
+    """What is taken back at once: the knob selected before, and by knob its value and where that came from. `picks` counts
+    letters of knobs."""
 
     def __init__(self, selected: str) -> None:
         self.selected, self.picks = selected, 0
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, tuple[Value, str]] = {}
 
 
 class Tune:
@@ -96,11 +98,58 @@ class Tune:
         self.select(name)
         self._set(name, KNOBS[name].at(fraction))
 
+    def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
+        """Moves a knob's stage to where that of another knob is, which lies below it (`down`) or above. What follows a move
+        that `begins` is taken back with it."""
+        if begins:
+            self._follow()
+        self.select(name)
+        order = list(self._chat.tuning.order)
+        stage, other = KNOBS[name].stage or "", KNOBS[onto].stage
+        if stage not in STAGES or STAGES[stage].first or STAGES[stage].last:
+            self._refuse_to_move()
+        elif other in order and (stage not in order or down == (order.index(stage) < order.index(other))):
+            to = order.index(other)
+            order = [one for one in order if one != stage]
+            order.insert(to, stage)
+            self._set("order", tuple(order))
+
+    def put(self, name: str, value: Value) -> None:
+        """Sets a knob from elsewhere; it can be undone here, too."""
+        self._follow()
+        self.error = ""
+        self._set(name, value)
+
+    def bias_of(self, token: int) -> float:
+        """What its own bias adds to a token's logit; 0 without one."""
+        return next((one.value for one in map(biases.parse, self._chat.tuning.logit_bias) if one.what == token), 0.0)
+
+    def bias(self, token: int, how: str) -> None:
+        """Bans a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
+        own = self.bias_of(token)
+        banned = own == biases.BANNED
+        value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
+        written = (*self._chat.tuning.logit_bias, str(biases.Bias(token, value)))
+        self.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
+
+    def undo(self) -> None:
+        self.error = ""
+        self._take_back()
+
     def back(self) -> bool:
         """Drops what is being typed; False if that is nothing."""
         open_ = self.typed is not None
         self.typed, self.error = None, ""
         return open_
+
+    def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
+        """Sets several knobs at once, which are taken back at once; `places` are where their values come from."""
+        self._follow()
+        self.typed, self.error, chat = None, "", self._chat
+        before = {name: (getattr(chat.tuning, name), chat.origin[name]) for name in values}
+        chat.adjust_all(values, places)
+        self._kept().update(before)
+        self._follow()
 
     def write(self, text: str) -> None:
         r"""Adds a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
@@ -149,31 +198,38 @@ class Tune:
     @property
     def is_text(self) -> bool:
         """Whether the selected knob is written, and not turned."""
-        return KNOBS[self.selected].kind in ("texts", "order")
+        return KNOBS[self.selected].kind in ("texts", "biases", "order")
 
     def _unfold(self) -> None:
         self.unfolded = not self.unfolded
 
     def _reorder(self, by: int) -> None:
-        """Moves the selected knob's stage past the next one that acts; one that was left out comes back."""
+        """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
         stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self._chat.tuning.order)
-        if stage is None or stage.last:
-            self.error = (
-                f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes last"
-            )
+        if stage is None or stage.first or stage.last:
+            self._refuse_to_move()
             return
         if stage.name not in order:
             self._set("order", (*order, stage.name))
             return
         at = order.index(stage.name)
         to = at + by
-        while 0 <= to < len(order) and STAGES[order[to]].optional and not STAGES[order[to]].active(self._chat.tuning):
+        knobs = shown_knobs(self._chat.tuning, self.selected, unfolded=self.unfolded)
+        rows = {KNOBS[name].stage for name in knobs}
+        while 0 <= to < len(order) and order[to] not in rows:
             to += by
         if not 0 <= to < len(order):
             self.error = f"{stage.name} is already {'first' if by < 0 else 'last'}"
             return
         order.insert(to, order.pop(at))
         self._set("order", tuple(order))
+
+    def _refuse_to_move(self) -> None:
+        stage = STAGES.get(KNOBS[self.selected].stage or "")
+        where = "first" if stage is not None and stage.first else "last"
+        self.error = (
+            f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes {where}"
+        )
 
     @property
     def _value(self) -> Value:
@@ -227,7 +283,7 @@ class Tune:
             self._run = _Run(self.selected)
         self._typed_at = now if letter else 0.0
 
-    def _kept(self) -> dict[str, Value]:
+    def _kept(self) -> dict[str, tuple[Value, str]]:
         """The values that the run has had taken note of; it can be taken back from now on."""
         if not self._undo or self._undo[-1] is not self._run:
             self._undo.append(self._run)
@@ -242,8 +298,8 @@ class Tune:
         one = next(iter(run.values), "") if len(run.values) == 1 and run.picks < _TYPING else ""
         self.selected = run.selected if one in ("", "order") else one
         self.typed = None
-        for name, value in run.values.items():
-            self._chat.adjust(name, value)
+        values = {name: value for name, (value, _) in run.values.items()}
+        self._chat.adjust_all(values, {name: place for name, (_, place) in run.values.items()})
 
     def _pick(self, name: str) -> None:
         self.select(name)
@@ -262,13 +318,14 @@ class Tune:
     def _set(self, name: str, value: Value) -> None:
         self.typed = None
         before: Value = getattr(self._chat.tuning, name)
+        place = self._chat.origin[name]
         try:
             self._chat.adjust(name, value)
         except KnobError as error:
             self.error = str(error)
             return
         if value != before:
-            self._kept().setdefault(name, before)
+            self._kept().setdefault(name, (before, place))
 
     _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
         "move": _move,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from termchat.chat.questions import WhyNot
-from termchat.decoding.records import Explanation, Misfit, Remedy
+from termchat.decoding.records import Explanation, Misfit, Remedy, TokenBias
+from termchat.decoding.stages import LOGIT_BIAS
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed
@@ -62,6 +63,8 @@ def remedies(ways: Sequence[Remedy]) -> list[str]:
 def _bound(way: Remedy) -> str:
     """Such as "top_k ≥ 46"."""
     assert way.value is not None
+    if way.knob == LOGIT_BIAS:
+        return f"no {LOGIT_BIAS}"
     if way.until is not None:
         return f"{way.knob} from {_number(min(way.value, way.until))} to {_number(max(way.value, way.until))}"
     return f"{way.knob} {'=' if way.value == 0 else _SIGNS[way.sign]} {_number(way.value)}"
@@ -108,11 +111,19 @@ def _misfit(misfit: Misfit, text: str) -> str:
     return f'"{show_piece(text)}" cannot stand here: byte 0x{misfit.byte:02x}{place}; allowed: {allowed}'
 
 
+def _biased(bias: TokenBias) -> str:
+    if bias.model:
+        return "The model's file bans it (suppress_tokens)"
+    return "A logit bias bans it" if bias.bias is None else f"A logit bias adds {bias.bias:+.6g} to its logit"
+
+
 def _sentences(why: WhyNot) -> list[str]:
     it = why.explained.explanation
     said = remedies(it.remedies)
     if it.misfit is not None:
         said.insert(0, _misfit(it.misfit, it.text))
+    if it.bias is not None:
+        said.insert(0, _biased(it.bias))
     if it.penalised is not None:
         last = it.penalised.positions[-_MOST_CAUSES:]
         found = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]

@@ -120,7 +120,10 @@ class Desk(Column):
         elif self.tune is None and event.widget is self._keys:
             self.take_keyboard()
 
-    def on_key_line_stops_wanted(self) -> None:
+    def on_key_line_stops_wanted(self, event: KeyLine.StopsWanted) -> None:
+        if KNOBS[self._tune.selected].kind == "biases":
+            return  # the screen has a dialog for them
+        event.stop()
         self._edit_stops(True)
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 

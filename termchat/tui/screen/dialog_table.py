@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from termchat.chat.changes import Way
+    from termchat.config.presets import Preset
     from termchat.conversation.tree import Node
     from termchat.tui.screen.features import Features
 
@@ -31,6 +32,15 @@ def _breakpoints(features: Features) -> None:
     from termchat.tui.tokens.breakpoints import BreakpointsDialog
 
     features.parts.open(BreakpointsDialog(features.parts.chat, features.parts.palette()))
+
+
+def bias(features: Features, text: str = "") -> None:
+    """Shows the logit biases; in token mode with the candidates of the token under the cursor."""
+    from termchat.tui.tokens.bias_dialog import BiasDialog
+
+    parts = features.parts
+    shown = parts.tokens.mode.shown() if parts.tokens.mode.open else None
+    parts.tokens.read(BiasDialog(parts, text, shown.token if shown is not None else None))
 
 
 def _tree(features: Features) -> None:
@@ -87,17 +97,32 @@ def _constraint(features: Features) -> None:
     features.parts.open(ConstraintDialog(features.constraining, features.parts.chat.constraint))
 
 
+def _presets(features: Features) -> None:
+    from termchat.tui.presets.applying import apply
+    from termchat.tui.presets.preset_dialog import PresetsDialog
+
+    parts = features.parts
+
+    def closed(chosen: Preset | None) -> None:
+        if chosen is not None:
+            apply(parts, chosen)
+
+    parts.open(PresetsDialog(parts), closed)
+
+
 DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "models": lambda features: features.choosing.open(),
     "sessions": lambda features: features.conversations.browse(),
     "setup": lambda features: features.conversations.set_up(),
     "save": lambda features: features.conversations.save(),
     "persona": lambda features: features.personating.open(),
+    "presets": _presets,
     "history": lambda features: features.writing.browse_history(),
     "queue": lambda features: features.writing.browse_queue(),
     "full": _full,
     "breakpoints": _breakpoints,
     "constraint": _constraint,
+    "bias": bias,
     "tree": _tree,
     "prompt": _prompt,
     "reply-tokens": lambda features: _tokens_of(features, "Reply", lambda first: first),

@@ -89,7 +89,7 @@ class KeyLine(LinesView, can_focus=True):
         """A key did something in TUNE."""
 
     class StopsWanted(Message):
-        """The stop sequences are to be edited."""
+        """The texts of the selected knob are to be edited."""
 
     def __init__(self) -> None:
         super().__init__()

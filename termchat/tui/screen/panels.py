@@ -102,7 +102,7 @@ class Panels(KnobsView):
         """From now on the plots show this reply, with this token marked."""
         self._reply, self._cursor = reply, cursor
 
-    async def on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         from termchat.tui.panels.plots.drawing import LABEL
         from termchat.tui.panels.plots.pictures import PICTURES
 

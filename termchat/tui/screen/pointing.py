@@ -42,6 +42,12 @@ class Pointing:
         self._desk.knobs.slide(event.knob, event.fraction, begins=event.begins)
         self._desk.post_message(Desk.Tuned())
 
+    def carried(self, event: KnobsView.Carried) -> None:
+        self._desk.knobs.carry(event.knob, event.onto, down=event.down, begins=event.begins)
+        if self._desk.tune is None:
+            self._desk.knobs.back()
+        self._desk.post_message(Desk.Tuned())
+
     def choose(self, number: int) -> None:
         """Candidate `number`, from 1, does what its digit does; outside of token mode it is taken where a reply waits."""
         paused = self._chat.paused

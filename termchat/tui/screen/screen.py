@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
+from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.draft_keeping import DraftKeeping
 from termchat.tui.composer.history import History
@@ -396,6 +397,9 @@ class ChatScreen(LiveScreen):
     def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
         self._pointing.slid(event)
 
+    def on_knobs_view_carried(self, event: KnobsView.Carried) -> None:
+        self._pointing.carried(event)
+
     def action_forget_notice(self, at: int) -> None:
         self._told.drop(at)
 
@@ -500,6 +504,16 @@ class ChatScreen(LiveScreen):
 
     def action_dialog(self, name: str) -> None:
         DIALOGS[name](self._features)
+
+    def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:
+        knobs = self._desk.knobs
+        self._do(lambda: knobs.bias(event.token, event.how))
+        amount = shown_bias(knobs.bias_of(event.token)) or "no bias"
+        self.tell(Notice(knobs.error or f"{event.text} ({event.token}): {amount}"))
+        self._show_soon()
+
+    def on_key_line_stops_wanted(self) -> None:
+        self.action_dialog("bias")
 
     def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
         self.action_dialog(event.name)

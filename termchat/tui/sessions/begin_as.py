@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
+from termchat.chat.reopening import replaced
 from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.chat_switching import ChatSwitching
 
@@ -78,7 +79,7 @@ class PersonaStarting:
         before = chat.conversation.system
         if new:
             self._conversations.begin(persona.system, raw=chat.configured.raw and not persona.system)
-        self._do(lambda: chat.preset(persona.knobs, persona.origin))
+        self._do(lambda: chat.adjust_all(*replaced(chat.origin, persona.values, persona.origins)))
         stays = not new and persona.system and persona.system != before
         hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
-        self._tell(Notice(": ".join(filter(None, (persona.origin, told(persona.knobs)))), hint))
+        self._tell(Notice(": ".join(filter(None, (persona.origin, told(persona)))), hint))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from textual.content import Content
@@ -44,9 +44,9 @@ def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
     """Description, system prompt, knobs and stop sequences, in at most `rows` lines; the system prompt is cut first."""
     about = [*prose(persona.description, width, MUTED), BLANK] if persona.description else []
     said = prose(persona.system, width) if persona.system else [Line((("none", MUTED),))]
-    knobs = _knobs(persona.knobs, width)
+    knobs = _knobs(persona, width)
     if len(said) + len(knobs) + 3 > rows:
-        knobs = prose(told(persona.knobs), width)
+        knobs = prose(told(persona), width)
     if len(about) + len(said) + len(knobs) + 3 > rows:
         about = []
     room = max(rows - len(knobs) - 3, 1)
@@ -56,20 +56,23 @@ def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
     return [*about, *prompt, Line((("KNOBS", TITLE),)), *knobs][:rows]
 
 
-def told(knobs: Mapping[str, Value]) -> str:
-    return ", ".join(f"{name} {_shown(name, value)}" for name, value in knobs.items())
+def told(persona: Persona) -> str:
+    named = [persona.preset.origin] if persona.preset is not None else []
+    return ", ".join([*named, *(f"{name} {_shown(name, value)}" for name, value in persona.knobs.items())])
 
 
-def _knobs(knobs: Mapping[str, Value], width: int) -> list[Line]:
-    if not knobs:
+def _knobs(persona: Persona, width: int) -> list[Line]:
+    preset = persona.preset
+    told = [("preset", preset.name, preset.description)] if preset is not None else []
+    told += [(name, _shown(name, value), KNOBS[name].help) for name, value in persona.knobs.items()]
+    if not told:
         return [Line((("unchanged", MUTED),))]
-    longest = max(map(len, knobs))
+    longest = max(len(name) for name, _, _ in told)
     lines = []
-    for name, value in knobs.items():
-        shown = _shown(name, value)
+    for name, shown, help in told:
         known = [(f"{name:<{longest}}  ", MUTED), (f"{one_line(shown, max(width - longest - 2, 4)):<{_VALUE}}", TEXT)]
         room = width - longest - 4 - max(len(shown), _VALUE)
-        lines.append(Line((*known, (f"  {one_line(KNOBS[name].help, room)}" if room > 20 else "", MUTED))))
+        lines.append(Line((*known, (f"  {one_line(help, room)}" if room > 20 else "", MUTED))))
     return lines
 
 

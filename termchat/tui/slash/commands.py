@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice
+from termchat.config import presets
 from termchat.config.personas import PersonaError
+from termchat.config.presets import PresetError
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.constraint import Constraint
@@ -26,6 +28,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
 from termchat.tui.panels.rolls import MOST
+from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
@@ -70,7 +73,7 @@ def _turn(features: Features, knob: Knob, text: str) -> None:
     """Without a text it shows the knob's value."""
     if text:
         try:
-            value = _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
+            value = _written(features, knob, text)
             features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
         except KnobError as error:
             raise CommandRefused(str(error), knob.help) from error
@@ -112,6 +115,21 @@ def _persona(features: Features, name: str) -> None:
             )
     except PersonaError as error:
         raise CommandRefused(str(error)) from error
+
+
+def _preset(features: Features, name: str) -> None:
+    saves, parts = _SAVE.fullmatch(name), features.parts
+    try:
+        if saves is None:
+            applying.apply(parts, presets.load().get(name))
+        elif saves[1]:
+            kept = saves[1].strip()
+            parts.tell(Notice(f"saved as preset {kept}", f"you can add a description in {applying.keep(parts, kept)}"))
+        else:
+            raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
+    except PresetError as error:
+        hint = f"the list of presets ({name_of('presets')}) can replace it" if saves is not None else ""
+        raise CommandRefused(str(error), hint) from error
 
 
 def _theme(features: Features, name: str) -> None:
@@ -255,6 +273,11 @@ def _personas(features: Features) -> Iterable[Offer]:
     yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
 
 
+def _presets(_features: Features) -> Iterable[Offer]:
+    yield from (Offer(preset.name, preset.description) for preset in presets.load().entries.values())
+    yield Offer("save ", "NAME  Save the chain's knobs as a preset")
+
+
 def _themes(features: Features) -> Iterable[Offer]:
     """Not those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
@@ -265,6 +288,13 @@ def _themes(features: Features) -> Iterable[Offer]:
 def _value(features: Features, knob: Knob) -> Value:
     value: Value = getattr(features.parts.chat.tuning, knob.name)
     return value
+
+
+def _written(features: Features, knob: Knob, text: str) -> Value:
+    """What is written for a knob; a bias joins those that are there."""
+    if knob.kind == "biases" and text not in ("off", knob.none):
+        return knob.check([*features.parts.chat.tuning.logit_bias, text])
+    return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
 def _texts(knob: Knob, text: str) -> Value:
@@ -298,9 +328,12 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
     _Takes("model", "NAME", "Switch to another model", _model, _models, "models"),
     _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
+    _Takes("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
     _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
+    _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
+        lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
     _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
@@ -329,7 +362,9 @@ def _of_key(key: Key) -> Command:
 
 
 def _of_knob(knob: Knob) -> Command:
-    takes = {"texts": "TEXT", "seed": "NUMBER"}.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
+    takes = {"texts": "TEXT", "biases": "TEXT=X|ban", "seed": "NUMBER"}.get(
+        knob.kind, f"{knob.low:.16g} to {knob.high:.16g}"
+    )
     return Command(
         knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
         lambda features: _offers_of_knob(features, knob), free=True,

@@ -19,6 +19,7 @@ from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
+from termchat.tui.panels.record import piece_of
 from termchat.tui.panels.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
@@ -28,6 +29,7 @@ from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS
 
 if TYPE_CHECKING:
+    from termchat.tui.tokens.bias_dialog import BiasDialog
     from termchat.tui.tokens.tokenizer import PiecesDialog
 
 
@@ -66,6 +68,13 @@ class Tokens(Column):
             super().__init__()
             self.name = name
 
+    class BiasWanted(Message):
+        """A token, which is shown as this text, is to be banned, or to get a higher logit: "ban", "more"."""
+
+        def __init__(self, token: int, text: str, how: str) -> None:
+            super().__init__()
+            self.token, self.text, self.how = token, text, how
+
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         super().__init__()
         self.mode = TokenMode(chat, transcript)
@@ -73,7 +82,7 @@ class Tokens(Column):
         self._chat, self._transcript = chat, transcript
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
-        self._pieces: PiecesDialog | None = None
+        self._asking: PiecesDialog | BiasDialog | None = None
 
     def compose(self) -> ComposeResult:
         yield self.ribbon
@@ -133,12 +142,8 @@ class Tokens(Column):
         if news and self.mode.open:
             self.mode.heard(news)
             self.show()
-        if self._pieces is not None and any(isinstance(change, Answered) for change in news):
-            questions = self._chat.questions
-            if questions.tokenized is not None:
-                self._pieces.take(questions.tokenized)
-            elif questions.failed:
-                self._pieces.refuse(questions.failed)
+        if self._asking is not None and any(isinstance(change, Answered) for change in news):
+            self._asking.hear(self._chat.questions)
 
     def show(self) -> None:
         look = self._transcript.look
@@ -182,6 +187,12 @@ class Tokens(Column):
     def action_cut_paused(self) -> None:
         self._act(lambda: self.mode.cut(paused=True))
 
+    def action_bias(self, how: str) -> None:
+        """Bans the token under the cursor or what a paused reply would take next, or adds to its logit."""
+        shown = self.mode.shown()
+        if shown is not None:
+            self.post_message(self.BiasWanted(shown.token.id, piece_of(shown.token), how))
+
     def action_ask(self, when: str) -> None:
         self._act(lambda: self.mode.ask(now=when == "now"))
 
@@ -216,13 +227,13 @@ class Tokens(Column):
     def action_dialog(self, name: str) -> None:
         self.post_message(self.DialogWanted(name))
 
-    def read(self, dialog: PiecesDialog) -> None:
-        """Opens a dialog that waits for the tokens of a text."""
+    def read(self, dialog: PiecesDialog | BiasDialog) -> None:
+        """Opens a dialog that hears of answers."""
 
         def closed(_result: None) -> None:
-            self._pieces = None
+            self._asking = None
 
-        self._pieces = dialog
+        self._asking = dialog
         self.app.push_screen(dialog, closed)
 
 

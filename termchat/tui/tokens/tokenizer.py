@@ -10,7 +10,7 @@ from textual.events import Paste
 from textual.widget import Widget
 from textual.widgets import Input
 
-from termchat.chat.questions import Pieces
+from termchat.chat.questions import Pieces, Questions
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
 from termchat.text import extent
@@ -86,7 +86,7 @@ def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
 
 
 class PiecesDialog(ReadListing):
-    """The tokens of a text. They are shown when they come: `take` gets them, `refuse` what went wrong."""
+    """The tokens of a text. They are shown when they come."""
 
     BINDINGS = [key.binding for key in dialogs.PIECES]  # noqa: RUF012
     HINTS = (("pieces-view", "ids and bytes"), ("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
@@ -98,14 +98,14 @@ class PiecesDialog(ReadListing):
         self._pieces: Pieces | None = None
         self._view = 0
 
-    def take(self, pieces: Pieces) -> None:
-        self._pieces = pieces
-        if self.is_mounted:
-            self.say("")
-            self.lay_out()
-
-    def refuse(self, problem: str) -> None:
-        self.say(problem)
+    def hear(self, questions: Questions) -> None:
+        if questions.tokenized is not None:
+            self._pieces = questions.tokenized
+            if self.is_mounted:
+                self.say("")
+                self.lay_out()
+        elif questions.failed:
+            self.say(questions.failed)
 
     def action_next_view(self) -> None:
         self._view = (self._view + 1) % 3

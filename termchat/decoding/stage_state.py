@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-import numpy as np
+from ctypes import c_float
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import chain_of
@@ -49,4 +48,4 @@ def after(settings: SamplerSettings, state: Mapping[str, float], probability: fl
 
 
 def _float32(value: float) -> float:
-    return float(np.float32(value))
+    return c_float(value).value

@@ -1,0 +1,103 @@
+r"""Logit biases as they are written: `ID_OR_TEXT=±X|ban`.
+
+A number is the id of a token; anything else is a text, each token of which is biased once. A text in quotes (`" Paris"`,
+`"2024"`, `"\n"`) is what stands between them, with escapes; without quotes it is taken as it is, up to the last `=`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from termchat.decoding.escapes import escape, unescape, well_formed
+
+MOST = 1000.0
+"""The largest bias that is no ban."""
+BANNED = -math.inf
+
+_BANS = ("ban", "-inf", "-infinity")
+_FORM = f"ID=X or TEXT=X, where X is a number from {-MOST:g} to {MOST:g}, or ban"
+
+
+class BiasError(ValueError):
+    """It is no bias; the message says what one looks like."""
+
+
+class Bias(NamedTuple):
+    """What is added to the logit of a token, by its id, or of each token of a text; `BANNED` takes it away."""
+
+    what: int | str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.amount}"
+
+    @property
+    def name(self) -> str:
+        """The token's id, or the text in quotes."""
+        return str(self.what) if isinstance(self.what, int) else f'"{escape(self.what)}"'
+
+    @property
+    def amount(self) -> str:
+        return shown(self.value)
+
+
+def shown(value: float) -> str:
+    """Such as "+5", "-0.25", "ban"; "" for 0."""
+    return "ban" if value == BANNED else f"{value:+.6g}" if value else ""
+
+
+def parse(text: str) -> Bias:
+    """Raises:
+    BiasError: it is not written like one.
+    """
+    what, equals, amount = well_formed(text).rpartition("=")
+    if not equals or not what or what == '""':
+        raise BiasError(f"must be {_FORM}, not {text!r}")
+    try:
+        return Bias(_named(what), parse_amount(amount))
+    except BiasError:
+        raise BiasError(f"must be {_FORM}, not {text!r}") from None
+
+
+def parse_amount(text: str) -> float:
+    """Raises:
+    BiasError: it is no number in range, and not `ban`.
+    """
+    word = text.strip().lower()
+    if word in _BANS:
+        return BANNED
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not -MOST <= value <= MOST:
+        raise BiasError(f"must be a number from {-MOST:g} to {MOST:g}, or ban, not {text.strip()!r}")
+    return value
+
+
+def checked(texts: Iterable[str]) -> tuple[str, ...]:
+    """The biases of a list, as they are written; of several for the same thing the last one holds, and 0 is none.
+
+    Raises:
+        BiasError: see `parse`.
+    """
+    found = {bias.what: bias for bias in map(parse, texts)}
+    return tuple(str(bias) for bias in found.values() if bias.value)
+
+
+def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
+    """What is added to each token, given the ids and the value of each bias: a token in several gets their sum."""
+    found: dict[int, float] = {}
+    for ids, value in biases:
+        for token in dict.fromkeys(ids):
+            found[token] = found.get(token, 0.0) + value
+    return found
+
+
+def _named(what: str) -> int | str:
+    if what.isascii() and what.isdecimal() and len(what) < 10:
+        return int(what)
+    quoted = len(what) > 2 and what[0] == what[-1] == '"'
+    return unescape(what[1:-1]) if quoted else what

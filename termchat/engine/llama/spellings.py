@@ -1,0 +1,70 @@
+"""A word in its spellings, token by token, and what else begins with the first piece of those that are several tokens."""
+
+from __future__ import annotations
+
+from termchat.engine.llama.model import Model
+from termchat.engine.port import Spelling
+
+MOST = 300
+"""Words that are tokenised, at most, to find those which begin with a piece."""
+_EXAMPLES = 4
+
+
+class Speller:
+    """Holds what a vocabulary says as text: made when it is first asked, which takes about a second for 256,000 tokens."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._ids: dict[bytes, int] = {}
+        self._words: list[str] = []
+
+    def spellings(self, text: str) -> list[Spelling]:
+        """With and without a leading space, as written, in lower case, capitalised and in upper case."""
+        word = text.strip()
+        if not word:
+            return []
+        self._read()
+        forms = dict.fromkeys(form for form in (word, word.lower(), word.capitalize(), word.upper()))
+        return [self._spelling(space + form) for form in forms for space in (" ", "")]
+
+    def _read(self) -> None:
+        if self._ids:
+            return
+        model = self._model
+        self._ids = {
+            model.piece(token): token for token in reversed(range(model.n_vocab)) if not model.is_control(token)
+        }
+        begun = (piece.decode("utf-8", "ignore").strip() for piece in self._ids if piece.startswith(b" "))
+        self._words = sorted({text.lower() for text in begun if len(text) > 3 and text.isalpha()})
+
+    def _spelling(self, text: str) -> Spelling:
+        single = self._ids.get(text.encode())
+        ids = [single] if single is not None else self._tokens(text)
+        names = [self._model.name(token) for token in ids]
+        others = self._beginning_with(ids[0], names[0], text) if len(ids) > 1 else []
+        return Spelling(text, ids, names, len(others), others[:_EXAMPLES])
+
+    def _tokens(self, text: str) -> list[int]:
+        """Without a first piece that is only a space, which some tokenisers put before a text."""
+        ids = self._model.tokenize(text, special=False)
+        return ids[1:] if len(ids) > 1 and not self._model.piece(ids[0]).strip() else ids
+
+    def _beginning_with(self, token: int, name: str, text: str) -> list[str]:
+        """Other words of the vocabulary which, written like it, have no token of their own, and begin with this one."""
+        space = " " if name.startswith(" ") else ""
+        begin = name.strip().lower()
+        found: list[str] = []
+        tried = 0
+        for word in self._words:
+            if not word.startswith(begin):
+                continue
+            for form in (word, word.capitalize(), word.upper()):
+                other = space + form
+                if other == text or not other.startswith(name) or other.encode() in self._ids:
+                    continue
+                tried += 1
+                if tried > MOST:
+                    return found
+                if self._tokens(other)[:1] == [token]:
+                    found.append(form)
+        return found

@@ -1,0 +1,258 @@
+"""Logit biases: the tokens of a typed text and the spellings of its word, each of which can be banned or boosted, and the list
+of what is biased. All of it counts at once, also for a reply that is running."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from termchat.chat.questions import Biasing, Questions
+from termchat.decoding import biases
+from termchat.decoding.biases import BANNED, Bias
+from termchat.decoding.escapes import escape, unescape
+from termchat.decoding.records import Token
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.stages import LOGIT_BIAS
+from termchat.engine.port import Spelling
+from termchat.text import one_line, show_piece
+from termchat.tui.dialogs.base import ARROWS, ListDialog
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
+from termchat.tui.keys.dialogs import BIASES, name_of
+from termchat.tui.screen.parts import Parts
+
+_AMOUNT, _ID = 8, 8
+_BAN = Ink("error", bold=True)
+
+
+class _Row(NamedTuple):
+    """A title, or what can be biased: `target` is its name in a bias, "" where nothing can be done; `amount` its bias now."""
+
+    name: str
+    target: str = ""
+    amount: float = 0.0
+    detail: str = ""
+    title: bool = False
+
+
+class BiasDialog(ListDialog[None]):
+    """`token` is the one whose candidates are listed while nothing is typed."""
+
+    DEFAULT_CSS = "BiasDialog > Vertical { width: 92; max-height: 32; }"
+    TITLE = "Logit biases"
+    HINTS = (
+        ("bias-ban", "bans, or lifts the ban"), ("bias-less", "±1"), ("bias-word", "bans the word in all spellings"),
+        ("bias-remove", "removes"), ("bias-undo", "undoes"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "LOGIT BIASES"
+    BINDINGS = [*ARROWS, *(key.binding for key in BIASES)]  # noqa: RUF012
+
+    def __init__(self, parts: Parts, text: str, token: Token | None) -> None:
+        super().__init__(parts.palette())
+        self._parts, self._text, self._token = parts, text, token
+        self._found: Biasing | None = None
+        self._rows: list[_Row] = []
+
+    def inputs(self) -> Iterable[Widget]:
+        hint = "type a text to see its tokens; a leading space counts, \\n is a line break"
+        yield Field(escape(self._text), placeholder=hint, select_on_focus=False)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.call_after_refresh(self._ask)  # once the list knows its size
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.say("")
+        self._text = unescape(event.value)
+        self._ask()
+
+    def hear(self, questions: Questions) -> None:
+        if questions.biased is not None:
+            self._found = questions.biased
+            self._lay_out()
+        elif questions.failed:
+            self.say(questions.failed)
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        return [_line(self._rows[at], width, at == chosen) for at in rows if at < len(self._rows)]
+
+    def action_move(self, how: str) -> None:
+        """Past the titles, up to the first and last row."""
+        before = self.picker.chosen
+        super().action_move(how)
+        row = self._row
+        if how in ("up", "down") and row is not None and row.title and self.picker.chosen != before:
+            super().action_move(how)
+
+    def _ask(self) -> None:
+        self._parts.chat.questions.biases(self._text)
+        self._lay_out(first=True)
+
+    def _lay_out(self, *, first: bool = False) -> None:
+        self._rows = list(self._made())
+        at = next((at for at, row in enumerate(self._rows) if row.target), 0)
+        chosen = max(self.picker.chosen, at)
+        self.picker.show(len(self._rows), at if first else chosen)
+
+    def _made(self) -> Iterable[_Row]:
+        found, totals = self._found, self._totals()
+        if self._text:
+            if found is not None and found.text == self._text:
+                yield from self._pieces(found, totals)
+        elif self._token is not None:
+            yield _Row(f"CANDIDATES OF TOKEN {self._token.step}", title=True)
+            for one in self._token.candidates:
+                share = f"model {percent(math.exp(one.logprob))}"
+                yield _Row(show_piece(one.text), str(one.id), totals.get(one.id, 0.0), share)
+        yield _Row("BIASES", title=True)
+        for bias in map(biases.parse, self._written):
+            tokens = found.written.get(str(bias)) if found is not None else None
+            pieces = (
+                " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.shown(), strict=True)) if tokens else ""
+            )
+            name = tokens.shown()[0] if tokens and isinstance(bias.what, int) else bias.name
+            yield _Row(name, bias.name, bias.value, pieces if isinstance(bias.what, str) else "")
+        if found is not None:
+            for token, name in zip(found.suppressed.ids, found.suppressed.shown(), strict=True):
+                yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
+        if not self._written:
+            yield _Row("none yet", detail="")
+
+    def _pieces(self, found: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
+        tokenized = found.tokenized
+        yield _Row("TOKENS", title=True)
+        for token, name in zip(tokenized.ids, tokenized.shown(), strict=True):
+            yield _Row(name, str(token), totals.get(token, 0.0))
+        whole = Bias(found.text, 0.0)
+        if len(tokenized.ids) > 1:
+            yield _Row(whole.name, whole.name, self._own(whole.name), "each of its tokens")
+        if found.spellings:
+            singles = sum(len(one.ids) == 1 for one in found.spellings)
+            yield _Row(
+                f"SPELLINGS OF {found.text.strip()}: {singles} OF {len(found.spellings)} ARE ONE TOKEN", title=True
+            )
+        for spelling in found.spellings:
+            token = spelling.ids[0]
+            yield _Row(show_piece(spelling.text), str(token), totals.get(token, 0.0), _shared(spelling))
+
+    # --- what is biased ----------------------------------------------------------------------------------------------
+
+    @property
+    def _row(self) -> _Row | None:
+        return self._rows[self.picker.chosen] if self.picker.chosen < len(self._rows) else None
+
+    @property
+    def _written(self) -> tuple[str, ...]:
+        return self._parts.chat.tuning.logit_bias
+
+    def _own(self, target: str) -> float:
+        """The value of the bias of that name; 0 without one."""
+        return next((bias.value for bias in map(biases.parse, self._written) if bias.name == target), 0.0)
+
+    def _totals(self) -> Mapping[int, float]:
+        """What all biases add to a token."""
+        found = self._found
+        written = found.written if found is not None else {}
+        known = {bias: written[bias].ids for bias in self._written if bias in written}
+        typed = {str(bias): [bias.what] for bias in map(biases.parse, self._written) if isinstance(bias.what, int)}
+        suppressed = found.suppressed.ids if found is not None else []
+        both = (known | typed).items()
+        return biases.added([(suppressed, BANNED), *((ids, biases.parse(bias).value) for bias, ids in both)])
+
+    def _put(self, *changes: tuple[str, float]) -> None:
+        """Biases by their names; 0 removes one."""
+        values = {bias.name: bias.value for bias in map(biases.parse, self._written)} | dict(changes)
+        written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
+        knobs = self._parts.desk.knobs
+        self._parts.do(lambda: knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
+        self.say(knobs.error)
+        self._lay_out()
+
+    # --- keys --------------------------------------------------------------------------------------------------------
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        row = self._row
+        if row is None or row.title:
+            return
+        if not row.target:
+            self.say("the model's file bans this token" if row.amount else "")
+        elif self._own(row.target) == BANNED:
+            self._put((row.target, 0.0))
+        elif row.amount == BANNED:
+            self.say("another bias below bans this token")
+        else:
+            self._put((row.target, BANNED))
+
+    def action_shift(self, by: int) -> None:
+        row = self._row
+        if row is not None and row.target:
+            own = self._own(row.target)
+            self._put((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
+
+    def action_remove(self) -> None:
+        row = self._row
+        if row is not None and row.target:
+            self._put((row.target, 0.0))
+
+    def action_undo(self) -> None:
+        knobs = self._parts.desk.knobs
+        self._parts.do(knobs.undo)
+        self.say(knobs.error)
+        self._lay_out()
+
+    def action_word(self) -> None:
+        """First the spellings that are one token, then the first pieces of the others, then none of them."""
+        found = self._found
+        if not self._text.strip() or found is None or found.text != self._text:
+            self.say("type a word first")
+            return
+        single = [one for one in found.spellings if len(one.ids) == 1]
+        several = [one for one in found.spellings if len(one.ids) > 1]
+        free = [one for one in single if self._own(str(one.ids[0])) != BANNED]
+        rest = [one for one in several if self._own(str(one.ids[0])) != BANNED]
+        banned = free or rest
+        self._put(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or found.spellings))
+        said = f"banned {_listed(banned)}" if banned else f"{found.text.strip()} is allowed again"
+        if free and several:
+            said += f". Not banned: {_listed(several)}, whose first pieces other words share; {name_of('bias-word')} bans those"
+        elif banned:
+            said += "".join(f". {_shared(one)}" for one in banned if one.begins)
+        self.tell(said)
+
+
+def _listed(spellings: Sequence[Spelling]) -> str:
+    """Such as "·Paris 7042, PARIS 48+2876"."""
+    return ", ".join(f"{show_piece(one.text)} {'+'.join(map(str, one.ids))}" for one in spellings)
+
+
+def _shared(spelling: Spelling) -> str:
+    """What else a ban of the first piece hits; "" where that is the whole word."""
+    if len(spelling.ids) == 1:
+        return ""
+    first, *rest = map(show_piece, spelling.names)
+    pieces = "│".join([first, *rest])
+    if not spelling.begins:
+        return f"{pieces}: ban {first}"
+    more = " …" if spelling.begins > len(spelling.examples) else ""
+    return f"{pieces}: {first} also begins {' '.join(spelling.examples)}{more} ({spelling.begins})"
+
+
+def _line(row: _Row, width: int, chosen: bool) -> Line:
+    if row.title:
+        return Line(((one_line(row.name, width), TITLE),), "panel" if chosen else "")
+    amount = column(biases.shown(row.amount), _AMOUNT)
+    ink = _BAN if row.amount == BANNED else ACCENT
+    token = column(row.target if row.target.isdecimal() else "", _ID)
+    room = max(width - _AMOUNT - _ID, 8)
+    name = column(row.name, min(max(16, len(row.name) + 2), room // 2)) if row.detail else one_line(row.name, room)
+    detail = one_line(row.detail, room - len(name)) if row.detail else ""
+    runs = ((amount, ink), (token, MUTED), (name, STRONG if row.amount else TEXT), (detail, MUTED))
+    return Line(runs, "panel" if chosen else "")
