@@ -47,7 +47,8 @@ def start(
 ) -> int:
     """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
-    app.chat.constrain(constraint)
+    if constraint is not None:  # else a chat that is opened again keeps its own
+        app.chat.constrain(constraint)
     app.run()
     problem = app.chat.unsaved
     if problem is not None:
