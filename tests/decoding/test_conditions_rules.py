@@ -26,7 +26,8 @@ from termchat.decoding.conditions import (
     parse,
 )
 from termchat.decoding.records import Stage, Token
-from termchat.decoding.rules import WINDOW, Rules, ends_sentence
+from termchat.decoding.rules import WINDOW, Rules
+from termchat.decoding.units import ends_sentence
 from tests import made_records
 from tests.decoding.byte_pieces import pieces
 
