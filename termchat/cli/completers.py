@@ -101,12 +101,19 @@ def _personas() -> Iterable[tuple[str, str]]:
     return [(name, persona.description) for name, persona in personas.load().entries.items()]
 
 
+def _rules() -> Iterable[tuple[str, str]]:
+    from termchat.decoding.conditions import EXAMPLES
+
+    return [(example, "") for example in EXAMPLES]
+
+
 models = completer_of(_models, paths=True)
 catalogued = completer_of(_catalogued, paths=True)
 sessions = completer_of(_sessions)
 themes = completer_of(_themes)
 settings = completer_of(_settings)
 personas = completer_of(_personas)
+rules = completer_of(_rules)
 
 
 def words(*choices: str) -> Completer:

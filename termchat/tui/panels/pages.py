@@ -163,7 +163,9 @@ def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     """All knobs, and what their stages leave of a step of now."""
     tune = scene.tune
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
-    lines = chain_lines(scene.chat.tuning, token, scene.width, selected=selected, typed=typed, unfolded=unfolded)
+    lines = chain_lines(
+        scene.chat.tuning, token, scene.width, selected=selected, typed=typed, unfolded=unfolded, rules=scene.chat.rules
+    )
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
 
 
