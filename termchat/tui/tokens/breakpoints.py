@@ -42,7 +42,7 @@ class BreakpointsDialog(ListDialog[None]):
 
     DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; max-height: 24; }"
     TITLE = "Breakpoints and stop rules"
-    HINT = "stop RULE ends the reply, RULE pauses it"
+    HINT = "stop RULE ends the reply, RULE pauses it."
     HINTS = (
         ("rule-enter", "adds the rule, or turns the selected one on or off"),
         ("rule-delete", "deletes it"), ("close", "closes"),
