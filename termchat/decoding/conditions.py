@@ -117,7 +117,7 @@ _RANGES: dict[Measure, tuple[float, float, str]] = {
 _ALSO = {"p(end)": "p_end", "after": "probability", "p_token": "model"}
 _WRITTEN: dict[Measure, str] = {"probability": "after", "model": "p_token"}
 _SIGNS: dict[str, Literal[">", "<"]] = {">": ">", "<": "<"}
-_THRESHOLD = re.compile(r"([^\s<>=]+)\s*([<>]=?|=+|)\s*(.*?)(?:\s+for\b\s*(.*))?")
+_THRESHOLD = re.compile(r"([^\s<>=]+)\s*([<>]=?|=+|)\s*(.*?)(?:\s+for\b\s*(.*))?", re.IGNORECASE)
 _AFTER = re.compile(r"after\s*([^\s<>=]\S*?)\s*([a-z]*)", re.IGNORECASE)
 _QUANTITIES: dict[str, Quantity] = {
     "s": "seconds", "sec": "seconds", "second": "seconds", "seconds": "seconds",

@@ -23,7 +23,7 @@ from termchat.decoding.conditions import (
 )
 from termchat.decoding.loops import LoopFinder, Repetition
 from termchat.decoding.records import Stage
-from termchat.decoding.units import UnitCounter
+from termchat.decoding.units import UnitCounter, beginning
 
 WINDOW = 1024
 """Characters that a regular expression sees before the newest token."""
@@ -89,20 +89,17 @@ class Rules:
         self._looked = False
 
     @property
-    def counts(self) -> bool:
-        """Whether a condition needs to know what text follows."""
-        return bool(self._counters)
-
-    @property
     def repetition(self) -> Repetition | None:
         """The loop that the reply is in, if a condition asks for it."""
         return self._finder.current if self._finder is not None else None
 
-    def before(self, number: int, step: Measured, seconds: float = 0.0, following: str | None = "") -> Rule | None:
+    def before(self, number: int, step: Measured, seconds: float = 0.0, following: bytes | None = b"") -> Rule | None:
         """The condition that step `number` (0 is the reply's first), about to be taken, meets.
 
-        The reply has streamed for `seconds`, and goes on with the text `following`; None: it ends here.
+        The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here.
         """
+        # Of a character that is half said the other half may come with them.
+        text = beginning(self._decoder.getstate()[0] + following) if following and self._counters else ""
         met: list[Rule] = []
         for condition in self._before:
             if isinstance(condition, Every):
@@ -112,9 +109,7 @@ class Rules:
                 if self._holds(condition, step):
                     met.append(condition)
             elif following is not None:
-                is_new = (
-                    self._is_reached(condition, seconds, following) if isinstance(condition, After) else self._loops()
-                )
+                is_new = self._is_reached(condition, seconds, text) if isinstance(condition, After) else self._loops()
                 if is_new and self._looked:
                     met.append(condition)
         self._looked = True

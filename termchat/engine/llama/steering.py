@@ -12,7 +12,7 @@ from termchat.decoding.records import SettingsRecord
 from termchat.decoding.rules import Measured, Rules
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
-from termchat.decoding.units import beginning, ends_sentence
+from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.sandbox import deadline
@@ -158,8 +158,7 @@ class Steering:
             return ""
         model = self._cache.model
         ends = token in model.end_ids and not self.rules.ignores_end
-        following = None if ends else beginning(model.piece(token)) if self.rules.counts else ""
-        rule = self.rules.before(step, drawn, seconds, following)
+        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token))
         return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
     def after(self, token: int, data: bytes) -> str:
