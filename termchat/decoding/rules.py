@@ -63,8 +63,8 @@ _COMPARES: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "<": opera
 class Rules:
     """The conditions that people write, ready to be looked at. Where several are met at once, one that stops counts.
 
-    A quantity that the reply has reached, or a loop that it is in, when the rules are first looked at does not count. The
-    `earlier` rules hand on how many steps in a row have met each threshold.
+    A quantity that the reply has reached, or a loop that it is in, before it says anything new does not count. The `earlier`
+    rules hand on how many steps in a row have met each threshold.
 
     Raises:
         ConditionError: a text condition does not compile.
@@ -98,8 +98,6 @@ class Rules:
 
         The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here.
         """
-        # Of a character that is half said the other half may come with them.
-        text = beginning(self._decoder.getstate()[0] + following) if following and self._counters else ""
         met: list[Rule] = []
         for condition in self._before:
             if isinstance(condition, Every):
@@ -108,10 +106,8 @@ class Rules:
             elif isinstance(condition, Threshold):
                 if self._holds(condition, step):
                     met.append(condition)
-            elif following is not None:
-                is_new = self._is_reached(condition, seconds, text) if isinstance(condition, After) else self._loops()
-                if is_new and self._looked:
-                    met.append(condition)
+            elif following is not None and self._is_new(condition, seconds, following) and self._looked:
+                met.append(condition)
         self._looked = True
         return met[0] if met else None
 
@@ -122,10 +118,13 @@ class Rules:
         self._in_a_row[condition] = times % condition.steps
         return times >= condition.steps
 
-    def _is_reached(self, condition: After, seconds: float, following: str) -> bool:
-        """Whether a quantity is reached for the first time."""
+    def _is_new(self, condition: After | Loop, seconds: float, following: bytes) -> bool:
+        """Whether a quantity is reached for the first time, or a loop is another one."""
+        if isinstance(condition, Loop):
+            return self._loops()
         counter = self._counters.get(condition.quantity)
-        reached = seconds if counter is None else counter.count(following)
+        # Of a character that is half said the other half may follow.
+        reached = seconds if counter is None else counter.count(beginning(self._decoder.getstate()[0] + following))
         if reached < condition.amount or condition in self._reached:
             return False
         self._reached.add(condition)
@@ -145,6 +144,11 @@ class Rules:
 
     def after(self, data: bytes, token: int = 0) -> Text | None:
         """The condition that these bytes, those of the reply's next `token`, complete. Every token is to come by here."""
+        if not self._looked:  # it was forced
+            self._looked = True
+            for condition in self._before:
+                if isinstance(condition, After | Loop):
+                    self._is_new(condition, 0.0, data)
         return self._hear((token,), data, 0)
 
     def _hear(self, ids: Sequence[int], data: bytes, most: int) -> Text | None:
