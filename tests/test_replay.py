@@ -30,7 +30,7 @@ from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.conditions import Length, Stop, parse
 from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
@@ -395,6 +395,7 @@ ENDED: dict[str, Finished | None] = {
     "length": finished("length", "max_tokens 4", "", 4),
     "user": finished("user", "", "bc", 4),
     "context": finished("context", "34 of 34", "\ufffd", 4),
+    "time": finished("rule", "stop after 30 s", "", 4),
     "killed": None,
 }
 
@@ -403,6 +404,8 @@ def told_stream(ended: str) -> list[Record]:
     """What is on record of a short reply that ended in this way."""
     *begin, _ = made_stream([1, 2, 3], [b"a", b" b", b"c", b"d"])
     end = ENDED[ended]
+    if ended == "time":
+        begin[1] = msgspec.structs.replace(begin[1], conditions=(parse("stop after 30 s"),))
     return [*begin, *([end] if end is not None else [])]
 
 
@@ -414,6 +417,8 @@ def played_stream(ended: str) -> list[Record]:
         assert isinstance(last, Token)
         text, held = (last.text + "bc", "") if ended == "user" else (last.text, "\ufffd")
         return [*begin[:-1], msgspec.structs.replace(last, text=text), finished("length", "max_tokens 4", held, 4)]
+    if ended == "time":  # nobody looks at the clock, but at how many tokens there were
+        return [*told_stream(ended)[:-1], finished("length", "max_tokens 4", "", 4)]
     if ended == "killed":
         return [*begin, token(4, b"e", "e"), finished("length", "max_tokens 5", "", 5)]
     return told_stream(ended)
@@ -430,7 +435,7 @@ def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
             yield from leaves(one, *path, key)
 
 
-REASONS = {"end": "length", "stop": "end", "length": "user", "user": "length", "context": "user"}
+REASONS = {"rule": "end", "end": "length", "stop": "end", "length": "user", "user": "length", "context": "user"}
 
 
 def other(name: str | int, value: object) -> object:

@@ -13,7 +13,7 @@ from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Unsent
-from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
@@ -173,7 +173,17 @@ class State:
             Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
             for condition in self.tuning.conditions()
         )
-        return (*ends, *(point.condition for point in self.breakpoints if point.enabled))
+        return (*ends, *self.rules)
+
+    @property
+    def rules(self) -> tuple[Condition, ...]:
+        """The breakpoints and stop rules that are on."""
+        return tuple(point.condition for point in self.breakpoints if point.enabled)
+
+    @property
+    def ignores_end(self) -> bool:
+        """Whether a reply goes on behind an end token."""
+        return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
 
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""

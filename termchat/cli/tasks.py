@@ -11,6 +11,7 @@ import click
 from termchat.cli import completers
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
+from termchat.decoding.conditions import ConditionError, IgnoreEnd, Rule, parse
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.engine.port import Engine
 
@@ -40,6 +41,15 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
     metavar="N",
     help="print N replies; the second has the next seed, and so on",
 )
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="TEXT",
+    shell_complete=completers.rules,
+    help="end the reply at a rule, for example: after 30 s, after 3 sentences, entropy > 4 for 5, loop (may be repeated)",
+)
+@click.option("--ignore-eos", is_flag=True, help="go on after end tokens; the same as --rule 'ignore end'")
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object per line")
 @click.option(
     "--candidates",
@@ -59,6 +69,8 @@ def run(
     raw: bool,
     prefill: str,
     replies: int,
+    rules: tuple[str, ...],
+    ignore_eos: bool,
     as_json: bool,
     candidates: int,
     **given: Any,
@@ -77,6 +89,7 @@ def run(
         raise click.UsageError("no prompt: pass PROMPT or pipe one in")
     if prompt == "":
         raise click.UsageError("the prompt is empty")
+    conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
     chosen = config(given)
     if chosen.tuning.seed is not None and chosen.tuning.seed + replies - 1 > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
@@ -87,8 +100,23 @@ def run(
     from termchat.commands.run import Question, answer
 
     prompt = None if prompt is None else well_formed(prompt)
-    asked = Question(prompt, messages, well_formed(prefill), raw, replies)
+    asked = Question(prompt, messages, well_formed(prefill), raw, replies, conditions)
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
+
+
+def _rule(text: str) -> Rule:
+    """Raises:
+    click.BadParameter: it is not a rule, or pauses: nobody could resume the reply.
+    """
+    try:
+        rule = parse(well_formed(text), "stop")
+    except ConditionError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--rule") from None
+    if rule.action == "pause":
+        raise click.BadParameter(
+            f"{text!r}: a rule of this command ends the reply; write it without pause", param_hint="--rule"
+        )
+    return rule
 
 
 @click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.conversation.tree import Node
-from termchat.decoding.conditions import Length, describe
+from termchat.decoding.conditions import After, Condition, Length, describe
 from termchat.decoding.records import Finished, Prefill, Start, Token, to_dict
 from termchat.engine.port import Event
 from termchat.text import sanitize, show_piece
@@ -119,7 +119,7 @@ class ReplyComparison:
             return now
         length = last.position + 1
         full = re.fullmatch(rf"{length} of \d+|(\d+) of \1", was.detail)
-        detail = "" if was.reason == "user" else was.detail if full else f"{length} of {length}"
+        detail = "" if was.reason == "user" else was.detail if full or was.reason == "rule" else f"{length} of {length}"
         return msgspec.structs.replace(now, reason=was.reason, detail=detail)
 
 
@@ -131,8 +131,17 @@ def differing(recorded: Token, now: Token) -> Iterator[ChangedField]:
 
 
 def is_cut_off(node: Node) -> bool:
-    """Whether the reply was ended by what is not there when it is generated again: a person, or a smaller context."""
-    return node.finished is not None and node.finished.reason in ("user", "context")
+    """Whether the reply was ended by what is not there when it is generated again: a person, a smaller context, or a time that
+    was over."""
+    end = node.finished
+    if end is None or end.reason != "rule":
+        return end is not None and end.reason in ("user", "context")
+    return any(is_timed(c) and describe(c) == end.detail for c in node.settings[-1].conditions)
+
+
+def is_timed(condition: Condition) -> bool:
+    """Whether the machine's speed decides where a condition is met."""
+    return isinstance(condition, After) and condition.quantity == "seconds"
 
 
 def limit(node: Node, done: int) -> Length:

@@ -12,7 +12,7 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose
-from termchat.commands.comparison import ReplyComparison, limit, wanted_candidates
+from termchat.commands.comparison import ReplyComparison, is_timed, limit, wanted_candidates
 from termchat.commands.difference import Difference, difference_of
 from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
@@ -264,8 +264,9 @@ def _identical(tokens: int) -> str:
 
 
 def _ends(settings: SettingsRecord, length: Length) -> tuple[Condition, ...]:
-    """What can end the reply under these settings; nothing pauses it."""
-    return (*(condition for condition in settings.conditions if condition.action == "stop"), length)
+    """What can end the reply under these settings; nothing pauses it, and a time is over when it was over then."""
+    lasting = (c for c in settings.conditions if c.action != "pause" and not is_timed(c))
+    return (*lasting, length)
 
 
 def _is_alike(one: Start, other: Start) -> bool:

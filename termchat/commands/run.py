@@ -18,7 +18,9 @@ from termchat.chat.recording import Recorder
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.conditions import Condition
 from termchat.decoding.records import Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import well_formed
 from termchat.engine.port import Engine, EngineError, ModelSpec
@@ -33,7 +35,7 @@ _GATHER = 0.04
 
 
 class Question(NamedTuple):
-    """A prompt, and so many `replies` that are wanted to it, each started with `prefill`.
+    """A prompt, and so many `replies` that are wanted to it, each started with `prefill` and ended by `rules`.
 
     `messages` is a file of what was said before ("-" is stdin); the prompt None is the last of them.
     """
@@ -43,6 +45,7 @@ class Question(NamedTuple):
     prefill: str = ""
     raw: bool = False
     replies: int = 1
+    rules: tuple[Condition, ...] = ()
 
 
 class QuestionError(Exception):
@@ -170,6 +173,7 @@ def _answer(
         conversation=conversation,
         recorder=printer,
         candidates=candidates,
+        breakpoints=tuple(map(Breakpoint, asked.rules)),
         keep_logits=False,
     )
     chat.loading.load(spec)

@@ -35,7 +35,8 @@ class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
-    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did.
+    1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did, and
+    `end_tokens` which are end tokens.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,7 @@ class TokenColumns:
         self.decode_us = array("i")
         self.sample_us = array("i")
         self.states: dict[int, dict[str, float]] = {}
+        self.end_tokens: list[int] = []
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,13 +63,18 @@ class TokenColumns:
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
-        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode(self.states)]
+        return [
+            *self.texts.packed(),
+            bytes(self.data),
+            *arrays,
+            *map(msgspec.msgpack.encode, (self.states, self.end_tokens)),
+        ]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
         """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
-        texts, ends, data, *arrays, states = packed
+        texts, ends, data, *arrays, states, end_tokens = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
@@ -75,6 +82,7 @@ class TokenColumns:
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
         columns.states = msgspec.msgpack.decode(states, type=dict[int, dict[str, float]])
+        columns.end_tokens = msgspec.msgpack.decode(end_tokens, type=list[int])
         return columns
 
     def pieces(self) -> Iterator[bytes]:
@@ -85,6 +93,8 @@ class TokenColumns:
         """Adds the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
+        if token.end:
+            self.end_tokens.append(len(self.ids))
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes

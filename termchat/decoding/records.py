@@ -180,7 +180,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
     UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
-    one.
+    one. `end`: it is an end token, with which a reply ends, unless that is ignored.
     """
 
     step: int
@@ -201,6 +201,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     state: dict[str, float]
     decode_us: int
     sample_us: int
+    end: bool = False
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):

@@ -13,7 +13,6 @@ from time import perf_counter
 
 import termchat
 from termchat.decoding import dice
-from termchat.decoding.conditions import describe
 from termchat.decoding.records import (
     FORMAT,
     Finished,
@@ -26,9 +25,10 @@ from termchat.decoding.records import (
     Start,
     Token,
 )
+from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache, ContextFull, OutOfTime
-from termchat.engine.llama.chain import Observer
+from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.pace import Pace
@@ -126,9 +126,10 @@ class _Reply:
                 yield from steering.begin(self.step)
                 begun = self._now()
                 drawn = self._draw()
-                rule = steering.before(self.step, drawn, drawn.id)
-                if rule is not None:
-                    ending = ("rule", describe(rule))
+                seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
+                rule = steering.before(self.step, drawn, drawn.id, seconds, self._redraw)
+                if rule:
+                    ending = ("rule", rule)
                     break
                 if steering.waiting:
                     drawn = yield from self._wait(drawn)
@@ -210,6 +211,19 @@ class _Reply:
         assert steering.chain is not None
         return self.observer.draw(self.row(), steering.chain, self.request.seed, self.step, steering.forced)
 
+    def _redraw(self, samplers: SamplerSettings) -> int:
+        """The token that other settings would take at this step."""
+        model, state = self.cache.model, self.steering.chain.state if self.steering.chain is not None else {}
+        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab)
+        try:
+            return (
+                Observer(model.n_vocab, model.end_ids, model.names, 1)
+                .draw(self.row(), chain, self.request.seed, self.step)
+                .id
+            )
+        finally:
+            chain.close()
+
     def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused, None, Drawn]:
         """Waits until the step may be taken; returns what is drawn then."""
         steering = self.steering
@@ -250,15 +264,15 @@ class _Reply:
         steering, model = self.steering, self.cache.model
         gate, piece = steering.gate, model.piece(token)
         text = gate.push(piece)
-        rule = steering.after(piece)
+        rule = steering.after(token, piece)
         length = len(self.ids) + 1
         ending: tuple[Reason, str] | None = None
         if gate.stopped_by is not None:
             return text, ("stop", gate.stopped_by)
-        if token in model.end_ids:
+        if token in model.end_ids and not steering.rules.ignores_end:
             return text, ("end", model.name(token))
-        if rule is not None:
-            ending = ("rule", describe(rule))
+        if rule:
+            ending = ("rule", rule)
         elif steering.limit is not None and self.step + 1 >= steering.limit:
             ending = ("length", f"max_tokens {steering.limit}")
         elif length >= self.cache.capacity:
@@ -372,4 +386,5 @@ def token_record(
         state=drawn.state,
         decode_us=decode_us,
         sample_us=sample_us,
+        end=drawn.id in model.end_ids,
     )

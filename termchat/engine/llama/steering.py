@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from termchat.decoding.conditions import Condition, ConditionError, Length, Rule, Stop, TextGate, describe
+import msgspec
+
+from termchat.decoding.conditions import Condition, ConditionError, Length, Loop, Rule, Stop, TextGate, describe
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
-from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.rules import Measured, Rules
+from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
+from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.sandbox import deadline
 from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
+from termchat.text import one_line
 
 MATCHING = 0.25
 """Seconds of processor time that a step's regular expressions may take."""
+Redraw = Callable[[SamplerSettings], int]
+"""The token that other settings would take at the present step."""
+_REMEDIES: dict[str, float] = {"dry_multiplier": 0.8, "repeat_penalty": 1.1}
+"""Knobs that end a loop, and the values at which people set them."""
+_SHOWN = 30
+"""Characters of a token that is told."""
 MOST_THREADS = 512
 """llama.cpp aborts above it."""
 _TAIL = 64  # bytes; a sentence's end is shorter
@@ -58,6 +68,7 @@ class Steering:
         self._steps: deque[Unit] = deque()
         self._said: bytes | None = None
         self.gate = TextGate()
+        self.rules = Rules(())
         self._condition(request.conditions)
         self.gate.resume(b"".join(map(cache.model.piece, past[reply:])))
         self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
@@ -141,21 +152,27 @@ class Steering:
 
     # --- what is met -------------------------------------------------------------------------------------------------
 
-    def before(self, step: int, drawn: Measured, token: int) -> Rule | None:
-        """Looks at the step that is about to be taken, once: the rule that ends the reply here, or None.
+    def before(self, step: int, drawn: Measured, token: int, seconds: float, redraw: Redraw) -> str:
+        """Looks at the step that is about to be taken, once, when the reply has streamed for `seconds`: the rule that ends the
+        reply here, or "".
 
-        The reply may have to wait then.
+        The reply may have to wait then. `redraw` says what other settings would take at this step.
         """
         if self._steps and self._said is not None:
-            following = self._cache.model.piece(token).decode("utf-8", "replace")
-            if _UNIT_ENDS[self._steps[0]](self._said, following):
+            next_text = self._cache.model.piece(token).decode("utf-8", "replace")
+            if _UNIT_ENDS[self._steps[0]](self._said, next_text):
                 self._steps.popleft()
                 self._said = None
                 self.waiting = not self._steps
-        return None if self.forced is not None else self._met(self.rules.before(step, drawn))
+        if self.forced is not None:
+            return ""
+        model = self._cache.model
+        ends = token in model.end_ids and not self.rules.ignores_end
+        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token))
+        return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
-    def after(self, data: bytes) -> Rule | None:
-        """Takes in the token's bytes: the rule that ends the reply with it, or None.
+    def after(self, token: int, data: bytes) -> str:
+        """Takes in the token and its bytes: the rule that ends the reply with it, or "".
 
         The reply may have to wait then.
 
@@ -166,21 +183,39 @@ class Steering:
             self._queue.popleft()
         if self._steps:
             self._said = (self._said or b"")[-_TAIL:] + data
-        return self._met(self._search(data))
+        return self._met(self._search(lambda: self.rules.after(data, token)))
 
-    def _met(self, rule: Rule | None) -> Rule | None:
-        if rule is not None and rule.action != "stop":
-            self.waiting, self.why = True, describe(rule)
+    def _met(self, rule: Rule | None, more: str = "") -> str:
+        if rule is None:
+            return ""
+        if rule.action != "stop":
+            self.waiting, self.why = True, describe(rule) + more
             self._steps.clear()
-            return None
-        return rule
+            return ""
+        return describe(rule) + more
 
-    def _search(self, data: bytes) -> Rule | None:
+    def _loop(self, token: int, redraw: Redraw) -> str:
+        """Which text the reply says again and again, how often, and what a penalty would say instead of going on with it."""
+        loop, model = self.rules.repetition, self._cache.model
+        assert loop is not None
+        first = self._reply + loop.begin
+        said = b"".join(map(model.piece, self._past[first : first + loop.period]))
+        instead = []
+        for knob, value in _REMEDIES.items():
+            is_on = not KNOBS[knob].is_off(getattr(self.samplers, knob))
+            if is_on or KNOBS[knob].stage not in self.samplers.order:
+                continue
+            other = redraw(msgspec.structs.replace(self.samplers, **{knob: value}))
+            draws = "the same" if other == token else f'"{one_line(model.name(other), _SHOWN)}"'
+            instead.append(f"{knob} {value} draws {draws}")
+        return "; ".join([loop.told(said.decode("utf-8", "replace")), *instead])
+
+    def _search(self, search: Callable[[], Rule | None]) -> Rule | None:
         if not self.rules.has_regex:
-            return self.rules.after(data)
+            return search()
         try:
             with deadline(MATCHING):
-                return self.rules.after(data)
+                return search()
         except TimeoutError:
             raise EngineError(
                 "condition", "a regular expression takes too long to match", "avoid nested repeats such as (a+)+"
@@ -199,14 +234,14 @@ class Steering:
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
         """Replaces the conditions. A text that the reply contains already does not count as met."""
         try:
-            self.rules = Rules(conditions)
+            self.rules = Rules(conditions, self.rules)
         except ConditionError as error:
             raise EngineError("condition", str(error), "change or delete the condition") from None
         self.conditions = conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
-        recent = self._past[max(self._reply, len(self._past) - WINDOW) :]
-        self._search(b"".join(map(self._cache.model.piece, recent)))
+        said = self._past[self._reply :]
+        self._search(lambda: self.rules.resume(said, b"".join(map(self._cache.model.piece, said))))
 
     def _use_threads(self, threads: int) -> bool:
         threads = min(threads, MOST_THREADS)

@@ -59,7 +59,13 @@ class TokenPanel:
             shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
             token = shown.token if shown is not None and shown.now else None
             chain = chain_lines(
-                self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed, unfolded=tune.unfolded
+                self._chat.tuning,
+                token,
+                width,
+                selected=tune.selected,
+                typed=tune.typed,
+                unfolded=tune.unfolded,
+                rules=self._chat.rules,
             )
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected

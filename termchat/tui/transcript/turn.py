@@ -66,7 +66,7 @@ class Turn:
     @property
     def _source(self) -> Source:
         if self._read_by is None:
-            self._read_by = Source(self.parts)
+            self._read_by = Source(self.parts, whole=True)
         return self._read_by
 
     @property
@@ -80,6 +80,11 @@ class Turn:
     def forced(self) -> Sequence[tuple[int, int]]:
         """The first character of each text that a person forced, and the one behind it."""
         return self._source.forced
+
+    @property
+    def loops(self) -> Sequence[tuple[int, int]]:
+        """The same of each text that is there again and again."""
+        return self._source.loops
 
     @property
     def height(self) -> int:
