@@ -61,7 +61,14 @@ class Text(msgspec.Struct, frozen=True, tag_field="condition", tag="text"):
     action: Action = "pause"
 
 
-Condition = Stop | Length | Threshold | Every | Text
+class ThinkingBudget(msgspec.Struct, frozen=True, tag_field="condition", tag="thinking"):
+    """The thoughts have `tokens` tokens; their end is forced, and the answer follows."""
+
+    tokens: int
+    action: Literal["answer"] = "answer"
+
+
+Condition = Stop | Length | Threshold | Every | Text | ThinkingBudget
 Rule = Threshold | Every | Text
 """The conditions that people write; the others are knobs."""
 
@@ -115,6 +122,8 @@ def describe(condition: Condition) -> str:
         return f'stop sequence "{escape(condition.text)}"'
     if isinstance(condition, Length):
         return f"max_tokens {condition.tokens}"
+    if isinstance(condition, ThinkingBudget):
+        return f"think {condition.tokens}"
     action = "stop " if condition.action == "stop" else ""
     if isinstance(condition, Threshold):
         value = repr(float(condition.value)).removesuffix(".0")

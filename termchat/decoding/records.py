@@ -22,6 +22,7 @@ import msgspec
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import Phase
 
 FORMAT = 1
 """Version of the record stream."""
@@ -169,7 +170,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
     UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
-    one.
+    one. `phase` None: the token may be a part of the tag that opens the thoughts; it is of the phase that follows.
     """
 
     step: int
@@ -190,6 +191,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     state: dict[str, float]
     decode_us: int
     sample_us: int
+    phase: Phase | None = "answer"
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):

@@ -26,6 +26,7 @@ from termchat.decoding.records import (
     Start,
     Token,
 )
+from termchat.decoding.thinking import Phase
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache, ContextFull, OutOfTime
 from termchat.engine.llama.chain import Observer
@@ -228,11 +229,14 @@ class _Reply:
         assert steering.chain is not None
         steering.chain.take(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
-        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced)
+        phase = steering.thoughts.push(self.cache.model.spelled(drawn.id))
+        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced, phase=phase)
         self.ids.append(drawn.id)
         return token, ending
 
-    def _record(self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False) -> Token:
+    def _record(
+        self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False, phase: Phase | None = None
+    ) -> Token:
         return token_record(
             drawn,
             self.step,
@@ -243,6 +247,7 @@ class _Reply:
             self.decode_us,
             sample_us,
             forced=forced,
+            phase=phase,
         )
 
     def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
@@ -352,6 +357,7 @@ def token_record(
     sample_us: int,
     *,
     forced: bool = False,
+    phase: Phase | None = None,
 ) -> Token:
     return Token(
         step=step,
@@ -372,4 +378,5 @@ def token_record(
         state=drawn.state,
         decode_us=decode_us,
         sample_us=sample_us,
+        phase=phase,
     )
