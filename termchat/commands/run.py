@@ -171,6 +171,7 @@ def _answer(
         recorder=printer,
         candidates=candidates,
         keep_logits=False,
+        step_by_step_text=config.step_by_step_text,
     )
     chat.loading.load(spec)
     code, seed = 0, config.tuning.seed
@@ -242,9 +243,9 @@ def _wait(chat: Chat, signals: _Signals) -> bool:
     refused = stopping = False
     while chat.busy or chat.phase == "loading" or chat.forks.waits:
         for change in chat.pump(0.05):
-            if isinstance(change, Notice) and change.severity == "error":
+            if isinstance(change, Notice) and change.severity != "information":
                 _complain(change.message, change.hint)
-                refused = True
+                refused = refused or change.severity == "error"
         if signals.caught is not None and not stopping:
             stopping = True
             if not chat.busy:

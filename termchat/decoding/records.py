@@ -45,7 +45,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     begin with, whatever the dice: the tokens of that are its own, and forced.
 
     `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
-    for bit. `threads` are those it begins with.
+    for bit. `threads` are those it begins with. `thinking` are the tags around its thoughts, () for a model that does not
+    think.
     """
 
     version: int
@@ -62,6 +63,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     kv_type: str
     exact: bool
     prefill: str = ""
+    thinking: tuple[str, ...] = ()
 
 
 class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings"):

@@ -428,6 +428,8 @@ class SamplerSettings(msgspec.Struct, frozen=True):
 
 THINK_AUTO, THINK_ON = -1, 1_000_000
 """What `think` holds where the template decides, and where there is no limit."""
+STEP_BY_STEP = "Let's think step by step."
+"""What replies begin with while `step_by_step` is on, unless other words are configured."""
 
 
 class Tuning(SamplerSettings, frozen=True):

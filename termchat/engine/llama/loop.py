@@ -184,6 +184,7 @@ class _Reply:
             kv_type=model.spec.kv_type,
             exact=cache.exact and not model.gpu_layers and as_recorded and not lost,
             prefill=request.prefill,
+            thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
         )
 
     def _prefill(self, plan: list[Shape]) -> Iterator[Record | Prefilling]:
