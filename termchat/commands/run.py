@@ -179,7 +179,8 @@ def _answer(
         printer.number = number + 1
         if seed is not None:
             chat.tuning = chat.tuning.turned({"seed": seed + number})
-        chat.begin_with(asked.prefill)
+        if asked.prefill:
+            chat.begin_with(asked.prefill)
         if number:
             chat.forks.regenerate()
         else:

@@ -138,6 +138,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """What it takes, in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
         if self.kind == "texts":
             return "strings"
+        if self.words:
+            return f"{', '.join(self.words)}, or 1 to {self.high:.16g}"
         numbers = f"{self.gap or self.low:.16g} to {self.high:.16g}"
         if self.kind == "seed" or self.gap:
             return f"{'fresh' if self.kind == 'seed' else f'{self.low:g}'}, or {numbers}"
