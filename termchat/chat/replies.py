@@ -162,7 +162,9 @@ class Replies:
     def end_thinking(self) -> None:
         """Has the model answer now: the end of its thoughts is forced."""
         state = self._state
-        if state.thinking is None:
+        tokens = self._running.node.tokens if self._running is not None else None
+        may_think = state.model is not None and state.model.thinking is not None
+        if tokens is None or not may_think or len(tokens) > max(tokens.thought, tokens.unsure):
             state.changed(Notice("the model is not thinking"))
         elif "force" not in state.engine.offers:
             state.changed(Notice(f"this engine cannot {FEATURES['force']}"))

@@ -24,8 +24,7 @@ GPT_OSS = '{{- "<|start|>assistant<|channel|>analysis<|message|>" + message.thin
 def phases(parser: PhaseParser, parts: list[bytes]) -> list[Phase]:
     """Those of the tokens, where what was not known at once is what came to be known."""
     found = [parser.push(part) for part in parts]
-    known = [next((later for later in found[at:] if later is not None), "answer") for at in range(len(found))]
-    return known
+    return [next((later for later in found[at:] if later is not None), "answer") for at in range(len(found))]
 
 
 def reference(text: str, *, inside: bool) -> int:
