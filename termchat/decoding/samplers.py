@@ -205,7 +205,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return "on or off"
         number = "a number" if self.kind == "float" else "a whole number"
         if self.words:
-            return f"{', '.join(self.words)} or {number} up to {self.high:.16g}"
+            number = f"{', '.join(self.words)} or {number}"
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
 
 

@@ -88,7 +88,7 @@ def test_the_knob_takes_words_and_numbers() -> None:
         "auto": "auto", "on": "on", "OFF": "off", "512": "512",
     }  # fmt: skip
     assert knob.check("on") == written["on"]
-    with pytest.raises(KnobError, match="auto, off, on or a whole number"):
+    with pytest.raises(KnobError, match="auto, off, on or a whole number from -1"):
         knob.parse("perhaps")
 
 

@@ -16,7 +16,7 @@ from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.port import EndThinking, Force, Generate, Message, Scripted
 from tests.engine.conftest import records, request, tokens
 from tests.engine.steered import numbers, script_of, steered
-from tests.engine.test_template import FakeTemplate
+from tests.engine.templated import FakeTemplate
 
 OPENS = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
