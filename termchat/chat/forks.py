@@ -57,7 +57,8 @@ class Forks:
             return
         turn = chat.nodes[number]
         prefill = state.beginning
-        if state.is_foreign():  # its ids are another model's: the message is sent again
+        switched = state.model is not None and state.model.thinking_switch and turn.think != state.tuning.thinks
+        if state.is_foreign() or switched:  # its ids are another model's, or say otherwise: the message is sent again
             state.prefill = prefill or state.prefill
             self._turns.begin_beside(turn)
             return

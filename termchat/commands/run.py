@@ -175,6 +175,7 @@ def _answer(
         candidates=candidates,
         breakpoints=tuple(map(Breakpoint, asked.rules)),
         keep_logits=False,
+        step_by_step_text=config.step_by_step_text,
     )
     chat.loading.load(spec)
     code, seed = 0, config.tuning.seed
@@ -182,7 +183,8 @@ def _answer(
         printer.number = number + 1
         if seed is not None:
             chat.tuning = chat.tuning.turned({"seed": seed + number})
-        chat.begin_with(asked.prefill)
+        if asked.prefill:
+            chat.begin_with(asked.prefill)
         if number:
             chat.forks.regenerate()
         else:
@@ -246,9 +248,9 @@ def _wait(chat: Chat, signals: _Signals) -> bool:
     refused = stopping = False
     while chat.busy or chat.phase == "loading" or chat.forks.waits:
         for change in chat.pump(0.05):
-            if isinstance(change, Notice) and change.severity == "error":
+            if isinstance(change, Notice) and change.severity != "information":
                 _complain(change.message, change.hint)
-                refused = True
+                refused = refused or change.severity == "error"
         if signals.caught is not None and not stopping:
             stopping = True
             if not chat.busy:

@@ -9,6 +9,7 @@
     reply_facts     what replies were made of, and where that differs
     setting_changes what changed between two settings of a reply, in words
     batch_shapes    in which shapes a path's ids were decoded
+    thoughts        what a reply thought before it answered
     heat            how much a token stands out, for screen and page
     store/          saved chats and the message history, in one SQLite file
     transcripts/    the formats of files, written and read

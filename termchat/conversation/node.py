@@ -36,7 +36,8 @@ class TokenColumns:
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
     1 where a person chose the token. `states` holds what stages of the chain remembered at token i, where they did, and
-    `end_tokens` which are end tokens.
+    `end_tokens` which are end tokens. The first `thought` tokens are thoughts; of the first `unsure` ones it is not known yet,
+    and there are no thoughts then.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,7 @@ class TokenColumns:
         self.sample_us = array("i")
         self.states: dict[int, dict[str, float]] = {}
         self.end_tokens: list[int] = []
+        self.thought = self.unsure = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -67,22 +69,23 @@ class TokenColumns:
             *self.texts.packed(),
             bytes(self.data),
             *arrays,
-            *map(msgspec.msgpack.encode, (self.states, self.end_tokens)),
+            msgspec.msgpack.encode((self.states, self.end_tokens, self.thought)),
         ]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
         """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
-        texts, ends, data, *arrays, states, end_tokens = packed
+        texts, ends, data, *arrays, rare = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
             from_words(getattr(columns, name), content)
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
-        columns.states = msgspec.msgpack.decode(states, type=dict[int, dict[str, float]])
-        columns.end_tokens = msgspec.msgpack.decode(end_tokens, type=list[int])
+        columns.states, columns.end_tokens, columns.thought = msgspec.msgpack.decode(
+            rare, type=tuple[dict[int, dict[str, float]], list[int], int]
+        )
         return columns
 
     def pieces(self) -> Iterator[bytes]:
@@ -109,6 +112,9 @@ class TokenColumns:
         self.forced.append(token.forced)
         self.decode_us.append(min(token.decode_us, 2**31 - 1))
         self.sample_us.append(min(token.sample_us, 2**31 - 1))
+        if token.phase == "thinking":
+            self.thought = len(self.ids)
+        self.unsure = len(self.ids) if token.phase is None else 0
 
 
 def pending_of(end: Finished, continued: bool) -> str:
@@ -141,7 +147,7 @@ class Node:
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
     grew from it, and can come back. `system` is the system prompt of a first turn that has another one than the chat began
-    with.
+    with. `think` is what its template was told about thinking, as far as that is known.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -154,6 +160,7 @@ class Node:
         self.whole = False
         self.omitted: Omission | None = None
         self.system: str | None = None
+        self.think: bool | None = None
         self.continued = False
         self.earlier: Node | None = None
         self.name = ""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from termchat.conversation.token_marks import TokenMarks
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.biases import parse
-from termchat.decoding.conditions import Length, Rule, Stop, describe
+from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, describe
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS, Knob, SamplerSettings, Value
+from termchat.decoding.samplers import KNOBS, THINK_AUTO, Knob, SamplerSettings, Value
 from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
@@ -24,7 +24,8 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
     limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
     samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
-    return samplers | {"stop": stops, "max_tokens": next(limits, 0)}
+    budgets = (condition.tokens for condition in settings.conditions if isinstance(condition, ThinkingBudget))
+    return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)}
 
 
 def in_force(settings: SettingsRecord) -> list[str]:

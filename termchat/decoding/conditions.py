@@ -91,7 +91,14 @@ class IgnoreEnd(msgspec.Struct, frozen=True, tag_field="condition", tag="ignore_
     action: Literal["ignore"] = "ignore"
 
 
-Condition = Stop | Length | Threshold | Every | Text | After | Loop | IgnoreEnd
+class ThinkingBudget(msgspec.Struct, frozen=True, tag_field="condition", tag="thinking"):
+    """The thoughts have `tokens` tokens; their end is forced, and the answer follows."""
+
+    tokens: int
+    action: Literal["answer"] = "answer"
+
+
+Condition = Stop | Length | Threshold | Every | Text | After | Loop | IgnoreEnd | ThinkingBudget
 Rule = Threshold | Every | Text | After | Loop | IgnoreEnd
 """The conditions that people write; the others are knobs."""
 
@@ -174,6 +181,8 @@ def describe(condition: Condition) -> str:
         return f"max_tokens {condition.tokens}"
     if isinstance(condition, IgnoreEnd):
         return "ignore end"
+    if isinstance(condition, ThinkingBudget):
+        return f"think {condition.tokens}"
     action = "stop " if condition.action == "stop" else ""
     if isinstance(condition, Threshold):
         times = f" for {condition.steps}" if condition.steps > 1 else ""

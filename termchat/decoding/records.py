@@ -22,6 +22,7 @@ import msgspec
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import Phase
 
 FORMAT = 1
 """Version of the record stream."""
@@ -44,7 +45,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     begin with, whatever the dice: the tokens of that are its own, and forced.
 
     `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
-    for bit. `threads` are those it begins with.
+    for bit. `threads` are those it begins with. `thinking` are the tags around its thoughts, () for a model that does not
+    think.
     """
 
     version: int
@@ -61,6 +63,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     kv_type: str
     exact: bool
     prefill: str = ""
+    thinking: tuple[str, ...] = ()
 
 
 class TokenBias(msgspec.Struct, frozen=True, array_like=True):
@@ -180,7 +183,8 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
     UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
-    one. `end`: it is an end token, with which a reply ends, unless that is ignored.
+    one. `end`: it is an end token, with which a reply ends, unless that is ignored. `phase` None: the token may be a part of
+    the tag that opens the thoughts; it is of the phase that follows.
     """
 
     step: int
@@ -202,6 +206,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     decode_us: int
     sample_us: int
     end: bool = False
+    phase: Phase | None = "answer"
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):

@@ -26,6 +26,7 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import Phase
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache, ContextFull, OutOfTime
 from termchat.engine.llama.chain import Chain, Observer
@@ -184,6 +185,7 @@ class _Reply:
             kv_type=model.spec.kv_type,
             exact=cache.exact and not model.gpu_layers and as_recorded and not lost,
             prefill=request.prefill,
+            thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
         )
 
     def _prefill(self, plan: list[Shape]) -> Iterator[Record | Prefilling]:
@@ -242,11 +244,14 @@ class _Reply:
         assert steering.chain is not None
         steering.chain.take(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
-        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced)
+        phase = steering.thoughts.push(self.cache.model.spelled(drawn.id))
+        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced, phase=phase)
         self.ids.append(drawn.id)
         return token, ending
 
-    def _record(self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False) -> Token:
+    def _record(
+        self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False, phase: Phase | None = None
+    ) -> Token:
         return token_record(
             drawn,
             self.step,
@@ -257,6 +262,7 @@ class _Reply:
             self.decode_us,
             sample_us,
             forced=forced,
+            phase=phase,
         )
 
     def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
@@ -366,6 +372,7 @@ def token_record(
     sample_us: int,
     *,
     forced: bool = False,
+    phase: Phase | None = None,
 ) -> Token:
     return Token(
         step=step,
@@ -387,4 +394,5 @@ def token_record(
         decode_us=decode_us,
         sample_us=sample_us,
         end=drawn.id in model.end_ids,
+        phase=phase,
     )

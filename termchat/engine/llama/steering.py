@@ -7,16 +7,27 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from termchat.decoding.conditions import Condition, ConditionError, Length, Loop, Rule, Stop, TextGate, describe
+from termchat.decoding.conditions import (
+    Condition,
+    ConditionError,
+    Length,
+    Loop,
+    Rule,
+    Stop,
+    TextGate,
+    ThinkingBudget,
+    describe,
+)
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.rules import Measured, Rules
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
+from termchat.decoding.thinking import PhaseParser
 from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.sandbox import deadline
-from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
+from termchat.engine.port import Adjust, Cancel, EndThinking, EngineError, Force, Generate, Pause, Resume, Steer, Unit
 from termchat.text import one_line
 
 MATCHING = 0.25
@@ -29,6 +40,7 @@ _SHOWN = 30
 """Characters of a token that is told."""
 MOST_THREADS = 512
 """llama.cpp aborts above it."""
+_OPENING = 64  # tokens before a reply in which the tag is looked for that opens its thoughts
 _TAIL = 64  # bytes; a sentence's end is shorter
 
 _UNIT_ENDS: dict[Unit, Callable[[bytes, str], bool]] = {
@@ -69,6 +81,7 @@ class Steering:
         self._said: bytes | None = None
         self.gate = TextGate()
         self.rules = Rules(())
+        self.thoughts = self._thoughts()
         self._condition(request.conditions)
         self.gate.resume(b"".join(map(cache.model.piece, past[reply:])))
         self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
@@ -106,6 +119,22 @@ class Steering:
             bias=model.bias(self.samplers.logit_bias),
         )
 
+    def _thoughts(self) -> PhaseParser:
+        """Knows the phase of the next token; has seen the reply so far."""
+        model, past, reply = self._cache.model, self._past, self._reply
+        tags = model.thinking
+        before = past[max(reply - _OPENING, 0) : reply] if tags is not None else []
+        thoughts = PhaseParser(tags, b"".join(map(model.spelled, before)))
+        for token in past[reply:] if tags is not None else []:
+            thoughts.push(model.spelled(token))
+        return thoughts
+
+    def _answer(self) -> None:
+        """Forces the end of the thoughts, unless tokens are forced already: those may be that end."""
+        tags = self._cache.model.thinking
+        if tags is not None and self.thoughts.phase == "thinking" and not self._queue:
+            self._queue.extend(self._cache.model.tokenize(tags.ending, special=True))
+
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def obey(self, command: Steer) -> Iterator[SettingsRecord]:
@@ -125,6 +154,9 @@ class Steering:
             self._steps.clear()
         else:
             self.why = ""
+            if isinstance(command, EndThinking):
+                self._answer()
+                return
             if isinstance(command, Force):
                 self._queue.extend(i for i in command.ids if 0 <= i < self._cache.model.n_vocab)
                 return
@@ -149,6 +181,8 @@ class Steering:
                 yield self.record()
             if entry.id is not None and entry.step == step:
                 self._queue.appendleft(entry.id)
+        if self._budget is not None and self.thoughts.thought >= self._budget:
+            self._answer()
 
     # --- what is met -------------------------------------------------------------------------------------------------
 
@@ -239,6 +273,7 @@ class Steering:
             raise EngineError("condition", str(error), "change or delete the condition") from None
         self.conditions = conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
+        self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
         said = self._past[self._reply :]
         self._search(lambda: self.rules.resume(said, b"".join(map(self._cache.model.piece, said))))

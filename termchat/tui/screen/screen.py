@@ -259,7 +259,8 @@ class ChatScreen(LiveScreen):
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
-        self._desk.show_keys(situation, self._ask_line.asked or self.tokens.asked, chat.engine.offers)
+        asked, thinking = self._ask_line.asked or self.tokens.asked, chat.thinking is not None
+        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking)
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()
@@ -454,6 +455,19 @@ class ChatScreen(LiveScreen):
 
     def action_copy_reply(self) -> None:
         self.copying.copy_reply()
+
+    def action_copy_thoughts(self) -> None:
+        self.copying.copy_thoughts()
+
+    def action_answer(self) -> None:
+        if self._chat.thinking is not None:
+            self._do(self._chat.replies.end_thinking)
+        else:
+            self.action_thoughts()
+
+    def action_thoughts(self, node: int | None = None) -> None:
+        if not self._transcript.toggle_thoughts(node):
+            self.tell(Notice("no thoughts to show or fold here"))
 
     def action_copy_code(self) -> None:
         self.copying.copy_code()

@@ -39,11 +39,12 @@ class Part(NamedTuple):
 
 class TurnText(NamedTuple):
     """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
-    come before it."""
+    come before it. `thought`: it is a part of the thoughts, which stand before all else."""
 
     text: str
     tokens: TokenColumns | None = None
     begin: int = 0
+    thought: bool = False
 
 
 class Mark(NamedTuple):
@@ -107,13 +108,17 @@ class Source:
                 yield TurnText(node.written)
             tokens = node.tokens
             stop = self.parts[self._part].shown
+            if tokens.unsure and not node.done:
+                stop = 0  # what follows says whether it is a thought
             self._read_settings(node, self._taken)
-            while (begin := self._taken) < stop:  # as far as the settings are the same
+            while (begin := self._taken) < stop:  # as far as the settings are the same, and the phase
                 self._drawn_with = self._newest
-                self._taken = min([*node.settings_at[self._settings_seen :][:1], stop])
+                thought = begin < tokens.thought
+                ends = [tokens.thought] if thought else []
+                self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
                 self.tokens += self._taken - begin
                 text = tokens.texts.joined(self._taken, begin)
-                told = TurnText(text, tokens, self.length - self._part_begin)
+                told = TurnText(text, tokens, self.length - self._part_begin, thought)
                 self._read_forced(tokens, begin)
                 if self._token_marks is not None:
                     self._mark(self._token_marks.read(tokens, begin, self._taken, self._part_begin))
