@@ -54,7 +54,7 @@ def redrawn(
         if stage.name == "dry" or (stage.name == "mirostat" and samplers.mirostat == 1):  # more than the record has
             return None
         rows = [APPLY[stage.name](row, samplers, at) for row in rows]
-        if not np.array_equal(*(np.sort(row.ids[row.ids < _STAND_IN]) for row in rows)):
+        if len({frozenset(row.ids[row.ids < _STAND_IN].tolist()) for row in rows}) > 1:
             return None
         warmed = warmed or (stage.name == "temperature" and samplers.temperature != 1)
     winners = {_winner(row, _noise(seed, token.step, row.ids, known)) for row in rows}
