@@ -107,7 +107,7 @@ def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, oth
         yield from _ended(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
         yield Cause(kind="forced", name="forced token", left=_chosen(one), right=_chosen(other), evidence="shown")
-    elif contradicts(one) or contradicts(other):
+    elif one.id != other.id and (contradicts(one) or contradicts(other)):
         told = ("does not follow from its record" if contradicts(step) else "follows" for step in (one, other))
         yield Cause(kind="edited", name="the record was edited", left=next(told), right=next(told), evidence="shown")
 
@@ -123,7 +123,9 @@ def contradicts(step: RecordedStep) -> bool:
         return False
     alive = [candidate for candidate in token.candidates if candidate.probability > 0]
     scores = {candidate.id: math.log(candidate.probability) + candidate.noise for candidate in alive}
-    return (bool(scores) and token.id not in scores) or any(score > scores[token.id] for score in scores.values())
+    if not scores:
+        return False
+    return scores.get(token.id, -math.inf) < max(scores.values())
 
 
 def _ended(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
@@ -277,7 +279,7 @@ def _model(one: Start, other: Start) -> Cause:
 
 def _shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:
     if one.shapes is None or other.shapes is None:
-        known = ("not recorded" if step.shapes is None else "recorded" for step in (one, other))
+        known = ("unknown" if step.shapes is None else "known" for step in (one, other))
         yield Cause(kind="shapes", name="batch shape", left=next(known), right=next(known))
         return
     batches, threads = ([_flat(step.shapes or (), field) for step in (one, other)] for field in ("rows", "threads"))
@@ -366,6 +368,9 @@ def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], s
         found += (_same_logits(cause) if known else cause for cause in origins)
     else:
         found += _of_logits(one, other, origins, shift, weighed[-1])
+    if one.id == other.id and shift is None and known:
+        changed = "the model's logits are unchanged, but not what follows from them"
+        found.append(Cause(kind="edited", name="the record was edited", evidence="shown", detail=changed))
     if all(cause.evidence == "excluded" for cause in found):
         found.append(Cause(kind="unknown", name="nothing on record explains it"))
     return found

@@ -26,7 +26,7 @@ Names = tuple[str, str]
 
 def cause_line(cause: Cause, names: Names) -> str:
     """One cause, free of control characters."""
-    values = (f"{show_piece(value)} {name}" for value, name in zip((cause.left, cause.right), names, strict=True))
+    values = (f"{name} {show_piece(value)}" for value, name in zip((cause.left, cause.right), names, strict=True))
     told = f": {', '.join(values)}" if cause.left or cause.right else ""
     since = f", from token {cause.since} on" if cause.since else ""
     detail = f" ({_named(cause.detail, names)})" if cause.detail else ""
@@ -37,7 +37,7 @@ def _named(detail: str, names: Names) -> str:
     return detail.replace("the left reply", f"the {names[0]} reply").replace("the right reply", f"the {names[1]} reply")
 
 
-def why_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
+def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
     """The causes, then the logits, free of control characters."""
     yield from (cause_line(cause, names) for cause in why.causes)
     shift = why.logits
@@ -127,13 +127,13 @@ def why_dict(why: WhyDifferent, names: Names) -> dict[str, Any]:
     sides = zip(names, (why.left, why.right), strict=True)
     return {
         "step": why.index,
-        **{name: _side(step) for name, step in sides},
+        **{name: side_dict(step) for name, step in sides},
         "logits": to_dict(why.logits),
-        "causes": [_cause(cause, names) for cause in why.causes],
+        "causes": [cause_dict(cause, names) for cause in why.causes],
     }
 
 
-def _side(step: RecordedStep) -> dict[str, Any] | None:
+def side_dict(step: RecordedStep) -> dict[str, Any] | None:
     if step.id is None:
         return None
     token = to_dict(step.token) if step.token is not None else {}
@@ -141,6 +141,6 @@ def _side(step: RecordedStep) -> dict[str, Any] | None:
     return {"id": step.id, "forced": step.forced, **{name: token[name] for name in kept if name in token}}
 
 
-def _cause(cause: Cause, names: Names) -> dict[str, Any]:
+def cause_dict(cause: Cause, names: Names) -> dict[str, Any]:
     found = {"kind": cause.kind, "name": cause.name, names[0]: cause.left, names[1]: cause.right}
     return {**found, "evidence": cause.evidence, "since": cause.since, "detail": _named(cause.detail, names)}

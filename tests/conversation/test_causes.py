@@ -19,7 +19,7 @@ from termchat.conversation.causes import (
     total_variation,
     why_different,
 )
-from termchat.conversation.causes_text import distribution_lines, why_dict, why_lines
+from termchat.conversation.causes_text import cause_lines, distribution_lines, why_dict
 from termchat.conversation.recorded_reply import RecordedReply, ReplyPiece
 from termchat.conversation.tree import Node
 from termchat.decoding import dice
@@ -59,7 +59,7 @@ def reply(
     conditions: tuple[Any, ...] = (),
     **starts: Any,
 ) -> RecordedReply:
-    """A reply as an engine would write it: `later` knobs and `forced` ids by step; from step `drift[0]` on the logits are off."""
+    """A reply as an engine would write it: `later` knobs and `forced` ids by step; from `drift[0]` on the logits are off."""
     node = Node(2, 1, 0, "assistant")
     begun: Start = msgspec.structs.replace(start(list(prompt), seed), **starts)
     node.add(begun)
@@ -172,7 +172,7 @@ def made(side: dict[str, Any]) -> RecordedReply:
 def test_each_cause_alone_is_named_and_shown(name: str) -> None:
     one, other = ALONE[name]
     why = found(made(one), made(other))
-    assert name in shown(why), [*why_lines(why, NAMES)]
+    assert name in shown(why), [*cause_lines(why, NAMES)]
     assert shown(why) <= {name, "near tie"}
     assert why.causes[0].name == name
     assert (why.logits is None) == (name not in COMPUTED)
@@ -272,7 +272,7 @@ def test_a_knob_says_since_which_token() -> None:
     why = found(reply(length=60), reply(length=60, later={9: {"temperature": 3.0}}))
     assert why.index >= 9
     assert cause(why, "temperature").since == 9
-    assert "cause: temperature: 0.8 left, 3.0 right, from token 9 on (" in next(iter(why_lines(why, NAMES)))
+    assert "cause: temperature: left 0.8, right 3.0, from token 9 on (" in next(iter(cause_lines(why, NAMES)))
     turned_back = reply(length=60, later={2: {"min_p": 0.06}, 3: {"min_p": 0.05}, 9: {"temperature": 3.0}})
     assert [each.name for each in found(reply(length=60), turned_back).causes] == ["temperature"]
 
@@ -282,9 +282,9 @@ def test_what_differs_but_does_nothing_is_excluded() -> None:
     assert shown(why) == {"seed"}
     assert cause(why, "dynatemp_exponent").evidence == "excluded"
     assert cause(why, "threads").evidence == "excluded"
-    lines = [*why_lines(why, NAMES)]
-    assert lines[0].startswith("cause: seed: 5 left, 6 right")
-    assert "not the cause: threads: 2 left, 4 right (the logits are the same)" in lines
+    lines = [*cause_lines(why, NAMES)]
+    assert lines[0].startswith("cause: seed: left 5, right 6")
+    assert "not the cause: threads: left 2, right 4 (the logits are the same)" in lines
     assert lines[-1] == "the model's logits are the same here"
 
 
