@@ -21,6 +21,7 @@ from termchat.decoding.conditions import describe
 from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.stages import STAGES
 
 FAR = 0.2
 """Total variation above which the weights must differ: exact and inexact ways of computing were at most 0.13 apart."""
@@ -184,13 +185,7 @@ def _factors(
 ) -> Iterator[Cause]:
     """All that differs in what the draw was made with."""
     if one.settings is not None and other.settings is not None:
-        for name in SamplerSettings.__struct_fields__:
-            both = [getattr(step.settings.samplers, name) for step in (one, other) if step.settings is not None]
-            if both[0] != both[1]:
-                shown = [KNOBS[name].show(value) for value in both]
-                since = _since(left, right, index, name)
-                kind: Kind = "order" if name == "order" else "knob"
-                yield Cause(kind=kind, name=name, left=shown[0], right=shown[1], since=since)
+        yield from _knobs(left, right, index, one.settings.samplers, other.settings.samplers)
         if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
             since = _since(left, right, index, "constraint")
             yield Cause(kind="constraint", name="constraint", left=constraints[0], right=constraints[1], since=since)
@@ -199,11 +194,36 @@ def _factors(
             yield Cause(kind="dice", name="seed", left=str(one.start.seed), right=str(other.start.seed), since=0)
         if one.start.dice != other.start.dice:
             yield Cause(kind="dice", name="dice version", left=str(one.start.dice), right=str(other.start.dice))
-    if one.token is not None and other.token is not None and one.token.state != other.token.state:
+    if one.token is not None and other.token is not None and _remember_otherwise(one.token.state, other.token.state):
         states = (", ".join(f"{k} {v:.6g}" for k, v in token.state.items()) for token in (one.token, other.token))
         yield Cause(
             kind="state", name="what stages remember", left=next(states) or "none", right=next(states) or "none"
         )
+
+
+def _remember_otherwise(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether the same stages remember something else; what is on in one reply only is a matter of its knobs."""
+    return any(one[name] != other[name] for name in one.keys() & other.keys())
+
+
+def _knobs(
+    left: RecordedReply, right: RecordedReply, index: int, one: SamplerSettings, other: SamplerSettings
+) -> Iterator[Cause]:
+    """The knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
+    told: set[str | None] = set()
+    names = [name for name in SamplerSettings.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+    for name in sorted(names, key=lambda name: name not in _SWITCHES):
+        stage = KNOBS[name].stage
+        if stage in told:
+            continue
+        if stage is not None and STAGES[stage].active(one) != STAGES[stage].active(other):
+            told.add(stage)
+        shown = [KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other)]
+        kind: Kind = "order" if name == "order" else "knob"
+        yield Cause(kind=kind, name=name, left=shown[0], right=shown[1], since=_since(left, right, index, name))
+
+
+_SWITCHES = {name for stage in STAGES.values() for name in stage.switches}
 
 
 def _constraint(settings: SettingsRecord | None) -> str:
@@ -483,5 +503,8 @@ def _exchange(made: _With, theirs: _With, cause: Cause) -> _With:
         return made._replace(seed=theirs.seed)
     if cause.kind == "state":
         return made._replace(state=theirs.state)
-    value = getattr(theirs.samplers, cause.name)
-    return made._replace(samplers=msgspec.structs.replace(made.samplers, **{cause.name: value}))
+    stage = STAGES.get(KNOBS[cause.name].stage or "")
+    turned = stage is not None and stage.active(made.samplers) != stage.active(theirs.samplers)
+    names = stage.knobs if stage is not None and turned else (cause.name,)
+    taken = {name: getattr(theirs.samplers, name) for name in names}
+    return made._replace(samplers=msgspec.structs.replace(made.samplers, **taken), state={**theirs.state, **made.state})

@@ -24,6 +24,9 @@ _STAND_IN = 1 << 30
 _BOUNDED = ("penalties", "top_k", "top_p", "min_p")
 
 
+_MONOTONIC = ("penalties", "top_k", "top_p", "min_p")
+
+
 def redrawn(
     token: Token,
     past: Sequence[int],
@@ -36,8 +39,8 @@ def redrawn(
 
     `refused` are the ids that a constraint does not allow. The answer is None where the candidates on record do not decide it.
     Only the highest logits are on record. No other token has a higher one than the lowest of these, and all others together
-    hold the rest of the model's probability. So stand-ins at that height hold it, with the best noise of all ids; after each
-    stage the same candidates must be left with them and without any, and the winner must be the same, and none of them.
+    hold the rest of the model's probability. So stand-ins at that height hold it, with the best noise of all ids. What
+    is really left lies between what is left with them and without any; so the winner must be the same, and none of them.
     """
     listed = [candidate for candidate in token.candidates if candidate.id not in refused]
     if not listed or _may_rise(listed, past, samplers):
@@ -48,25 +51,28 @@ def redrawn(
     at = Situation(past, dice.chance(seed, token.step), state_of(samplers, state))
     warmed = False
     for stage in chain_of(samplers):
-        unknown = (rows[1].ids >= _STAND_IN).any()
-        if unknown and stage.active(samplers) and not _is_bounded(stage.name, samplers, warmed):
-            return None
         if stage.name == "dry" or (stage.name == "mirostat" and samplers.mirostat == 1):  # more than the record has
             return None
-        rows = [APPLY[stage.name](row, samplers, at) for row in rows]
-        if len({frozenset(row.ids[row.ids < _STAND_IN].tolist()) for row in rows}) > 1:
+        if stage.active(samplers) and not _is_monotonic(stage.name, samplers, warmed) and not _is_known(rows):
             return None
+        rows = [APPLY[stage.name](row, samplers, at) for row in rows]
         warmed = warmed or (stage.name == "temperature" and samplers.temperature != 1)
     winners = {_winner(row, _noise(seed, token.step, row.ids, known)) for row in rows}
     return winners.pop() if len(winners) == 1 else None
 
 
-def _is_bounded(stage: str, samplers: SamplerSettings, warmed: bool) -> bool:
-    """Whether a stage does no less for a token if stand-ins take the place of those with lower logits; `warmed` says that a
-    temperature has changed what those weigh."""
+def _is_monotonic(stage: str, samplers: SamplerSettings, warmed: bool) -> bool:
+    """Whether a stage leaves more candidates of more, and of more mass behind them; `warmed` says that a temperature has
+    changed what those off the record weigh."""
     if stage == "temperature":
         return not samplers.dynatemp_range
-    return stage in _BOUNDED and not (stage == "top_p" and warmed)
+    return stage in _MONOTONIC and not (stage == "top_p" and warmed)
+
+
+def _is_known(rows: Sequence[Surviving]) -> bool:
+    """Whether it is decided what is left, none of it off the record."""
+    least, most = (set(row.ids.tolist()) for row in rows)
+    return least == most and max(most) < _STAND_IN
 
 
 def _rest(token: Token) -> tuple[float, int]:
