@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from termchat.commands.compare import compare
+from termchat.commands.compare_transcripts import compare
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, Failed, Finished, to_json
 from termchat.decoding.samplers import ORDER, SamplerSettings

@@ -126,12 +126,12 @@ def compare(*, left: Path, right: Path | None, node: int | None, other_node: int
     FILE and OTHER are chats saved as .jsonl, or the output of termchat run --json; - is stdin. Without OTHER, the last reply
     in FILE is compared with its version before. No model is loaded: what the records show is drawn again from them.
     """
-    from termchat.commands import compare as comparing
+    from termchat.commands.compare_transcripts import compare as compare_files
 
     if left == right == Path("-"):
         raise click.UsageError("FILE and OTHER cannot both be read from stdin")
     files, nodes = (left, right), (node, other_node)
-    sys.exit(comparing.compare(files, nodes, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
+    sys.exit(compare_files(files, nodes, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
 
 
 @click.command("tokens", cls=Page, short_help="Print the tokens of a text.")

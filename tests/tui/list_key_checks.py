@@ -182,6 +182,21 @@ async def replies(group: Group, _: Path) -> Place:
     return place
 
 
+async def comparing(group: Group, _: Path) -> Place:
+    async with looking() as desk:
+        await desk.type("", "h", "h", "2")
+
+        async def open() -> None:
+            await desk.type("", "y", "home", "m", "end", "c")
+
+        place = Place(desk, group, open=open)
+        await place.enter()
+        await place.press("compare-why", place.shows("model    after    noise"))
+        await place.press("compare-why", place.lacks("model    after    noise"))
+        await place.close()
+    return place
+
+
 async def sessions(group: Group, _: Path) -> Place:
     store = FakeStore()
     async with library(store) as desk:
@@ -245,5 +260,5 @@ async def pieces(group: Group, _: Path) -> Place:
 LISTS: dict[str, Presses] = {
     "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "REPLIES": replies, "THEMES": themes, "PERSONAS": personas,
     "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
-    "TOKENS OF A TEXT": pieces,
+    "TOKENS OF A TEXT": pieces, "COMPARE": comparing,
 }  # fmt: skip
