@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, window
-from termchat.decoding.memory import state_of
 from termchat.decoding.records import Candidate, Token
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stage_state import state_of
 from termchat.decoding.stages import chain_of
 
 _MOST_TOKENS = 1 << 18

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from termchat.decoding import dice
-from termchat.decoding.memory import MU, SUM, WEIGHT, state_of
 from termchat.decoding.records import Candidate, Stage, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import ORDER, SamplerSettings
+from termchat.decoding.stage_state import MU, SUM, WEIGHT, state_of
 from termchat.engine.llama.chain import Chain
 
 STATE = {MU: 4.0, SUM: 2.0, WEIGHT: 5.0}
