@@ -182,7 +182,7 @@ class CompareDialog(ReadListing):
         if self._explained:
             return detail_lines(self._why, width)
         wrapper = Wrapper(width)
-        wrapper.feed(f"why  {summary_line(self._why, _SIDES)}\n\n", MUTED)
+        wrapper.feed(f"why  {summary_line(self._why, _SIDES)}\n", MUTED)
         return [*wrapper.lines, *compare_lines(self._comparison, width, self._names)]
 
     def action_why(self) -> None:
