@@ -1,4 +1,4 @@
-"""`termchat run`, `replay`, `tokens`, `tune` and `doctor`: each reads its flags and makes one call into `termchat.commands`."""
+"""The commands that are one call into `termchat.commands`: run, replay, compare, tokens, tune and doctor."""
 
 from __future__ import annotations
 
@@ -121,9 +121,11 @@ def _rule(text: str) -> Rule:
 
 @click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
 @flags(without=_ON_RECORD, knobs=False)
-def replay(*, file: Path, **given: Any) -> None:
-    """Generate every reply in FILE again and report what differs: any token, number, text or candidate. Times are ignored.
+def replay(*, file: Path, as_json: bool, **given: Any) -> None:
+    """Generate every reply in FILE again and report what differs, and why: any token, number, text or candidate. Times are
+    ignored.
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
     record are used as recorded, unless a flag overrides them.
@@ -131,7 +133,33 @@ def replay(*, file: Path, **given: Any) -> None:
     chosen = config(given)
     from termchat.commands import replay as replaying
 
-    sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True)))
+    sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
+
+
+_TRANSCRIPT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@click.command("compare", cls=Page, short_help="Say why two replies differ.")
+@click.argument("left", type=_TRANSCRIPT, metavar="FILE")
+@click.argument("right", type=_TRANSCRIPT, required=False, metavar="[OTHER]")
+@click.option(
+    "--node", type=int, metavar="N", help="the left reply, by the number of its node; without it, the last one"
+)
+@click.option("--other-node", type=int, metavar="N", help="the right reply, likewise")
+@click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
+def compare(*, left: Path, right: Path | None, node: int | None, other_node: int | None, as_json: bool) -> None:
+    """Find the first token at which two replies differ, and why: a knob, the order of the stages, the seed, the prompt, a
+    constraint, a forced token, the model, or how its numbers were computed.
+
+    FILE and OTHER are chats saved as .jsonl, or the output of termchat run --json; - is stdin. Without OTHER, the last reply
+    in FILE is compared with its version before. No model is loaded: what the records show is drawn again from them.
+    """
+    from termchat.commands.compare_transcripts import compare as compare_files
+
+    if left == right == Path("-"):
+        raise click.UsageError("FILE and OTHER cannot both be read from stdin")
+    files, nodes = (left, right), (node, other_node)
+    sys.exit(compare_files(files, nodes, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
 
 
 @click.command("tokens", cls=Page, short_help="Print the tokens of a text.")

@@ -12,5 +12,6 @@ screen or a file.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
 - `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
 - `biases`: logit biases as people write them.
+- `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
 - `escapes`: backslash escapes in typed text.
 """

@@ -31,7 +31,8 @@ Reason = Literal["end", "length", "stop", "rule", "user", "context"]
 
 
 class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Which model made the records. `sha256` is of the file's header and size, not of the whole file."""
+    """Which model made the records. `sha256` is the fingerprint: of the file's header and
+    size, not of the whole file."""
 
     name: str
     path: str

@@ -261,7 +261,8 @@ def read(path: Path) -> Transcript:
                 reader.take(data)
         return reader.finish()
     except LineError as error:
-        raise TranscriptError(f"{path.name}, line {reader.line}: {error}", _HINT) from None
+        where = f"{path.name}, line {reader.line}" if reader.line else path.name
+        raise TranscriptError(f"{where}: {error}", _HINT) from None
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
 

@@ -77,7 +77,7 @@ def state_runs(chat: Chat) -> list[Run]:
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     state = _STATES[chat.phase](chat)
     if chat.looking_on.followed is not None and chat.phase == "idle":
-        state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("looking on", TEXT)]
+        state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("following", TEXT)]
     return [*doing(_STATE_CLICKED.get(chat.phase, ""), state), *queued]
 
 

@@ -418,6 +418,10 @@ class ChatScreen(LiveScreen):
     def action_big(self, page: str | None = None) -> None:
         self._big.toggle(page)
 
+    def on_panels_typed(self, _event: Panels.Typed) -> None:
+        ways = f"{name_of('big')} goes back to the chat, {name_of('tune')} turns knobs"
+        self.tell(Notice("nothing can be written here, and this letter is no key of the big view", ways))
+
     def on_panels_pointed(self, event: Panels.Pointed) -> None:
         self._big.point(event.ref)
 

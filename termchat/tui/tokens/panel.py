@@ -46,9 +46,9 @@ class TokenPanel:
                 return None
             token, note = asked.inspected.token, again(chat.tolerance) if asked.inspected.recomputed else ""
             if asked.now:
-                return Shown(token, "ASKED NOW", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
+                return Shown(token, "RECOMPUTED", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
             then = settings_of(node, node.tokens.settings[place.at])
-            return Shown(token, "ASKED", ORIGINAL, note, then, seed=seed, node=node.number)
+            return Shown(token, "RECOMPUTED", ORIGINAL, note, then, seed=seed, node=node.number)
         then = settings_of(node, node.tokens.settings[place.at])
         return Shown(self._record(place), samplers=then, seed=seed, node=node.number)
 
