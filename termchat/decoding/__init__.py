@@ -6,6 +6,7 @@ screen or a file.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
 - `arithmetic`: what each of them leaves of a row of logits, in numpy; `stage_state`: what mirostat and adaptive_p remember.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
+- `thinking`: the tags between which a model thinks, and which tokens of a reply are thoughts.
 - `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token, and
   rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
@@ -13,5 +14,6 @@ screen or a file.
 - `constraint`: what a reply has to match. The engine follows it (`engine.llama.grammars`).
 - `gbnf`: llama.cpp's grammars as llguidance reads them. `text_error`: a fault in a typed text, with its place.
 - `biases`: logit biases as people write them.
+- `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
 - `escapes`: backslash escapes in typed text.
 """
