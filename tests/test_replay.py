@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -24,13 +23,12 @@ from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.commands import replay as replaying
-from termchat.commands.difference import Difference, lead, total_variation
 from termchat.commands.replay import replay
 from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.conditions import Length, Stop, parse
 from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
@@ -38,7 +36,7 @@ from termchat.engine.llama.threads import all_threads
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
 from tests.chat.driven_chat import Driven
-from tests.made_records import finished, start, token
+from tests.made_records import finished, token
 from tests.made_records import stream as made_stream
 from tests.played_engine import PlayedEngine
 
@@ -114,7 +112,7 @@ def test_a_fast_prefill_is_made_again_as_it_was(home: Path, tmp_path: Path) -> N
     assert max(json.loads(fast.read_text().splitlines()[2])["shapes"]) > 63
     assert said(termchat(home, "replay", fast), 0).startswith(f"identical, {tokens_in(fast)} token")
     report = said(termchat(home, "replay", fast, "--prefill-batch", "32"), 1)
-    assert "likely cause: micro-batch: 512 then, 32 now" in report
+    assert "cause: micro-batch: recorded 512, now 32" in report
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +332,7 @@ def test_an_altered_id_is_named_with_its_step(home: Path, short: Path, tmp_path:
     assert first.startswith(f"different at node 2, step {step}: recorded ")
     assert f"({after}), now " in first
     assert first.endswith(f"({before})")
-    assert "likely cause: the transcript was edited" in report
+    assert "cause: the record was edited: recorded does not follow from its record, now follows" in report
     assert "in logit/temperature + noise" in report
 
 
@@ -351,7 +349,7 @@ def test_a_changed_model_file_behind_the_same_header_is_found_out(
     assert report.startswith("different at node 2, step ")
     assert "now" in report.splitlines()[0]
     assert "different weights" in report
-    assert report.count("recorded    noise        now    noise") == 1
+    assert report.count("    model    after    noise") == 2
 
 
 def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
@@ -366,7 +364,7 @@ def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
 
 def test_another_kv_type_is_named_as_the_cause(home: Path, short: Path) -> None:
     report = said(termchat(home, "replay", short, "--kv-type", "q8_0"), 1)
-    assert "likely cause: KV type: f16 then, q8_0 now" in report
+    assert "cause: KV type: recorded f16, now q8_0" in report
 
 
 def test_other_numbers_for_the_same_tokens_are_a_difference(home: Path, short: Path, tmp_path: Path) -> None:
@@ -384,7 +382,7 @@ def test_other_numbers_for_the_same_tokens_are_a_difference(home: Path, short: P
     assert ": same token now, but its record differs; every token of the reply matches" in report
     assert f"  rank: {rank + 1} recorded, {rank} now\n" in report
     assert f"  probability: {math.nextafter(probability, 0.5)!r} recorded, {probability!r} now\n" in report
-    assert "likely cause: the transcript was edited: the model's logits are unchanged" in report
+    assert "cause: the record was edited (the model's logits are unchanged" in report
 
 
 NOT_COMPUTED = {"decode_us", "sample_us", "forced", "record", "ms", "reused", "shapes"}
@@ -395,6 +393,7 @@ ENDED: dict[str, Finished | None] = {
     "length": finished("length", "max_tokens 4", "", 4),
     "user": finished("user", "", "bc", 4),
     "context": finished("context", "34 of 34", "\ufffd", 4),
+    "time": finished("rule", "stop after 30 s", "", 4),
     "killed": None,
 }
 
@@ -403,6 +402,8 @@ def told_stream(ended: str) -> list[Record]:
     """What is on record of a short reply that ended in this way."""
     *begin, _ = made_stream([1, 2, 3], [b"a", b" b", b"c", b"d"])
     end = ENDED[ended]
+    if ended == "time":
+        begin[1] = msgspec.structs.replace(begin[1], conditions=(parse("stop after 30 s"),))
     return [*begin, *([end] if end is not None else [])]
 
 
@@ -414,6 +415,8 @@ def played_stream(ended: str) -> list[Record]:
         assert isinstance(last, Token)
         text, held = (last.text + "bc", "") if ended == "user" else (last.text, "\ufffd")
         return [*begin[:-1], msgspec.structs.replace(last, text=text), finished("length", "max_tokens 4", held, 4)]
+    if ended == "time":  # nobody looks at the clock, but at how many tokens there were
+        return [*told_stream(ended)[:-1], finished("length", "max_tokens 4", "", 4)]
     if ended == "killed":
         return [*begin, token(4, b"e", "e"), finished("length", "max_tokens 5", "", 5)]
     return told_stream(ended)
@@ -430,7 +433,7 @@ def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
             yield from leaves(one, *path, key)
 
 
-REASONS = {"end": "length", "stop": "end", "length": "user", "user": "length", "context": "user"}
+REASONS = {"rule": "end", "end": "length", "stop": "end", "length": "user", "user": "length", "context": "user"}
 
 
 def other(name: str | int, value: object) -> object:
@@ -449,11 +452,12 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[st
     """Replays lines on an engine that plays records; returns the exit code and everything that was printed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def play(lines: list[str], records: list[Record]) -> tuple[int, str]:
+    def play(lines: list[str], records: list[Record], *, as_json: bool = False) -> tuple[int, str]:
         monkeypatch.setattr(replaying, "make_engine", lambda _: PlayedEngine(records))
         path, told = tmp_path / "told.jsonl", list[str]()
         path.write_text("".join(line + "\n" for line in lines))
-        code = replaying.replay(load({}, {}, tmp_path / "no.toml"), path, told.append, told.append)
+        chosen = load({}, {}, tmp_path / "no.toml")
+        code = replaying.replay(chosen, path, told.append, told.append, as_json=as_json)
         return code, "\n".join(told)
 
     return play
@@ -555,79 +559,43 @@ def test_a_transcript_without_a_reply_says_so(home: Path, stream: Path, tmp_path
 # --- the report ------------------------------------------------------------------------------------------------------
 
 
-def made(logits: list[float], noise: list[float], chosen: int) -> Token:
-    """A step at temperature 0.5, its numbers from float64."""
-    raw = np.array(logits)
-    logprobs = raw - np.logaddexp.reduce(raw)
-    drawn = np.exp(raw / 0.5 - np.logaddexp.reduce(raw / 0.5))
-    template = token(3, b"a", "a").candidates[0]
-    candidates = [
-        msgspec.structs.replace(
-            template, id=i, text=f" c{i}", logit=logits[i], logprob=float(logprobs[i]), probability=float(drawn[i]),
-            noise=noise[i],
-        )
-        for i in range(len(logits))
-    ]  # fmt: skip
-    return msgspec.structs.replace(token(3, b"a", "a", token_id=chosen), candidates=candidates)
-
-
-def test_the_lead_is_that_of_the_scores_that_the_dice_compare() -> None:
-    logits, noise = [3.0, 2.5, -1.0], [0.25, 1.0, 2.0]
-    one = made(logits, noise, 0)
-    for i in range(3):
-        for j in range(3):
-            expected = (logits[i] / 0.5 + noise[i]) - (logits[j] / 0.5 + noise[j])
-            assert lead(one, i, j) == pytest.approx(expected, abs=1e-12)
-    assert lead(one, 0, 7) is None
-    other = made([2.0, 2.5, -1.0], noise, 1)
-    before, now = (np.exp([c.logprob for c in step.candidates]) for step in (one, other))
-    assert total_variation(one, other) == pytest.approx(np.abs(before - now).sum() / 2, abs=1e-12)
-    assert total_variation(one, one) == 0
-
-
-def difference(before: Start, after: Start, now: Token | None = None, **changes: Any) -> Difference:
-    recorded = made([3.0, 2.5, -1.0], [0.25, 1.0, 2.0], 0)
-    plain = Difference(2, recorded, now or made([3.0, 2.6, -1.0], [0.25, 1.0, 2.0], 1), 3, before, after, True)
-    return msgspec.structs.replace(plain, **changes)
+def two_streams(**changes: Any) -> tuple[list[str], list[Record]]:
+    """A reply on record, and one that is generated again with another start and a logit that is a little off at step 2."""
+    then, now = told_stream("end"), played_stream("end")
+    begun, token = now[0], now[5]
+    assert isinstance(begun, Start)
+    assert isinstance(token, Token)
+    candidates = [msgspec.structs.replace(c, logit=c.logit + 0.001) for c in token.candidates]
+    now[0] = msgspec.structs.replace(begun, **changes)
+    now[5] = msgspec.structs.replace(token, candidates=candidates)
+    return list(map(to_json, then)), now
 
 
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
-        ({"threads": 4}, "threads: 2 then, 4 now"),
-        ({"ubatch": 512}, "micro-batch: 63 then, 512 now"),
-        ({"llama_cpp": "0.3.99"}, "llama-cpp-python: 0.3.36 then, 0.3.99 now"),
-        ({"dice": 2}, "dice version: 1 then, 2 now"),
-        ({"kv_type": "\x1b"}, "KV type: f16 then, ␛ now"),
+        ({"threads": 4}, "threads: recorded 2, now 4, from token 2 on"),
+        ({"ubatch": 512}, "micro-batch: recorded 63, now 512, from token 2 on"),
+        ({"llama_cpp": "0.3.99"}, "llama-cpp-python: recorded 0.3.36, now 0.3.99, from token 2 on"),
+        ({"kv_type": "\x1b"}, "KV type: recorded f16, now ␛, from token 2 on"),
     ],
 )
-def test_what_is_other_on_record_is_the_likely_cause(changes: dict[str, Any], cause: str) -> None:
-    found = difference(start([1]), msgspec.structs.replace(start([1]), **changes))
-    assert found.causes() == [cause]
-    assert list(found.lines())[-1] == f"  likely cause: {cause}"
+def test_what_is_other_on_record_is_the_cause(
+    played: Callable[..., tuple[int, str]], changes: dict[str, Any], cause: str
+) -> None:
+    code, told = played(*two_streams(**changes))
+    assert code == 1
+    assert f"  cause: {cause} (nothing else differs that the draw depends on)" in told.splitlines()
+    assert "the model's logits differ by up to 0.001 here, first at token 2" in told
 
 
-def test_causes_that_are_not_on_record_are_told_from_the_numbers() -> None:
-    same = start([1])
-    (near,) = difference(same, same).causes()
-    assert "no recorded setting differs" in near
-    (far,) = difference(same, same, made([-9.0, 2.6, 5.0], [0.25, 1.0, 2.0], 2)).causes()
-    assert far.startswith("different weights")
-    (shapes,) = difference(same, same, known_shapes=False).causes()
-    assert shapes.startswith("batch shape")
-    loose = msgspec.structs.replace(same, exact=False)
-    assert difference(loose, same).causes()[0].startswith("the recording was not exact")
-
-
-def test_the_report_shows_both_distributions_and_how_near_it_was() -> None:
-    lines = list(difference(start([1]), start([1])).lines())
-    assert lines[0] == "different at node 2, step 3: recorded ·c0 (0), now ·c1 (1)"
-    assert "  token     recorded    noise        now    noise   (after the chain)" in lines
-    assert any(line.startswith("  ·c0 (0)") and line.endswith("< recorded") for line in lines)
-    assert any(line.startswith("  ·c1 (1)") and line.endswith("> now") for line in lines)
-    assert "  recorded: ·c0 (0) 0.25 ahead of ·c1 (1) in logit/temperature + noise" in lines
-    assert "  now: ·c1 (1) 0.05 behind ·c0 (0) in logit/temperature + noise" in lines
-    ended = msgspec.structs.replace(difference(start([1]), start([1])), now=None, parted=None, ended="end <|im_end|>")
-    assert next(ended.lines()) == (
-        "different at node 2, step 3: recorded ·c0 (0), now the reply has ended (end <|im_end|>)"
-    )
+def test_the_report_as_one_object(played: Callable[..., tuple[int, str]]) -> None:
+    code, told = played(*two_streams(threads=4), as_json=True)
+    report = json.loads(told)
+    assert code == 1
+    assert (report["identical"], report["tokens"], report["step"]) == (False, 2, 2)
+    assert (report["causes"][0]["name"], report["causes"][0]["evidence"]) == ("threads", "shown")
+    assert len(report["recorded"]["candidates"]) == len(report["now"]["candidates"]) == 20
+    assert report["fields"][0] == {"name": "candidates[0].logit", "recorded": 18.25, "now": 18.251}
+    same = played(list(map(to_json, told_stream("end"))), played_stream("end"), as_json=True)
+    assert (same[0], json.loads(same[1])) == (0, {"identical": True, "tokens": 4})

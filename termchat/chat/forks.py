@@ -57,7 +57,8 @@ class Forks:
             return
         turn = chat.nodes[number]
         prefill = state.beginning
-        if state.is_foreign():  # its ids are another model's: the message is sent again
+        switched = state.model is not None and state.model.thinking_switch and turn.think != state.tuning.thinks
+        if state.is_foreign() or switched:  # its ids are another model's, or say otherwise: the message is sent again
             state.prefill = prefill or state.prefill
             self._turns.begin_beside(turn)
             return
@@ -81,7 +82,7 @@ class Forks:
         last = spans[-1].node
         reason = last.finished.reason if last.finished is not None else None
         done, text = sum(span.count for span in spans), "".join(span.node.text(span.count) for span in spans)
-        if reason == "end" and done:
+        if reason == "end" and done and not state.ignores_end:
             state.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
         elif state.is_foreign() or (text and not done):
             self.from_text(spans, text)
@@ -172,7 +173,8 @@ class Forks:
             return "this branch is deleted"
         if state.is_foreign(node.number):
             return "a different model wrote this reply"
-        if at and node.ids[at - 1] in state.model.end_ids:
+        is_last = at == len(node.ids) and not state.ignores_end
+        if is_last and at and node.ids[at - 1] in state.model.end_ids:
             return "the model ended the reply before this token"
         return None
 

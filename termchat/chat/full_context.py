@@ -11,6 +11,7 @@ from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Node, Omission
+from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.conversation.tree import Conversation, Span
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message
@@ -76,21 +77,28 @@ def messages(chat: Conversation) -> list[Message]:
     omitted = omission_of(path)
     said = [Message("system", chat.system)] if chat.system else []
     if omitted is None:
-        return said + list(_said(path))
+        return said + list(_said(path, raw=chat.raw))
     if omitted.summary is not None and omitted.summary in chat.nodes:
         request = chat.nodes[chat.reply(omitted.summary)[0].node.parent or omitted.summary]
-        said += _said([Span(request, len(request.ids)), *chat.reply(omitted.summary)])
-    return said + list(_said([span for turn in turns_of(path)[omitted.turns :] for span in turn]))
+        said += _said([Span(request, len(request.ids)), *chat.reply(omitted.summary)], raw=chat.raw)
+    return said + list(_said([span for turn in turns_of(path)[omitted.turns :] for span in turn], raw=chat.raw))
 
 
-def _said(spans: Sequence[Span]) -> Iterator[Message]:
-    """Spans as messages; a reply in several pieces is one message."""
+def _said(spans: Sequence[Span], *, raw: bool) -> Iterator[Message]:
+    """Spans as messages; a reply in several pieces is one message, its thoughts apart, which the template may leave out; what
+    is `raw` has no template, and its text stays whole."""
     for user, group in groupby(spans, key=lambda span: span.node.role == "user"):
-        texts = [span.node.text(span.count) for span in group]
+        pieces = list(group)
         if user:
-            yield from (Message("user", text) for text in texts)
+            yield from (Message("user", span.node.text(span.count)) for span in pieces)
         else:
-            yield Message("assistant", "".join(texts))
+            thoughts = None if raw else thoughts_of(pieces)
+            text = "".join(span.node.text(span.count) for span in pieces)
+            yield (
+                Message("assistant", text)
+                if thoughts is None
+                else Message("assistant", answer_of(pieces), thoughts.text)
+            )
 
 
 Begin = Callable[[str, Node | None, int, Omission | None], Node]

@@ -156,6 +156,7 @@ class Loading:
             if follow:
                 self._follow(choice.recommended)
             self._tell(event.info.remarks)
+            state.check_thinking()
             state.recorder.loaded(state.conversation, event.info)
             state.enter("idle")
         elif isinstance(event, Failed):

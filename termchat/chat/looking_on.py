@@ -38,7 +38,7 @@ class LookingOn:
         self.followed, self.writing, self._leaf = followed, True, state.conversation.leaf
         state.conversation.unsent = Unsent()  # the other's draft and queue are its own
         state.recorder.looks_on(state.conversation, info)
-        hint = "you are looking on; what you send goes into a copy, and /copy-chat makes one now"
+        hint = "it is shown here as it grows; a message from here goes into a copy (/copy-chat makes one now)"
         state.changed(StatusChanged(), Notice("another termchat is writing this chat", hint))
 
     def end(self) -> None:

@@ -86,7 +86,15 @@ def _find(config: Settings, wanted: str | None, picked: Picked | None = None) ->
     identity = header.identity()
     advice = recommended(wanted or catalogue.DEFAULT, header, known) if config.recommendations else {}
     config = run_of(config.with_recommended(advice, known.problems), identity, picked).config
-    spec = config.spec(name, path, sha256=identity, quantization=header.quantization, layers=header.block_count or 0)
+    entry = known.entries.get(wanted or catalogue.DEFAULT)
+    spec = config.spec(
+        name,
+        path,
+        sha256=identity,
+        quantization=header.quantization,
+        layers=header.block_count or 0,
+        thinking=entry.thinking if entry is not None else (),
+    )
     return config, Choice(spec, advice, known.problems)
 
 

@@ -17,6 +17,7 @@ from termchat.engine.port import (
     FEATURES,
     Adjust,
     Cancel,
+    EndThinking,
     Event,
     FirstToken,
     Force,
@@ -161,6 +162,19 @@ class Replies:
         elif ids:
             self._stepping = self._state.phase == "paused"
             self._state.line.tell(Force(list(ids)))
+
+    def end_thinking(self) -> None:
+        """Has the model answer now: the end of its thoughts is forced."""
+        state = self._state
+        tokens = self._running.node.tokens if self._running is not None else None
+        may_think = state.model is not None and state.model.thinking is not None
+        if tokens is None or not may_think or len(tokens) > max(tokens.thought, tokens.unsure):
+            state.changed(Notice("the model is not thinking"))
+        elif "force" not in state.engine.offers:
+            state.changed(Notice(f"this engine cannot {FEATURES['force']}"))
+        else:
+            self._stepping = state.phase == "paused"
+            state.line.tell(EndThinking())
 
     def force_text(self, text: str) -> None:
         if self._running is None:

@@ -23,7 +23,7 @@ from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import Tuning, Value
+from termchat.decoding.samplers import STEP_BY_STEP, Tuning, Value
 from termchat.engine.port import Engine, Event
 
 
@@ -46,6 +46,7 @@ class Chat(State):
         view: View | None = None,
         on_full: str = "stop",
         keep_logits: bool = True,
+        step_by_step_text: str = STEP_BY_STEP,
         configured: Configured | None = None,
     ) -> None:
         super().__init__(
@@ -60,6 +61,7 @@ class Chat(State):
             view=view or View(),
             on_full=on_full,
             keep_logits=keep_logits,
+            step_by_step_text=step_by_step_text,
         )
         self.looking_on = LookingOn(self)
         self.replies = Replies(self, self.looking_on)
@@ -199,9 +201,12 @@ class Chat(State):
         self._turn(self.tuning.turned(values), places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
+        thought = self.tuning.think
         self.tuning = turned
         self.origin |= origin
         self.changed(TuningChanged())
+        if turned.think != thought:
+            self.check_thinking()
         self.recorder.tuned(self.conversation, turned)
         if self.replies.running:
             self.replies.adjust()

@@ -62,7 +62,7 @@ class Sizing:
             return None
         counted = text[:SAMPLED]
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-        anew = state.is_foreign()
+        anew = state.reads_anew()
         said = [*messages(chat), Message("user", counted)]
         answer = yield question(state, said, counted, parent, anew=anew)
         whole = anew

@@ -11,9 +11,10 @@ from termchat.chat.recording import Recorder
 from termchat.chat.requests import Requests
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, View
+from termchat.conversation.thoughts import is_thinking, thought
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Unsent
-from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -42,6 +43,7 @@ class State:
         view: View,
         on_full: str,
         keep_logits: bool,
+        step_by_step_text: str,
     ) -> None:
         # Set once.
         self.engine = engine
@@ -52,6 +54,8 @@ class State:
         """What is done about a full context without asking, or "ask"."""
         self.keep_logits = keep_logits
         """Whether a reply may be asked what other settings would have made of it."""
+        self.step_by_step_text = step_by_step_text
+        """What replies begin with while the knob `step_by_step` is on."""
 
         # Written by `Chat.adjust` and `Chat.adjust_all`, by `Loading` (the model's recommendation), by `Reopening`.
         self.tuning = tuning
@@ -108,10 +112,38 @@ class State:
     @property
     def beginning(self) -> str:
         """What another reply in the place of the last one begins with."""
+        spans = self.conversation.reply()
+        before = spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
+        return self.first_words if self.prefill is not None or before in ("", self.step_by_step_text) else before
+
+    @property
+    def first_words(self) -> str:
+        """What the next new reply begins with."""
         if self.prefill is not None:
             return self.prefill
-        spans = self.conversation.reply()
-        return spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
+        return self.step_by_step_text if self.tuning.step_by_step else ""
+
+    @property
+    def thinking(self) -> int | None:
+        """How many tokens of thoughts the reply that is shown and runs has, None while it does not think."""
+        spans = self.conversation.reply() if self.busy else []
+        if not spans or not is_thinking(spans[-1].node):
+            return None
+        return sum(thought(span.node, span.count) for span in spans)
+
+    def check_thinking(self) -> None:
+        """Says where the model cannot do what the knob `think` says."""
+        model, wanted = self.model, self.tuning.thinks
+        if model is None or wanted is None or self.conversation.raw:
+            return
+        if wanted and model.thinking is None:
+            hint = "set think_start and think_end if it does, or turn step_by_step on"
+            self.changed(Notice("this model does not think: its chat template has no thinking tags", hint, "warning"))
+        elif not wanted and model.thinking is not None and not model.thinking_switch:
+            hint = "a budget ends the thoughts early: think 1"
+            self.changed(
+                Notice("thinking cannot be turned off: the model's chat template has no switch", hint, "warning")
+            )
 
     @property
     def unsaved(self) -> str | None:
@@ -178,7 +210,23 @@ class State:
             Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
             for condition in self.tuning.conditions()
         )
-        return (*ends, *(point.condition for point in self.breakpoints if point.enabled))
+        return (*ends, *self.rules)
+
+    @property
+    def rules(self) -> tuple[Condition, ...]:
+        """The breakpoints and stop rules that are on."""
+        return tuple(point.condition for point in self.breakpoints if point.enabled)
+
+    @property
+    def ignores_end(self) -> bool:
+        """Whether a reply goes on behind an end token."""
+        return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
+
+    def reads_anew(self) -> bool:
+        """Whether the next turn needs the whole prompt: ids of the path are another model's, or of thoughts, which the template
+        drops or keeps."""
+        thoughts = not self.conversation.raw and any(thought(s.node, s.count) for s in self.conversation.reply())
+        return thoughts or self.is_foreign()
 
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""

@@ -102,9 +102,9 @@ class Turns:
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
-        foreign = state.is_foreign()
+        foreign = state.reads_anew()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
-        turn.omitted, turn.system = omitted, system
+        turn.omitted, turn.system, turn.think = omitted, system, state.tuning.thinks
         anew = foreign or omitted is not None
         self._cancelled = self._replies.held = False
         state.enter("rendering")
@@ -145,7 +145,7 @@ class Turns:
 
     def _prompted(self, asked: _Asked, ids: list[int], *, whole: bool) -> None:
         """The prompt ids of the turn are there; of what the reply begins with they may still be asked for."""
-        prefill = asked.text or ("" if self.room.is_request(asked.node) else self._state.prefill)
+        prefill = asked.text or ("" if self.room.is_request(asked.node) else self._state.first_words)
         if prefill and not self._cancelled and self._state.model is not None:
             begin = partial(self._hear_prefill, asked, ids, whole, "" if asked.text else prefill)
             self._state.line.ask(Tokenize(prefill), begin)
@@ -253,4 +253,4 @@ def question(state: State, said: list[Message], text: str, parent: Node | None, 
     # A reply from elsewhere has its words, and no tokens.
     ended = parent.ids[-1] if parent is not None and parent.ids and finished and finished.reason == "end" else None
     after_reply = parent is not None and parent.role == "assistant" and not anew
-    return Render(said, after_reply=after_reply, reply_ended=ended)
+    return Render(said, after_reply=after_reply, reply_ended=ended, think=state.tuning.thinks)

@@ -5,7 +5,7 @@ that command, which reads its own flags, calls what does the work and prints the
 the command runs, so that `--help`, completion and the first frame wait for none of it.
 
 - `main`: the chat, and the table of all commands.
-- `tasks`: run, replay, tune and doctor, done by `termchat.commands`.
+- `tasks`: run, replay, compare, tokens, tune and doctor, done by `termchat.commands`.
 - `models`, `sessions`, `config`: groups of commands on `termchat.models`, `termchat.conversation` and `termchat.config`;
   `config_check` finds every mistake in a configuration.
 - `locate`: the list of all files and folders.

@@ -107,6 +107,12 @@ def _presets() -> Iterable[tuple[str, str]]:
     return [(name, preset.description) for name, preset in presets.load().entries.items()]
 
 
+def _rules() -> Iterable[tuple[str, str]]:
+    from termchat.decoding.conditions import EXAMPLES
+
+    return [(example, "") for example in EXAMPLES]
+
+
 models = completer_of(_models, paths=True)
 catalogued = completer_of(_catalogued, paths=True)
 sessions = completer_of(_sessions)
@@ -114,6 +120,7 @@ themes = completer_of(_themes)
 settings = completer_of(_settings)
 personas = completer_of(_personas)
 presets = completer_of(_presets)
+rules = completer_of(_rules)
 
 
 def words(*choices: str) -> Completer:

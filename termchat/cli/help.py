@@ -103,10 +103,23 @@ PAGES: dict[str, Manual] = {
             ("Check that a reply is reproducible", "termchat run --json hello > a.jsonl && termchat replay a.jsonl"),
             ("Replay a saved chat", "termchat sessions export last -o chat.jsonl && termchat replay chat.jsonl"),
         ),
-        ("run", "sessions export"),
+        ("compare", "run", "sessions export"),
         (_SETTINGS,),
         (_CONFIG,),
         (("0", "everything is identical"), ("1", "something differs, or the replay failed"), _USAGE, _INTERRUPTED),
+    ),
+    "compare": Manual(
+        (
+            ("See why two runs differ", "termchat compare a.jsonl b.jsonl"),
+            (
+                "Compare the last reply of a chat with its version before",
+                "termchat sessions export last | termchat compare -",
+            ),
+        ),
+        ("replay", "run", "sessions export"),
+        (),
+        (),
+        (("0", "the tokens are identical"), ("1", "a token differs, or a file cannot be read"), _USAGE, _INTERRUPTED),
     ),
     "tokens": Manual(
         (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from termchat.engine.port import Engine
 
 COMMANDS = {
+    "compare": ("tasks", "compare"),
     "completion": ("shell_completion", "completion"),
     "config": ("config", "config"),
     "doctor": ("tasks", "doctor"),

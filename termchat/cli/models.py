@@ -56,7 +56,7 @@ def models() -> None:
     metavar="TEXT",
     help="one-line description for the list  [default: the source's own title]",
 )
-@click.option("--license", default="", metavar="TEXT", help="its licence")
+@click.option("--license", default="", metavar="TEXT", help="its license")
 def add(*, name: str, source: str, description: str, license: str) -> None:
     """Add SOURCE to your own models.toml under NAME.
 
@@ -289,10 +289,10 @@ def _on_this_machine(known: Catalogue) -> list[str]:
 def show(*, model: str, as_json: bool, **given: Any) -> None:
     """Show everything termchat knows about MODEL.
 
-    With --json: name, state, path, description, license, source, needs, size (bytes), sha256, architecture, size_label,
-    quantization, parameters, context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (the
-    opening and closing tags), recommended (by knob), memory (approximate bytes needed with the whole context), problem;
-    null where unknown.
+    With --json: name, state, path, description, license, source, needs, size (bytes), sha256 (of the whole file),
+    fingerprint (of its header and size; model.sha256 in records), architecture, size_label, quantization, parameters,
+    context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (the opening and closing tags),
+    recommended (by knob), memory (approximate bytes needed with the whole context), problem; null where unknown.
     """
     from termchat.models import catalogue
 
@@ -351,6 +351,7 @@ def _add_file(values: dict[str, Any], path: Path) -> None:
         source=values["source"] or (note.url if note else None),
         size=on_disk,
         sha256=values["sha256"] or (note.sha256 if note else None),
+        fingerprint=header.identity(),
         architecture=header.architecture,
         size_label=header.size_label or None,
         quantization=header.quantization,
@@ -401,6 +402,7 @@ _FIELDS = {
     "needs": _text,
     "size": _bytes,
     "sha256": _text,
+    "fingerprint": _text,
     "architecture": _text,
     "size_label": _text,
     "quantization": _text,

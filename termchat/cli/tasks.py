@@ -1,4 +1,4 @@
-"""`termchat run`, `replay`, `tokens`, `tune` and `doctor`: each reads its flags and makes one call into `termchat.commands`."""
+"""The commands that are one call into `termchat.commands`: run, replay, compare, tokens, tune and doctor."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from termchat.cli import completers
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
+from termchat.decoding.conditions import ConditionError, IgnoreEnd, Rule, parse
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.engine.port import Engine
 
@@ -41,6 +42,15 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
     metavar="N",
     help="print N replies; the second has the next seed, and so on",
 )
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="TEXT",
+    shell_complete=completers.rules,
+    help="end the reply at a rule, for example: after 30 s, after 3 sentences, entropy > 4 for 5, loop (may be repeated)",
+)
+@click.option("--ignore-eos", is_flag=True, help="go on after end tokens; the same as --rule 'ignore end'")
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object per line")
 @click.option(
     "--candidates",
@@ -61,6 +71,8 @@ def run(
     raw: bool,
     prefill: str,
     replies: int,
+    rules: tuple[str, ...],
+    ignore_eos: bool,
     as_json: bool,
     candidates: int,
     **given: Any,
@@ -80,6 +92,7 @@ def run(
     if prompt == "":
         raise click.UsageError("the prompt is empty")
     constraint = constraint_of(given)
+    conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
     chosen = config(given)
     if chosen.tuning.seed is not None and chosen.tuning.seed + replies - 1 > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
@@ -90,15 +103,32 @@ def run(
     from termchat.commands.run import Question, answer
 
     prompt = None if prompt is None else well_formed(prompt)
-    asked = Question(prompt, messages, well_formed(prefill), raw, replies, constraint)
+    asked = Question(prompt, messages, well_formed(prefill), raw, replies, conditions, constraint)
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
+
+
+def _rule(text: str) -> Rule:
+    """Raises:
+    click.BadParameter: it is not a rule, or pauses: nobody could resume the reply.
+    """
+    try:
+        rule = parse(well_formed(text), "stop")
+    except ConditionError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--rule") from None
+    if rule.action == "pause":
+        raise click.BadParameter(
+            f"{text!r}: a rule of this command ends the reply; write it without pause", param_hint="--rule"
+        )
+    return rule
 
 
 @click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
 @flags(without=_ON_RECORD, knobs=False)
-def replay(*, file: Path, **given: Any) -> None:
-    """Generate every reply in FILE again and report what differs: any token, number, text or candidate. Times are ignored.
+def replay(*, file: Path, as_json: bool, **given: Any) -> None:
+    """Generate every reply in FILE again and report what differs, and why: any token, number, text or candidate. Times are
+    ignored.
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
     record are used as recorded, unless a flag overrides them.
@@ -106,7 +136,33 @@ def replay(*, file: Path, **given: Any) -> None:
     chosen = config(given)
     from termchat.commands import replay as replaying
 
-    sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True)))
+    sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
+
+
+_TRANSCRIPT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@click.command("compare", cls=Page, short_help="Say why two replies differ.")
+@click.argument("left", type=_TRANSCRIPT, metavar="FILE")
+@click.argument("right", type=_TRANSCRIPT, required=False, metavar="[OTHER]")
+@click.option(
+    "--node", type=int, metavar="N", help="the left reply, by the number of its node; without it, the last one"
+)
+@click.option("--other-node", type=int, metavar="N", help="the right reply, likewise")
+@click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
+def compare(*, left: Path, right: Path | None, node: int | None, other_node: int | None, as_json: bool) -> None:
+    """Find the first token at which two replies differ, and why: a knob, the order of the stages, the seed, the prompt, a
+    constraint, a forced token, the model, or how its numbers were computed.
+
+    FILE and OTHER are chats saved as .jsonl, or the output of termchat run --json; - is stdin. Without OTHER, the last reply
+    in FILE is compared with its version before. No model is loaded: what the records show is drawn again from them.
+    """
+    from termchat.commands.compare_transcripts import compare as compare_files
+
+    if left == right == Path("-"):
+        raise click.UsageError("FILE and OTHER cannot both be read from stdin")
+    files, nodes = (left, right), (node, other_node)
+    sys.exit(compare_files(files, nodes, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
 
 
 @click.command("tokens", cls=Page, short_help="Print the tokens of a text.")

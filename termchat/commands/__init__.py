@@ -6,7 +6,8 @@ to a callable that was passed in. Each module finds the model with `chat.opening
 
 - `run`: one or several replies to a prompt, or to messages, through the chat service, as text or as the record stream.
 - `replay`: every reply of a transcript generated again from its records. `comparison` finds what differs, and `difference` is
-  the report on it, with the likely cause.
+  the report on it, with the cause.
+- `compare_transcripts`: two replies of transcripts: the first token that differs, and the cause.
 - `tune`: prints and saves what `bench` measures. `bench` drives the engine with the same work for each setting.
 - `tokenize`: the tokens of a text.
 - `doctor`: the report on versions, engine, files, settings, terminal, models and saved chats.

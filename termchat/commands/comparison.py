@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.conversation.tree import Node
-from termchat.decoding.conditions import Length, describe
-from termchat.decoding.records import Finished, Prefill, Start, Token, to_dict
+from termchat.decoding.conditions import After, Condition, Length, describe
+from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, Token, to_dict
 from termchat.engine.port import Event
 from termchat.text import sanitize, show_piece
 
@@ -42,17 +42,16 @@ class ChangedStep(NamedTuple):
 class ReplyComparison:
     """Compares as far as the first token that is another one.
 
-    `identical` counts the tokens before `parted`, the first step with another record, whose token may be the same. `start` is
-    that of the reply generated again, as soon as it is there. `recorded` are the node's own tokens, the first of them step
-    `done`.
+    `identical` counts the tokens before `parted`, the first step with another record, whose token may be the same. `made` is
+    the reply generated again. `recorded` are the node's own tokens, the first of them step `done`.
     """
 
     def __init__(self, node: Node, recorded: Iterable[Token], done: int) -> None:
         self._node, self._recorded, self._limit = node, iter(recorded), limit(node, done)
-        self._made = 0
+        self.first = done
         self._prefill = node.prefill
         self._end: Finished | None = None
-        self.start: Start | None = None
+        self.made = Node(node.number, node.parent, node.at, "assistant")
         self.identical = 0
         self.parted: ChangedStep | None = None
         self.last: tuple[Token, Token] | None = None
@@ -60,9 +59,9 @@ class ReplyComparison:
 
     def take(self, event: Event) -> bool:
         """Takes the next event of the reply generated again; whether more of it is needed."""
-        if isinstance(event, Start):
-            self.start = event
-        elif isinstance(event, Prefill):
+        if isinstance(event, (Start, SettingsRecord, Prefill, Token, Finished)):
+            self.made.add(event)
+        if isinstance(event, Prefill):
             self._prefill = event
         elif isinstance(event, Token):
             return self._take(event)
@@ -80,12 +79,11 @@ class ReplyComparison:
         return (*self._prompt(), *self._ending())
 
     def _take(self, now: Token) -> bool:
-        self._made += 1
         was = next(self._recorded, None)
         if was is None:
             return True
         self.last = was, now
-        if self._made == len(self._node.tokens) and is_cut_off(self._node) and now.text.startswith(was.text):
+        if len(self.made.tokens) == len(self._node.tokens) and is_cut_off(self._node) and now.text.startswith(was.text):
             now = msgspec.structs.replace(now, text=was.text)  # the rest was in `held` then
         fields = tuple(differing(was, now))
         if self.parted is None and fields and [field.name for field in fields] != ["id"]:
@@ -102,7 +100,7 @@ class ReplyComparison:
         was, now = self._node.finished, self._end
         if was is None or now is None or self.last is None:
             return
-        if self._made > len(self._node.tokens):
+        if len(self.made.tokens) > len(self._node.tokens):
             yield ChangedField("finished.reason", was.reason, None)
             return
         if is_cut_off(self._node):
@@ -119,7 +117,7 @@ class ReplyComparison:
             return now
         length = last.position + 1
         full = re.fullmatch(rf"{length} of \d+|(\d+) of \1", was.detail)
-        detail = "" if was.reason == "user" else was.detail if full else f"{length} of {length}"
+        detail = "" if was.reason == "user" else was.detail if full or was.reason == "rule" else f"{length} of {length}"
         return msgspec.structs.replace(now, reason=was.reason, detail=detail)
 
 
@@ -131,8 +129,17 @@ def differing(recorded: Token, now: Token) -> Iterator[ChangedField]:
 
 
 def is_cut_off(node: Node) -> bool:
-    """Whether the reply was ended by what is not there when it is generated again: a person, or a smaller context."""
-    return node.finished is not None and node.finished.reason in ("user", "context")
+    """Whether the reply was ended by what is not there when it is generated again: a person, a smaller context, or a time that
+    was over."""
+    end = node.finished
+    if end is None or end.reason != "rule":
+        return end is not None and end.reason in ("user", "context")
+    return any(is_timed(c) and describe(c) == end.detail for c in node.settings[-1].conditions)
+
+
+def is_timed(condition: Condition) -> bool:
+    """Whether the machine's speed decides where a condition is met."""
+    return isinstance(condition, After) and condition.quantity == "seconds"
 
 
 def limit(node: Node, done: int) -> Length:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose
-from termchat.commands.comparison import ReplyComparison, limit, wanted_candidates
+from termchat.commands.comparison import ReplyComparison, is_timed, limit, wanted_candidates
 from termchat.commands.difference import Difference, difference_of
 from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
@@ -61,8 +62,8 @@ class ReplayError(Exception):
         self.message, self.hint = message, hint
 
 
-def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
-    """Generates every reply of a transcript again and reports on it; returns the exit code.
+def replay(config: Settings, path: Path, tell: Tell, complain: Tell, *, as_json: bool = False) -> int:
+    """Generates every reply of a transcript again and reports on it, in JSON as one object; returns the exit code.
 
     0: everything is identical. 1: a token differs, or the replay failed. Flags in `config` override the record; its other
     settings count only where the record says nothing.
@@ -71,7 +72,8 @@ def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
     try:
         with readable(path) as file:
             transcript = read(file)
-        difference, tokens = _Replay(config, transcript, engine, lambda line: tell(sanitize(line))).run()
+        note: Tell = (lambda _: None) if as_json else (lambda line: tell(sanitize(line)))
+        difference, tokens = _Replay(config, transcript, engine, note).run()
     except (TranscriptError, ReplayError, ModelError, EngineError) as error:
         complain(sanitize(f"termchat: {error.message}"))
         if error.hint:
@@ -79,12 +81,15 @@ def replay(config: Settings, path: Path, tell: Tell, complain: Tell) -> int:
         return 1
     finally:
         engine.close()
-    if difference is None:
+    if as_json:
+        found = {"identical": difference is None, "tokens": tokens, **(difference.as_dict() if difference else {})}
+        tell(json.dumps(found, allow_nan=False))
+    elif difference is None:
         tell(_identical(tokens))
-        return 0
-    for line in difference.lines():
-        tell(line)
-    return 1
+    else:
+        for line in difference.lines():
+            tell(line)
+    return int(difference is not None)
 
 
 class _Replay:
@@ -196,7 +201,12 @@ class _Replay:
                 break
         self._tokens += compared.identical
         self._cells = [*request.ids, *node.tokens.ids[:-1]]
-        return difference_of(node.number, compared, start, known_shapes=bool(known))
+        return difference_of(node, request.ids, list(known) if known else None, self._fixed_threads, compared)
+
+    @property
+    def _fixed_threads(self) -> int:
+        """The threads that a flag asks for, whatever is on record; 0: it does not."""
+        return self._spec.threads if self._spec is not None and self._config.origin["threads"] == FLAG else 0
 
     def _recorded_tokens(self, node: Node) -> Iterator[Token]:
         return (record for record in self._transcript.records(node.number) if isinstance(record, Token))
@@ -209,7 +219,7 @@ class _Replay:
         assert self._spec is not None
         if not node.settings:
             raise ReplayError(f"node {node.number} has no recorded settings")
-        fixed = self._spec.threads if self._config.origin["threads"] == FLAG else 0
+        fixed = self._fixed_threads
         shapes = [Shape(shape.rows, fixed or shape.threads) for shape in shapes or ()]
         first = next(self._recorded_tokens(node))
         step = done = first.step
@@ -270,8 +280,9 @@ def _identical(tokens: int) -> str:
 
 
 def _ends(settings: SettingsRecord, length: Length) -> tuple[Condition, ...]:
-    """What can end the reply under these settings; nothing pauses it."""
-    return (*(condition for condition in settings.conditions if condition.action == "stop"), length)
+    """What can end the reply under these settings; nothing pauses it, and a time is over when it was over then."""
+    lasting = (c for c in settings.conditions if c.action != "pause" and not is_timed(c))
+    return (*lasting, length)
 
 
 def _is_alike(one: Start, other: Start) -> bool:

@@ -18,7 +18,9 @@ from termchat.chat.recording import Recorder
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import well_formed
@@ -34,7 +36,8 @@ _GATHER = 0.04
 
 
 class Question(NamedTuple):
-    """A prompt, and so many `replies` that are wanted to it, each started with `prefill`, which match the `constraint`.
+    """A prompt, and so many `replies` that are wanted to it, each started with `prefill` and ended by `rules`, which match the
+    `constraint`.
 
     `messages` is a file of what was said before ("-" is stdin); the prompt None is the last of them.
     """
@@ -44,6 +47,7 @@ class Question(NamedTuple):
     prefill: str = ""
     raw: bool = False
     replies: int = 1
+    rules: tuple[Condition, ...] = ()
     constraint: Constraint | None = None
 
 
@@ -172,7 +176,9 @@ def _answer(
         conversation=conversation,
         recorder=printer,
         candidates=candidates,
+        breakpoints=tuple(map(Breakpoint, asked.rules)),
         keep_logits=False,
+        step_by_step_text=config.step_by_step_text,
     )
     chat.constrain(asked.constraint)
     chat.loading.load(spec)
@@ -181,7 +187,8 @@ def _answer(
         printer.number = number + 1
         if seed is not None:
             chat.tuning = chat.tuning.turned({"seed": seed + number})
-        chat.begin_with(asked.prefill)
+        if asked.prefill:
+            chat.begin_with(asked.prefill)
         if number:
             chat.forks.regenerate()
         else:
@@ -245,9 +252,9 @@ def _wait(chat: Chat, signals: _Signals) -> bool:
     refused = stopping = False
     while chat.busy or chat.phase == "loading" or chat.forks.waits:
         for change in chat.pump(0.05):
-            if isinstance(change, Notice) and change.severity == "error":
+            if isinstance(change, Notice) and change.severity != "information":
                 _complain(change.message, change.hint)
-                refused = True
+                refused = refused or change.severity == "error"
         if signals.caught is not None and not stopping:
             stopping = True
             if not chat.busy:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from termchat.config.options import Option, Setting
-from termchat.decoding.samplers import KNOBS, well_formed
+from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, well_formed
 from termchat.engine.port import MOST_CONTEXT
 
 _QUANTIZED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -119,6 +119,16 @@ class Fields(BaseSettings):
     on_full: Literal["ask", "stop", "drop", "summarise"] = Field(
         default="ask",
         description="what to do when the context is full: ask, stop, drop the oldest turns, or summarise them",
+    )
+    think_start: Annotated[str, AfterValidator(well_formed)] = Field(
+        default="",
+        description="text that opens the model's thoughts, such as <think>; taken from the chat template if empty",
+    )
+    think_end: Annotated[str, AfterValidator(well_formed)] = Field(
+        default="", description="text that closes the model's thoughts, such as </think>"
+    )
+    step_by_step_text: Annotated[str, AfterValidator(well_formed)] = Field(
+        default=STEP_BY_STEP, description="what replies start with while step_by_step is on"
     )
     theme: Annotated[str, AfterValidator(lambda name: name or "auto")] = Field(
         default="auto", description="theme name; auto matches the terminal's background"

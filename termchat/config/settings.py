@@ -79,7 +79,18 @@ class Settings(Fields):
         table = TABLES[name]
         return getattr(getattr(self, table) if table else self, name)  # type: ignore[no-any-return]
 
-    def spec(self, name: str, path: Path, *, sha256: str = "", quantization: str = "", layers: int = 0) -> ModelSpec:
+    def spec(
+        self,
+        name: str,
+        path: Path,
+        *,
+        sha256: str = "",
+        quantization: str = "",
+        layers: int = 0,
+        thinking: tuple[str, ...] = (),
+    ) -> ModelSpec:
+        """`thinking` are the tags of the catalogue, which configured ones override."""
+        configured = (self.think_start, self.think_end)
         shown = well_formed(str(path))
         threads = {self.origin[name] for name in ("threads", "threads_batch") if self.value(name)}
         return ModelSpec(
@@ -90,6 +101,7 @@ class Settings(Fields):
             quantization=quantization,
             layers=layers,
             proposed_threads=threads == {TUNED},
+            thinking=configured if all(configured) else thinking,
             **dict(self.engine),
         )
 

@@ -7,8 +7,11 @@
     session         what is known of a saved chat beside its tree: dates, model, knobs, view
     versions        the alternatives of a turn, to step through
     reply_facts     what replies were made of, and where that differs
+    recorded_reply  a reply in one piece, each step with what it was drawn from and with
+    causes          why two replies differ; causes_text says it
     setting_changes what changed between two settings of a reply, in words
     batch_shapes    in which shapes a path's ids were decoded
+    thoughts        what a reply thought before it answered
     heat            how much a token stands out, for screen and page
     store/          saved chats and the message history, in one SQLite file
     transcripts/    the formats of files, written and read

@@ -89,7 +89,7 @@ MEASURES: dict[MeasureName, Measure] = {
         "entropy", attrgetter("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
     ),
     "rank": Measure(
-        "rank", attrgetter("ranks"), lambda calm: partial(rank_heat, calm=calm), "256 and beyond", "0, the likeliest",
+        "rank", attrgetter("ranks"), lambda calm: partial(rank_heat, calm=calm), "257 and beyond", "1, the likeliest",
         judges=True,
     ),
     "time": Measure("time", attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),

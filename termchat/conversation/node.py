@@ -39,7 +39,8 @@ class TokenColumns:
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
     1 where a person chose the token. A constraint allowed `allowed[i]` tokens, and bent the draw by `bent[i]`, the -ln of the
     mass that it kept; both are 0 where there was none. `states` holds what stages of the chain remembered at token i, where
-    they did.
+    they did, and `end_tokens` which are end tokens. The first `thought` tokens are thoughts; of the first `unsure` ones it is
+    not known yet, and there are no thoughts then.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,8 @@ class TokenColumns:
         self.allowed = array("i")
         self.bent = array("f")
         self.states: dict[int, dict[str, float]] = {}
+        self.end_tokens: list[int] = []
+        self.thought = self.unsure = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -67,20 +70,27 @@ class TokenColumns:
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
-        return [*self.texts.packed(), bytes(self.data), *arrays, msgspec.msgpack.encode(self.states)]
+        return [
+            *self.texts.packed(),
+            bytes(self.data),
+            *arrays,
+            msgspec.msgpack.encode((self.states, self.end_tokens, self.thought)),
+        ]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
         """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
-        texts, ends, data, *arrays, states = packed
+        texts, ends, data, *arrays, rare = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
             from_words(getattr(columns, name), content)
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
-        columns.states = msgspec.msgpack.decode(states, type=dict[int, dict[str, float]])
+        columns.states, columns.end_tokens, columns.thought = msgspec.msgpack.decode(
+            rare, type=tuple[dict[int, dict[str, float]], list[int], int]
+        )
         return columns
 
     def pieces(self) -> Iterator[bytes]:
@@ -91,6 +101,8 @@ class TokenColumns:
         """Adds the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
+        if token.end:
+            self.end_tokens.append(len(self.ids))
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes
@@ -108,6 +120,9 @@ class TokenColumns:
         grammar = next((stage for stage in token.stages if stage.name == GRAMMAR), None)
         self.allowed.append(0 if grammar is None else grammar.survivors)
         self.bent.append(0 if grammar is None or not grammar.mass else -math.log(grammar.mass))
+        if token.phase == "thinking":
+            self.thought = len(self.ids)
+        self.unsure = len(self.ids) if token.phase is None else 0
 
 
 def pending_of(end: Finished, continued: bool) -> str:
@@ -140,7 +155,7 @@ class Node:
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
     grew from it, and can come back. `system` is the system prompt of a first turn that has another one than the chat began
-    with.
+    with. `think` is what its template was told about thinking, as far as that is known.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -153,6 +168,7 @@ class Node:
         self.whole = False
         self.omitted: Omission | None = None
         self.system: str | None = None
+        self.think: bool | None = None
         self.continued = False
         self.earlier: Node | None = None
         self.name = ""

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from termchat.conversation.token_marks import TokenMarks
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.biases import parse
-from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, describe
 from termchat.decoding.constraint import shown
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS, Knob, SamplerSettings, Value
+from termchat.decoding.samplers import KNOBS, THINK_AUTO, Knob, SamplerSettings, Value
 from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
@@ -24,19 +25,24 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
     limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
     samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
-    return samplers | {"stop": stops, "max_tokens": next(limits, 0)}
+    budgets = (condition.tokens for condition in settings.conditions if isinstance(condition, ThinkingBudget))
+    return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)}
 
 
 def in_force(settings: SettingsRecord) -> list[str]:
-    """Every knob that does something, as "temperature 0.8"."""
+    """Every knob that does something, as "temperature 0.8", and the rules."""
     acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
     shown = ((KNOBS[name], value) for name, value in values(settings).items())
-    return [
+    knobs = [
         f"{knob.name} {knob.show(value)}"
         for knob, value in shown
         if not knob.is_off(value)
         and (knob.stage is None or knob.name in acting or knob.always)
         and (knob.kind != "order" or value != knob.default)
+    ]
+    return [
+        *knobs,
+        *(f"rule {describe(condition)}" for condition in settings.conditions if isinstance(condition, Rule)),
     ]
 
 
@@ -117,15 +123,20 @@ class Piece(NamedTuple):
 
 
 def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
-    """The pieces of one reply with all that is worth a mark: another model, turned knobs, other branches (see `forks`)."""
-    drawn = 0
+    """The pieces of one reply with all that is worth a mark: another model, turned knobs, loops, ignored end tokens, other
+    branches (see `forks`)."""
+    drawn, told = 0, list(pieces)
     before: SettingsRecord | None = None
-    for span, text in pieces:
+    reader = TokenMarks()
+    for span, text in told:
         node, whole = span.node, span.count == len(span.node.ids)
         marks = [(0, other)] if (other := model_change(node)) is not None else []
         if before is not None and node.settings and (changed := changes(before, node.settings[0])):
             marks.append((0, f"{', '.join(changed)} at token {drawn}"))
         marks += (stamp for stamp in stamps(node, drawn) if whole or stamp[0] < span.count)
+        found = [*reader.read(node.tokens, 0, span.count, 0)]
+        found += reader.finish() if span is told[-1][0] else ()
+        marks += ((mark.token - drawn, mark.text) for mark in found)
         for at, fork in ((place.at, fork) for place, fork in forks.items() if place.node == node.number):
             marks.append((at, f"{fork} at token {drawn + at}" if drawn + at else fork))
         yield Piece(span, text, sorted(marks, key=lambda mark: mark[0]))

@@ -6,6 +6,7 @@ screen or a file.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
 - `arithmetic`: what each of them leaves of a row of logits, in numpy; `stage_state`: what mirostat and adaptive_p remember.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
+- `thinking`: the tags between which a model thinks, and which tokens of a reply are thoughts.
 - `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token, and
   rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
@@ -15,5 +16,6 @@ screen or a file.
   schema of an example; `partial_json` says where in a document an unfinished text stands, `verdict` whether a finished one
   matches.
 - `biases`: logit biases as people write them.
+- `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
 - `escapes`: backslash escapes in typed text.
 """

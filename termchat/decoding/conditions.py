@@ -6,7 +6,7 @@ import codecs
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
@@ -38,12 +38,14 @@ whole chain left), of the token about to be taken the others. `model` is the mod
 
 
 class Threshold(msgspec.Struct, frozen=True, tag_field="condition", tag="threshold"):
-    """A measure of the step that is about to be taken is above or below a value; it is met before the token is taken."""
+    """A measure of the step that is about to be taken is above or below a value, at so many `steps` in a row; it is met before
+    the token is taken."""
 
     measure: Measure
     sign: Literal[">", "<"]
     value: float
     action: Action = "pause"
+    steps: int = 1
 
 
 class Every(msgspec.Struct, frozen=True, tag_field="condition", tag="every"):
@@ -61,51 +63,113 @@ class Text(msgspec.Struct, frozen=True, tag_field="condition", tag="text"):
     action: Action = "pause"
 
 
-Condition = Stop | Length | Threshold | Every | Text
-Rule = Threshold | Every | Text
+Quantity = Literal["seconds", "sentences", "lines", "paragraphs"]
+
+
+class After(msgspec.Struct, frozen=True, tag_field="condition", tag="after"):
+    """The reply has so much text, or has streamed for so long; it is met once, before the token behind that is taken.
+
+    Seconds count from the first token of the reply or of its continuation, without pauses; the others from the first token of
+    the reply (`units`), so that a reply that goes on beyond them is not held by them again.
+    """
+
+    amount: float
+    quantity: Quantity
+    action: Action = "pause"
+
+
+class Loop(msgspec.Struct, frozen=True, tag_field="condition", tag="loop"):
+    """The reply says the same tokens again and again (`repetition`); it is met once a repetition, before the token that would
+    go on with it."""
+
+    action: Action = "pause"
+
+
+class IgnoreEnd(msgspec.Struct, frozen=True, tag_field="condition", tag="ignore_end"):
+    """The reply goes on behind an end token, which is in its records and shown as a mark."""
+
+    action: Literal["ignore"] = "ignore"
+
+
+class ThinkingBudget(msgspec.Struct, frozen=True, tag_field="condition", tag="thinking"):
+    """The thoughts have `tokens` tokens; their end is forced, and the answer follows."""
+
+    tokens: int
+    action: Literal["answer"] = "answer"
+
+
+Condition = Stop | Length | Threshold | Every | Text | After | Loop | IgnoreEnd | ThinkingBudget
+Rule = Threshold | Every | Text | After | Loop | IgnoreEnd
 """The conditions that people write; the others are knobs."""
 
 
 class ConditionError(ValueError):
-    """Not a condition. The message says what is wrong and shows how to write it."""
+    """Not a condition. The message says what is wrong, where, and shows how to write it. `at` is the place of what is wrong,
+    in characters of the text."""
+
+    def __init__(self, message: str, at: int = 0) -> None:
+        super().__init__(message)
+        self.at = at
 
 
 _RANGES: dict[Measure, tuple[float, float, str]] = {
     "entropy": (0, math.inf, "entropy > 3"),
     "p_end": (0, 1, "p_end > 0.5"),
     "survivors": (1, math.inf, "survivors < 2"),
-    "model": (0, 1, "model < 0.05"),
+    "model": (0, 1, "p_token < 0.05"),
     "probability": (0, 1, "after < 0.05"),
     "rank": (0, math.inf, "rank > 10"),
 }
 """What each measure can be, and an example."""
-_ALSO = {"p(end)": "p_end", "after": "probability"}
-_WRITTEN: dict[Measure, str] = {"probability": "after"}
+_ALSO = {"p(end)": "p_end", "after": "probability", "p_token": "model"}
+_WRITTEN: dict[Measure, str] = {"probability": "after", "model": "p_token"}
 _SIGNS: dict[str, Literal[">", "<"]] = {">": ">", "<": "<"}
-_THRESHOLD = re.compile(r"([^\s<>=]+)\s*([<>]=?|=+|)\s*(.*)")
-EXAMPLES = (*(example for _, _, example in _RANGES.values()), "every 20", 'text "foo"', "/fo+/", "stop entropy > 3")
+_THRESHOLD = re.compile(r"([^\s<>=]+)\s*([<>]=?|=+|)\s*(.*?)(?:\s+for\b\s*(.*))?", re.IGNORECASE)
+_AFTER = re.compile(r"after\s*([^\s<>=]\S*?)\s*([a-z]*)", re.IGNORECASE)
+_QUANTITIES: dict[str, Quantity] = {
+    "s": "seconds", "sec": "seconds", "second": "seconds", "seconds": "seconds",
+    "sentence": "sentences", "sentences": "sentences", "line": "lines", "lines": "lines",
+    "paragraph": "paragraphs", "paragraphs": "paragraphs",
+}  # fmt: skip
+_MOST = 999_999_999
+"""Tokens, steps, sentences …"""
+EXAMPLES = (
+    *(example for _, _, example in _RANGES.values()), "entropy > 4 for 5", "every 20", "after 30 s", "after 3 sentences",
+    "after 10 lines", "after 2 paragraphs", 'text "foo"', "/fo+/", "loop", "ignore end", "stop entropy > 3",
+)  # fmt: skip
 """One of each kind, for help and messages."""
 
 
-def parse(text: str) -> Rule:
+def parse(text: str, action: Action = "pause") -> Rule:
     r"""The condition that a person wrote; `EXAMPLES` shows every kind.
 
-    `stop` or `pause` (which may be left out) before it says what is done when it is met. A text takes the escapes of
+    `stop` or `pause` before it says what is done when it is met; without either, `action` is. A text takes the escapes of
     `escapes.unescape`; a regular expression stands between slashes as it is, with `^` and `$` at every line.
 
     Raises:
         ConditionError: it is not a condition, or could never be met.
     """
     rest = text.strip()
-    action: Action = "pause"
-    for word in get_args(Action):
+    for word in ("stop", "pause"):
         if rest.lower().startswith(word) and rest[len(word) : len(word) + 1].isspace():
-            action, rest = word, rest[len(word) :].strip()
+            action, rest = "stop" if word == "stop" else "pause", rest[len(word) :].strip()
             break
+    try:
+        return _parse(rest, action)
+    except ConditionError as error:
+        # The rest is the end of the text, but for white space.
+        at = min(len(text.rstrip()) - len(rest) + error.at, len(text))
+        where = f"at character {at + 1}: " if at else ""
+        raise ConditionError(f"{where}{error}", at) from None
+
+
+def _parse(rest: str, action: Action) -> Rule:
     if rest.startswith("/"):
         return _parse_regex(rest, action)
     head = re.match(r"[a-z]*", rest.lower())
     reader = _READERS.get(head[0] if head else "")
+    if head and head[0] == "after" and _AFTER.match(rest) is None:
+        reader = None  # the probability after the chain
     return reader(rest, action) if reader is not None else _parse_threshold(rest, action)
 
 
@@ -115,13 +179,27 @@ def describe(condition: Condition) -> str:
         return f'stop sequence "{escape(condition.text)}"'
     if isinstance(condition, Length):
         return f"max_tokens {condition.tokens}"
+    if isinstance(condition, IgnoreEnd):
+        return "ignore end"
+    if isinstance(condition, ThinkingBudget):
+        return f"think {condition.tokens}"
     action = "stop " if condition.action == "stop" else ""
     if isinstance(condition, Threshold):
-        value = repr(float(condition.value)).removesuffix(".0")
-        return f"{action}{_WRITTEN.get(condition.measure, condition.measure)} {condition.sign} {value}"
+        times = f" for {condition.steps}" if condition.steps > 1 else ""
+        name = _WRITTEN.get(condition.measure, condition.measure)
+        return f"{action}{name} {condition.sign} {_number(condition.value)}{times}"
     if isinstance(condition, Every):
         return f"{action}every {condition.tokens}"
+    if isinstance(condition, After):
+        word = "s" if condition.quantity == "seconds" else condition.quantity
+        return f"{action}after {_number(condition.amount)} {word if condition.amount != 1 else word[:-1] or 's'}"
+    if isinstance(condition, Loop):
+        return f"{action}loop"
     return action + (f"/{condition.pattern}/" if condition.regex else f'text "{escape(condition.pattern)}"')
+
+
+def _number(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
 
 
 def compiled(condition: Text) -> re.Pattern[str]:
@@ -149,7 +227,7 @@ def compiled(condition: Text) -> re.Pattern[str]:
 
 def _parse_regex(text: str, action: Action) -> Text:
     if len(text) < 2 or not text.endswith("/"):
-        raise ConditionError("end the regular expression with a slash, for example: /fo+/")
+        raise ConditionError("end the regular expression with a slash, for example: /fo+/", len(text))
     condition = Text(well_formed(text[1:-1]), regex=True, action=action)
     compiled(condition)
     return condition
@@ -158,21 +236,84 @@ def _parse_regex(text: str, action: Action) -> Text:
 def _parse_text(text: str, action: Action) -> Text:
     quoted = text[len("text") :].strip()
     if len(quoted) < 2 or not (quoted[0] == quoted[-1] == '"'):
-        raise ConditionError('put the text in double quotes, for example: text "foo"')
+        raise ConditionError('put the text in double quotes, for example: text "foo"', len(text) - len(quoted))
     condition = Text(well_formed(unescape(quoted[1:-1])), action=action)
     compiled(condition)
     return condition
 
 
+def _count(text: str) -> int | None:
+    """The whole number, at least 1, that a text is; None if it is none."""
+    fits = text.isascii() and text.isdigit() and len(text.lstrip("0")) <= len(str(_MOST))
+    return int(text) or None if fits else None
+
+
 def _parse_every(text: str, action: Action) -> Every:
-    count = text[len("every") :].strip()
-    if not (count.isascii() and count.isdigit() and len(count) < 10 and int(count)):
-        raise ConditionError(f"every needs a whole number of tokens, at least 1, not {count!r}; for example: every 20")
-    return Every(int(count), action)
+    written = text[len("every") :].strip()
+    count = _count(written)
+    if count is None:
+        at = len(text) - len(written)
+        raise ConditionError(
+            f"every needs a whole number of tokens, at least 1, not {written!r}; for example: every 20", at
+        )
+    return Every(count, action)
 
 
-_READERS: dict[str, Callable[[str, Action], Rule]] = {"text": _parse_text, "every": _parse_every}
+def _parse_after(text: str, action: Action) -> After:
+    found = _AFTER.fullmatch(text)
+    quantity = _QUANTITIES.get(found[2].lower()) if found is not None else None
+    if found is None or quantity is None:
+        begun = _AFTER.match(text)
+        number = re.match(r"after\s*[\d.]*\s*", text, re.IGNORECASE)
+        raise ConditionError(
+            "after needs a number and s, sentences, lines or paragraphs; for example: after 30 s, after 3 sentences",
+            number.end() if begun is not None and number is not None else 0,
+        )
+    if quantity == "seconds":
+        amount = _finite(found[1])
+        if not 0 < amount <= _MOST:
+            raise ConditionError(
+                f"after needs a number of seconds above 0, not {found[1]!r}; for example: after 30 s", found.start(1)
+            )
+        return After(amount, quantity, action)
+    count = _count(found[1])
+    if count is None:
+        raise ConditionError(
+            f"after needs a whole number of {quantity}, at least 1, not {found[1]!r}; for example: after 3 {quantity}",
+            found.start(1),
+        )
+    return After(float(count), quantity, action)
+
+
+def _parse_loop(text: str, action: Action) -> Loop:
+    if text.lower() != "loop":
+        raise ConditionError("write loop alone, for example: stop loop", len("loop"))
+    return Loop(action)
+
+
+def _parse_ignore(text: str, _action: Action) -> IgnoreEnd:
+    if text.lower().split() != ["ignore", "end"]:
+        raise ConditionError("only end can be ignored, for example: ignore end", len("ignore"))
+    return IgnoreEnd()
+
+
+_READERS: dict[str, Callable[[str, Action], Rule]] = {
+    "text": _parse_text,
+    "every": _parse_every,
+    "after": _parse_after,
+    "loop": _parse_loop,
+    "ignore": _parse_ignore,
+}
 """First word to how the rest is read; anything else is a threshold."""
+
+
+def _finite(text: str) -> float:
+    """The number that a text is; NaN if it is none, or not finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
 def _parse_threshold(text: str, action: Action) -> Threshold:
@@ -182,19 +323,24 @@ def _parse_threshold(text: str, action: Action) -> Threshold:
     if found is None or measure is None:
         raise ConditionError(f"{text!r} is not a condition; examples: {', '.join(EXAMPLES)}")
     low, high, example = _RANGES[measure]
-    sign = _SIGNS.get(found[2])
+    name, sign = _WRITTEN.get(measure, measure), _SIGNS.get(found[2])
     if sign is None:
-        raise ConditionError(f"compare {measure} with > or <, for example: {example}")
-    try:
-        value = float(found[3])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ConditionError(f"{measure} needs a number, not {found[3]!r}; for example: {example}")
+        raise ConditionError(f"compare {name} with > or <, for example: {example}", found.start(2))
+    value = _finite(found[3])
+    if math.isnan(value):
+        raise ConditionError(f"{name} needs a number, not {found[3]!r}; for example: {example}", found.start(3))
     if not (low <= value < high if sign == ">" else low < value <= high):
         span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
-        raise ConditionError(f"{measure} is {span}, so it is never {sign} {value:g}; for example: {example}")
-    return Threshold(measure, sign, value, action)
+        raise ConditionError(
+            f"{name} is {span}, so it is never {sign} {value:g}; for example: {example}", found.start(3)
+        )
+    steps = 1 if found[4] is None else _count(found[4].strip())
+    if steps is None:
+        raise ConditionError(
+            f"for needs a whole number of steps, at least 1, not {found[4]!r}; for example: {example} for 5",
+            found.start(4),
+        )
+    return Threshold(measure, sign, value, action, steps)
 
 
 class TextGate:

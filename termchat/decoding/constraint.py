@@ -15,6 +15,9 @@ Kind = Literal["json_schema", "regex", "choice", "gbnf", "lark"]
 LONGEST = 200_000
 """Characters of a text that is compiled at most."""
 
+NOT_YET = 2**31 - 1
+"""The step with which a constraint begins while the reply is still thinking: thoughts are free, the answer matches."""
+
 _LONGEST_SHOWN = 40
 
 GRAMMAR = "grammar"

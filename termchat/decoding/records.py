@@ -23,6 +23,7 @@ import msgspec
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import Phase
 
 FORMAT = 1
 """Version of the record stream."""
@@ -31,7 +32,8 @@ Reason = Literal["end", "length", "stop", "rule", "user", "context"]
 
 
 class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Which model made the records. `sha256` is of the file's header and size, not of the whole file."""
+    """Which model made the records. `sha256` is the fingerprint: of the file's header and
+    size, not of the whole file."""
 
     name: str
     path: str
@@ -45,7 +47,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     begin with, whatever the dice: the tokens of that are its own, and forced.
 
     `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
-    for bit. `threads` are those it begins with.
+    for bit. `threads` are those it begins with. `thinking` are the tags around its thoughts, () for a model that does not
+    think.
     """
 
     version: int
@@ -62,6 +65,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     kv_type: str
     exact: bool
     prefill: str = ""
+    thinking: tuple[str, ...] = ()
 
 
 class TokenBias(msgspec.Struct, frozen=True, array_like=True):
@@ -80,7 +84,8 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     `threads` compute from the next decode on; they change by themselves on a busy machine.
 
     `constraint` is what the reply matches from step `constraint_begun` on; it was compiled in `constraint_ms` milliseconds,
-    None where it was compiled before. `constraint_dropped` says why it is no longer applied: "" where it is.
+    None where it was compiled before. Thoughts are free; while they last it begins `constraint.NOT_YET`. `constraint_dropped`
+    says why it is no longer applied: "" where it is.
     """
 
     number: int
@@ -194,7 +199,8 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
     UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
-    one.
+    one. `end`: it is an end token, with which a reply ends, unless that is ignored. `phase` None: the token may be a part of
+    the tag that opens the thoughts; it is of the phase that follows.
     """
 
     step: int
@@ -215,6 +221,8 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     state: dict[str, float]
     decode_us: int
     sample_us: int
+    end: bool = False
+    phase: Phase | None = "answer"
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):

@@ -1,19 +1,34 @@
-"""Which conditions a step meets: thresholds and counts before its token is taken, texts after it; and where a unit ends."""
+"""Which conditions a step meets: texts after its token is taken, all others before."""
 
 from __future__ import annotations
 
 import codecs
 import math
 import operator
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from termchat.decoding.conditions import Condition, Every, Measure, Text, Threshold, compiled
+from termchat.decoding.conditions import (
+    After,
+    Condition,
+    Every,
+    IgnoreEnd,
+    Loop,
+    Measure,
+    Quantity,
+    Rule,
+    Text,
+    Threshold,
+    compiled,
+)
+from termchat.decoding.loops import LoopFinder, Repetition
 from termchat.decoding.records import Stage
+from termchat.decoding.units import UnitCounter, beginning
 
 WINDOW = 1024
 """Characters that a regular expression sees before the newest token."""
+_PAST = 8 * WINDOW
+"""Characters of what was said before the rules that are searched for texts, which do not count as met."""
 
 
 class Measured(Protocol):
@@ -46,36 +61,105 @@ _COMPARES: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "<": opera
 
 
 class Rules:
-    """The conditions that people write, ready to be looked at. Where two are met at once, the one that stops counts.
+    """The conditions that people write, ready to be looked at. Where several are met at once, one that stops counts.
+
+    A quantity that the reply has reached, or a loop that it is in, before it says anything new does not count. The `earlier`
+    rules hand on how many steps in a row have met each threshold.
 
     Raises:
         ConditionError: a text condition does not compile.
     """
 
-    def __init__(self, conditions: Iterable[Condition]) -> None:
-        ordered = sorted(conditions, key=lambda condition: condition.action != "stop")
-        self._before = [c for c in ordered if isinstance(c, Threshold | Every)]
+    def __init__(self, conditions: Iterable[Condition], earlier: Rules | None = None) -> None:
+        ordered = sorted(dict.fromkeys(conditions), key=lambda condition: condition.action != "stop")
+        self._before = [c for c in ordered if isinstance(c, Threshold | Every | After | Loop)]
         self._texts = [_Search(c) for c in ordered if isinstance(c, Text)]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.has_regex = any(search.condition.regex for search in self._texts)
+        self.ignores_end = any(isinstance(c, IgnoreEnd) for c in ordered)
+        known: dict[Threshold, int] = earlier._in_a_row if earlier is not None else {}
+        self._in_a_row: dict[Threshold, int] = {c: known.get(c, 0) for c in ordered if isinstance(c, Threshold)}
+        afters = [c for c in ordered if isinstance(c, After)]
+        self._counters: dict[Quantity, UnitCounter] = {
+            c.quantity: UnitCounter(c.quantity) for c in afters if c.quantity != "seconds"
+        }
+        self._reached: set[After] = set()
+        self._finder = LoopFinder() if any(isinstance(c, Loop) for c in ordered) else None
+        self._looped = -1
+        self._looked = False
 
-    def before(self, number: int, step: Measured) -> Threshold | Every | None:
-        """The condition that step `number` (0 is the reply's first), about to be taken, meets."""
+    @property
+    def repetition(self) -> Repetition | None:
+        """The loop that the reply is in, if a condition asks for it."""
+        return self._finder.current if self._finder is not None else None
+
+    def before(self, number: int, step: Measured, seconds: float = 0.0, following: bytes | None = b"") -> Rule | None:
+        """The condition that step `number` (0 is the reply's first), about to be taken, meets.
+
+        The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here.
+        """
+        met: list[Rule] = []
         for condition in self._before:
             if isinstance(condition, Every):
-                met = number > 0 and number % condition.tokens == 0
-            else:
-                met = _COMPARES[condition.sign](MEASURES[condition.measure](step), condition.value)
-            if met:
-                return condition
-        return None
+                if number > 0 and number % condition.tokens == 0:
+                    met.append(condition)
+            elif isinstance(condition, Threshold):
+                if self._holds(condition, step):
+                    met.append(condition)
+            elif following is not None and self._is_new(condition, seconds, following) and self._looked:
+                met.append(condition)
+        self._looked = True
+        return met[0] if met else None
 
-    def after(self, data: bytes) -> Text | None:
-        """The condition that these bytes, the next of the reply, complete. Every part of the reply is to come by here."""
-        if not self._texts:
+    def _holds(self, condition: Threshold, step: Measured) -> bool:
+        """Whether a measure is beyond the threshold, once more of as many steps in a row as it takes."""
+        beyond = _COMPARES[condition.sign](MEASURES[condition.measure](step), condition.value)
+        times = self._in_a_row[condition] + 1 if beyond else 0
+        self._in_a_row[condition] = times % condition.steps
+        return times >= condition.steps
+
+    def _is_new(self, condition: After | Loop, seconds: float, following: bytes) -> bool:
+        """Whether a quantity is reached for the first time, or a loop is another one."""
+        if isinstance(condition, Loop):
+            return self._loops()
+        counter = self._counters.get(condition.quantity)
+        # Of a character that is half said the other half may follow.
+        reached = seconds if counter is None else counter.count(beginning(self._decoder.getstate()[0] + following))
+        if reached < condition.amount or condition in self._reached:
+            return False
+        self._reached.add(condition)
+        return True
+
+    def _loops(self) -> bool:
+        """Whether the reply is in a loop that was not met yet."""
+        loop = self.repetition
+        if loop is None or loop.begin == self._looped:
+            return False
+        self._looped = loop.begin
+        return True
+
+    def resume(self, ids: Sequence[int], data: bytes) -> None:
+        """Takes in what the reply has said so far."""
+        self._hear(ids, data, _PAST)
+
+    def after(self, data: bytes, token: int = 0) -> Text | None:
+        """The condition that these bytes, those of the reply's next `token`, complete. Every token is to come by here."""
+        if not self._looked:  # it was forced
+            self._looked = True
+            for condition in self._before:
+                if isinstance(condition, After | Loop):
+                    self._is_new(condition, 0.0, data)
+        return self._hear((token,), data, 0)
+
+    def _hear(self, ids: Sequence[int], data: bytes, most: int) -> Text | None:
+        if self._finder is not None:
+            self._finder.extend(ids)
+        if not self._texts and not self._counters:
             return None
         text = self._decoder.decode(data)
-        met = [search.condition for search in self._texts if search.push(text)]
+        for counter in self._counters.values():
+            counter.push(text)
+        met = [search.condition for search in self._texts if search.push(text[-most:])]
         return met[0] if met else None
 
 
@@ -111,20 +195,3 @@ class _Search:
         edge = int(len(self._window) > self._keep)
         self._match = (max(start - dropped, edge), max(end - dropped, edge))
         return met
-
-
-_SPACED = re.compile(r"""[.!?…]["'”’»)\]*]*(\s*)$""")
-_UNSPACED = re.compile(r"[。！？][」』”’）]*$")
-_CLOSING = tuple("\"'”’»)]*」』）")
-
-
-def ends_sentence(text: str, following: str) -> bool:
-    """Whether a sentence ends with `text`, where `following` comes next ("" when nothing does).
-
-    It ends with `.`, `!`, `?` or `…` and what closes quotes, brackets and emphasis, before white space or the end; the East
-    Asian marks need no space after them.
-    """
-    found = _SPACED.search(text)
-    if found is not None:
-        return bool(found[1]) or not following or following[0].isspace()
-    return _UNSPACED.search(text) is not None and not following.startswith(_CLOSING)

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from termchat.decoding import biases
-from termchat.decoding.conditions import Condition, Length, Stop
+from termchat.decoding.conditions import Condition, Length, Stop, ThinkingBudget
 from termchat.decoding.escapes import escape as escape
 from termchat.decoding.escapes import unescape as unescape
 from termchat.decoding.escapes import well_formed as well_formed
@@ -33,7 +33,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
     panel's bar; `step` and `coarse` are the moves of one key press. `off` is the value at which the knob changes nothing; with
     `always` that value is shown like any other. `flag` is the name of its flag where llama.cpp has another than ours;
-    `none` is the word that stands for no texts at all.
+    `none` is the word that stands for no texts at all; `words` are names of single values.
     """
 
     kind: Literal["float", "int", "switch", "texts", "biases", "order", "seed"]
@@ -54,6 +54,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     off: Value = None
     logarithmic: bool = False
     always: bool = False
+    words: Mapping[str, int] = {}
 
     def check(self, value: object) -> Value:
         """The value in the knob's own type.
@@ -69,6 +70,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return self._order(value)
         if self.kind == "seed" and value is None:
             return None
+        if isinstance(value, str) and value.strip().lower() in self.words:
+            return self.words[value.strip().lower()]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
         if not self.low <= value <= self.high:  # which NaN is not either; no float() before: whole numbers have no end
@@ -94,6 +97,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "order":
             return self.check(text)
         word = text.strip()
+        if word.lower() in self.words:
+            return self.words[word.lower()]
         if self.kind == "switch" and word.lower() == "on":
             return 1
         if self.kind == "seed" and word.lower() in ("", "fresh", "off", "random"):
@@ -140,6 +145,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return "strings"
         if self.kind == "biases":
             return "ID=X or TEXT=X; X is a number or ban"
+        if self.words:
+            return f"{', '.join(self.words)}, or 1 to {self.high:.16g}"
         numbers = f"{self.gap or self.low:.16g} to {self.high:.16g}"
         if self.kind == "seed" or self.gap:
             return f"{'fresh' if self.kind == 'seed' else f'{self.low:g}'}, or {numbers}"
@@ -166,6 +173,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return ";".join(value)  # type: ignore[arg-type]
         if value is None:
             return "fresh"
+        if word := next((word for word, named in self.words.items() if named == value), ""):
+            return word
         if self.is_off(value):
             return "off"
         return "on" if self.kind == "switch" else str(value)
@@ -210,6 +219,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "switch":
             return "on or off"
         number = "a number" if self.kind == "float" else "a whole number"
+        if self.words:
+            number = f"{', '.join(self.words)} or {number}"
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
 
 
@@ -440,6 +451,12 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     ] = ORDER  # fmt: skip
 
 
+THINK_AUTO, THINK_ON = -1, 1_000_000
+"""What `think` holds where the template decides, and where there is no limit."""
+STEP_BY_STEP = "Let's think step by step."
+"""What replies begin with while `step_by_step` is on, unless other words are configured."""
+
+
 class Tuning(SamplerSettings, frozen=True):
     """Every knob a person turns: the samplers, and what a reply starts and ends with."""
 
@@ -460,6 +477,21 @@ class Tuning(SamplerSettings, frozen=True):
             help="maximum reply length in tokens; 0 means no limit",
         ),
     ] = 0  # fmt: skip
+    think: Annotated[
+        int,
+        Knob(
+            kind="int", key="K", label="think", low=THINK_AUTO, high=THINK_ON, step=16, coarse=256, bar=4096,
+            off=THINK_AUTO, logarithmic=True, words={"auto": THINK_AUTO, "off": 0, "on": THINK_ON},
+            help="whether a reasoning model thinks: auto, on, off, or at most so many tokens, after which it has to answer",
+        ),
+    ] = THINK_AUTO  # fmt: skip
+    step_by_step: Annotated[
+        int,
+        Knob(
+            kind="switch", key="S", label="steps", high=1, step=1, coarse=1, bar=1, off=0,
+            help="each reply starts with the words of step_by_step_text: for models that do not think by themselves",
+        ),
+    ] = 0  # fmt: skip
     seed: Annotated[
         int | None,
         Knob(
@@ -475,7 +507,13 @@ class Tuning(SamplerSettings, frozen=True):
     def conditions(self) -> tuple[Condition, ...]:
         """The part that ends a reply."""
         length = (Length(tokens=self.max_tokens),) if self.max_tokens else ()
-        return (*(Stop(text=text) for text in self.stop), *length)
+        budget = (ThinkingBudget(self.think),) if 0 < self.think < THINK_ON else ()
+        return (*(Stop(text=text) for text in self.stop), *length, *budget)
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether the model is to think; None leaves it to the template."""
+        return None if self.think == THINK_AUTO else self.think > 0
 
     def turned(self, changes: Mapping[str, object]) -> Tuning:
         """A copy with some knobs turned.

@@ -19,6 +19,7 @@ from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import ThinkingTags
 from termchat.text import show_piece
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
@@ -36,7 +37,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `main_gpu`
     is the one GPU to use, counted from 0; -1 spreads the model over all. `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
-    not UTF-8; `path` is then only what to show.
+    not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
+    them to its template.
     """
 
     path: str
@@ -57,6 +59,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     main_gpu: int = -1
     layers: int = 0
     proposed_threads: bool = False
+    thinking: tuple[str, ...] = ()
 
 
 def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
@@ -65,10 +68,11 @@ def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of a chat, as a template sees it."""
+    """One message of a chat, as a template sees it. `thinking` are the thoughts before an assistant's answer."""
 
     role: Literal["system", "user", "assistant"]
     content: str
+    thinking: str = ""
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
@@ -90,12 +94,14 @@ class Render(msgspec.Struct, frozen=True, tag=True):
 
     With `after_reply`, only the ids that follow the last assistant message (its own ids are known and are not re-made
     from text); that message's content is not looked at, and `reply_ended` says whether it already holds its end token. If
-    the template cannot be cut there, the answer is whole. Answer: `Rendered` or `Failed`.
+    the template cannot be cut there, the answer is whole. `think` turns the thoughts on or off, where the template has a switch
+    for that; None leaves it to the template. Answer: `Rendered` or `Failed`.
     """
 
     messages: list[Message]
     after_reply: bool = False
     reply_ended: int | None = None
+    think: bool | None = None
 
 
 class Tokenize(msgspec.Struct, frozen=True, tag=True):
@@ -207,6 +213,10 @@ class Force(msgspec.Struct, frozen=True, tag=True):
     ids: list[int]
 
 
+class EndThinking(msgspec.Struct, frozen=True, tag=True):
+    """Force the end of the running reply's thoughts, so that the answer follows. While it does not think, it does nothing."""
+
+
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """End the running reply; its `Finished` says `user`. Without one it does nothing."""
 
@@ -256,7 +266,7 @@ class Score(msgspec.Struct, frozen=True, tag=True):
     constraint_begun: int = 0
 
 
-Steer = Adjust | Pause | Resume | Step | Force | Cancel
+Steer = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
 """Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
 
 
@@ -322,7 +332,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """A loaded model, as it really is: sizes in tokens, parameters and bytes as counts.
 
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
-    `suppressed` are the tokens that the file bans.
+    `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
+    `thinking_switch` its template turns them on and off.
     """
 
     name: str
@@ -348,6 +359,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     end_ids: list[int]
     remarks: list[Remark] = []
     suppressed: list[int] = []
+    thinking: ThinkingTags | None = None
+    thinking_switch: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -32,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     description: _Text
     license: _Short = ""
-    """Its SPDX identifier, or the licence's own name."""
+    """Its SPDX identifier, or the license's own name."""
     context: _Count | None = None
     """Tokens it was trained on."""
     size: _Count | None = None

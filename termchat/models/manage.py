@@ -178,11 +178,18 @@ def removable(wanted: str, known: Catalogue, folders: Iterable[str | Path] = ())
         path = begun if _own(begun) else resolve(wanted, known, folders)[1]
     files = _own(path)
     if not files:
-        named = f"; its name is [{wanted}] in {paths.user_models_file()}" if wanted in known.own else ""
-        raise ModelError(
-            f"{path} was not downloaded by termchat and is not removed", f"Delete it by hand: {path}{named}"
-        )
+        raise ModelError(f"{path} was not downloaded by termchat and is not removed", _by_hand(wanted, path, known))
     return files
+
+
+def _by_hand(wanted: str, path: Path, known: Catalogue) -> str:
+    entry = known.entries.get(wanted)
+    if entry is not None and entry.package:
+        return f"It is part of the Python package {entry.package}; uninstall that."
+    name = (
+        f" To remove only its name, delete [{wanted}] from {paths.user_models_file()}." if wanted in known.own else ""
+    )
+    return f"Delete the file yourself: {path}.{name}"
 
 
 def _own(first: Path) -> list[Path]:

@@ -86,6 +86,7 @@ def build(
         breakpoints=recorder.info.breakpoints,
         view=recorder.info.view,
         on_full=config.on_full,
+        step_by_step_text=config.step_by_step_text,
         configured=configured,
     )
     if found is not None and found.followed is not None:

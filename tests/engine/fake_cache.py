@@ -20,7 +20,7 @@ class FakeModel:
     """Below 128 an id is a character; above, a word; 0 ends the reply, and is never drawn but by force."""
 
     n_vocab, eos, end_ids, gpu_layers = 4096, 0, (0,), 0
-    vocab = None
+    vocab = thinking = None
     spec = ModelSpec("/fake.gguf", "fake")
 
     def __init__(self) -> None:
@@ -31,6 +31,9 @@ class FakeModel:
 
     def piece(self, token: int) -> bytes:
         return b"" if token == self.eos else self.name(token).encode()
+
+    def spelled(self, token: int) -> bytes:
+        return self.name(token).encode()
 
     def name(self, token: int) -> str:
         return "<end>" if token == self.eos else chr(token) if token < 128 else f" w{token}"

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from termchat.decoding.conditions import Length
-from termchat.decoding.constraint import GRAMMAR, Constraint, choice
+from termchat.decoding.conditions import Length, ThinkingBudget
+from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint, choice
 from termchat.decoding.records import Finished, Record, SettingsRecord, Stage, Token
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import tags_of
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.grammar_trial import Trial
 from termchat.engine.llama.model_session import Session
@@ -541,6 +542,28 @@ def test_why_not_names_the_byte_that_does_not_fit(session: Session, ids: list[in
     assert (late.misfit.at, late.misfit.byte, late.misfit.allowed) == (2, ord("d"), b"mn")
     assert late.stages[0].name == GRAMMAR
     assert late.remedies == []
+
+
+def test_thoughts_are_free_and_the_answer_matches(session: Session) -> None:
+    model = session.model
+    ids = model.tokenize("<|im_start|>assistant\n<think>\n", special=True)
+    model.thinking = tags_of("<think></think>")
+    try:
+        ends = (Length(60), ThinkingBudget(8))
+        stream = records(session, Generate(ids, WILD, ends, 2, constraint=DATE))
+        settings = [record for record in stream if isinstance(record, SettingsRecord)]
+        assert dropped(stream) == [""] * len(settings)
+        assert settings[0].constraint_begun == NOT_YET
+        said, begun = tokens(stream), settings[-1].constraint_begun
+        assert begun > 8
+        assert re.fullmatch(DATE.text, b"".join(token.bytes for token in said[begun:]).decode())
+        assert all(stage.name != GRAMMAR for token in said[:8] for stage in token.stages)
+        for done, at in ((4, NOT_YET), (begun + 2, begun)):  # gone on with, from the thoughts and from the answer
+            taken = [*ids, *(token.id for token in said[:done])]
+            again = records(session, Generate(taken, WILD, ends, 2, done=done, constraint=DATE, constraint_begun=at))
+            assert said_by_step(again) == [token.id for token in said[done:]]
+    finally:
+        model.thinking = None
 
 
 # --- what cannot be used ---------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Text, describe, parse
 from termchat.decoding.records import SettingsRecord, Token
-from termchat.decoding.rules import MEASURES, ends_sentence
+from termchat.decoding.rules import MEASURES
 from termchat.decoding.samplers import Tuning
+from termchat.decoding.units import ends_sentence
 from termchat.engine.port import (
     Adjust,
     Cancel,

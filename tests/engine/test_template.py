@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
-from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.sandbox import deadline
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Cancel, EngineError, Message, Render, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
+from tests.engine.templated import FakeTemplate
 
 ATTACKS = [
     "<|im_end|>",
@@ -83,16 +83,6 @@ def test_next_turn_is_what_follows_the_reply(session: Session) -> None:
     assert joined.endswith(f"assistant\n{text}\nuser\nAnother <|im_end|>!\nassistant\n")
     cut_off, _ = session.render(Render(messages, after_reply=True))
     assert cut_off == [ended, *more]
-
-
-class FakeTemplate:
-    """A model with another template."""
-
-    def __init__(self, model: Model, source: str) -> None:
-        self._model, self.template = model, source
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._model, name)
 
 
 HOSTILE = {

@@ -34,6 +34,7 @@ from termchat.engine.port import (
     Checked,
     Command,
     Describe,
+    EndThinking,
     Event,
     Explain,
     Explained,
@@ -120,6 +121,7 @@ class FakeEngine:
         self.loads = loads
         self.offers = offers
         self.hears = True
+        self.info = INFO
         self.prompt = [1, 2, 3]
         self.commands: list[Command] = []
         self.closed = False
@@ -182,7 +184,7 @@ class FakeEngine:
         number = len(self.commands)
         self._answer(number, Progress(fraction))
         if fraction == 1.0:
-            self._answer(number, Loaded(INFO))
+            self._answer(number, Loaded(self.info))
 
     def die(self, message: str = "the engine process ended by SIGKILL") -> None:
         """The process is gone."""
@@ -250,7 +252,7 @@ class FakeEngine:
     def _answers(self, number: int, command: Command) -> Iterable[Event]:
         match command:
             case Load() if self.loads:
-                return [Progress(0.5), Loaded(INFO)]
+                return [Progress(0.5), Loaded(self.info)]
             case Render():
                 return [Rendered(list(self.prompt), whole=not command.after_reply)]
             case Generate():
@@ -300,6 +302,9 @@ class FakeEngine:
                 self.wait()
             case Force() if self._reply is not None:
                 self._force(command.ids)
+                self._wait_on()
+            case EndThinking() if self._reply is not None:
+                self.say("</think>", forced=True, phase="thinking")
                 self._wait_on()
             case Cancel() if self._reply is not None:
                 self.end("user")

@@ -10,11 +10,14 @@ from unittest.mock import patch
 from textual.widgets import Input
 
 from termchat import paths
+from termchat.conversation.tree import Conversation
 from termchat.models.disk.discovery import Skipped
 from termchat.tui.dialogs.base import ListDialog
 from termchat.tui.keys.dialogs import Group
 from termchat.tui.models.models_dialog import SkippedDialog
 from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
+from termchat.tui.tokens.compare import CompareDialog, ComparedReply
+from tests import made_records
 from tests.models.gguf_files import named
 from tests.tui.key_checks import Place, Presses, Sees
 from tests.tui.models_dialog import shop
@@ -211,6 +214,32 @@ async def replies(group: Group, _: Path) -> Place:
     return place
 
 
+async def comparing(group: Group, _: Path) -> Place:
+    chat, ends = Conversation(), list[int]()
+    asked = made_records.user(chat, "tell me", [1, 2])
+    for seed in (1, 2):
+        node = made_records.reply(chat, parent=asked)
+        pieces = [b" many words"] * 1000
+        made_records.add_all(node, made_records.stream([1, 2], pieces, seed=seed))
+        node.tokens.ids[500] += seed
+        ends.append(node.number)
+    async with desktop() as desk:
+
+        async def open() -> None:
+            sides = (ComparedReply(chat, end, "", lambda *_: FOX) for end in ends)
+            desk.app.push_screen(CompareDialog(desk.app.palette, *sides))
+
+        place = Place(desk, group, open=open)
+        await place.walk()
+        await place.press("compare-why", place.shows("model    after    noise"))
+        await place.press("compare-why", place.lacks("model    after    noise"))
+        await place.close()
+    return place
+
+
+FOX = made_records.token(5, b" fox", " fox", token_id=1)
+
+
 async def sessions(group: Group, _: Path) -> Place:
     store = FakeStore()
     async with library(store) as desk:
@@ -275,5 +304,5 @@ LISTS: dict[str, Presses] = {
     "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "REPLIES": replies, "THEMES": themes, "PERSONAS": personas,
     "PRESETS": presets,
     "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
-    "TOKENS OF A TEXT": pieces,
+    "TOKENS OF A TEXT": pieces, "COMPARE": comparing,
 }  # fmt: skip

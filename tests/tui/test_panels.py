@@ -90,7 +90,7 @@ def test_what_is_off_is_folded_and_can_be_unfolded() -> None:
 
     assert labels(Tuning()) == ["repeat", "top_k", "top_p", "min_p", "temp", "stop", "max", "seed"]
     folded = texts(chain_lines(Tuning(), step(), 43))[-1]
-    assert folded.split() == ["+", "9", "more", "stages", "are", "off", "v", "shows"]
+    assert folded.split() == ["+", "10", "more", "stages", "are", "off", "v", "shows"]
     assert labels(Tuning(xtc_probability=0.5))[4:6] == ["xtc", "xtc_from"]
     assert labels(Tuning(frequency_penalty=0.5))[:3] == ["repeat", "last_n", "freq"]
     assert "tau" in labels(Tuning(mirostat=2))

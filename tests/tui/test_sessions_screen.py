@@ -482,7 +482,7 @@ async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_
         async with library(store, opened=False, chat=kept(store)) as desk:
             await go(desk, "fox")
             await desk.shows("Once upon", "another termchat is writing this chat")
-            assert "looking on" in desk.header
+            assert "following" in desk.header
             assert "interrupted" not in desk.text
             writer.engine.say(" a", " time")
             writer.pump()
@@ -490,7 +490,7 @@ async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_
             await desk.shows("Once upon a time")
             await replied(desk, "and a bear", "There")
             assert "this is a copy of the chat now" in desk.text
-            assert "looking on" not in desk.header
+            assert "following" not in desk.header
             assert [row.turns for row in store.sessions()] == [2, 1]
     finally:
         elsewhere.close()

@@ -8,7 +8,8 @@ from datetime import datetime
 import termchat
 from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.thoughts import thoughts_of
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.records import ModelIdentity
 from termchat.decoding.samplers import escape
 from termchat.text import sanitize
@@ -50,6 +51,7 @@ def fact_line(node: Node) -> str:
     told += setting_changes.in_force(node.settings[0]) if node.settings else []
     if len(node.tokens) or not node.pending:  # of a reply from elsewhere nobody knows the tokens
         told.append("1 token" if len(node.tokens) == 1 else f"{len(node.tokens)} tokens")
+    told += [str(thoughts)] if (thoughts := thoughts_of([Span(node, len(node.ids))])) is not None else []
     if node.failed is not None:
         told.append(f"failed: {plain_line(node.failed.message)}")
     elif node.finished is None:

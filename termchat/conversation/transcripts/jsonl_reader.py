@@ -26,7 +26,7 @@ from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, Vie
 from termchat.conversation.store import codec
 from termchat.conversation.transcripts.transcript import VERSION, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.conditions import Condition, ConditionError, Every, Text, Threshold, describe, parse
+from termchat.decoding.conditions import Condition, ConditionError, Rule, describe, parse
 from termchat.decoding.records import (
     FORMAT,
     RECORD_NAMES,
@@ -191,7 +191,7 @@ def _check_knob(name: str, value: object) -> None:
 def _check_conditions(conditions: Iterable[Condition]) -> None:
     """So could conditions that cannot be written by hand."""
     for condition in conditions:
-        if isinstance(condition, (Threshold, Every, Text)):
+        if isinstance(condition, Rule):
             try:
                 parse(describe(condition))
             except ConditionError as error:
@@ -261,7 +261,8 @@ def read(path: Path) -> Transcript:
                 reader.take(data)
         return reader.finish()
     except LineError as error:
-        raise TranscriptError(f"{path.name}, line {reader.line}: {error}", _HINT) from None
+        where = f"{path.name}, line {reader.line}" if reader.line else path.name
+        raise TranscriptError(f"{where}: {error}", _HINT) from None
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
 

@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
+from termchat.conversation.thoughts import thoughts_of
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
 from termchat.conversation.transcripts.inert import inert, on_a_line, parsers
 from termchat.conversation.transcripts.mark_places import placed
@@ -62,7 +63,7 @@ def _with_marks(pieces: list[setting_changes.Piece]) -> str:
     begin = drawn = 0
     for piece in pieces:
         texts = piece.span.node.tokens.texts
-        for at, mark in sorted([*piece.marks, *_forced(piece, drawn)], key=itemgetter(0)):
+        for at, mark in sorted([*_thoughts(piece), *piece.marks, *_forced(piece, drawn)], key=itemgetter(0)):
             marks.append((begin + min(texts.start(min(at, len(texts))), len(piece.text)), f"⟦{mark}⟧"))
         begin += len(piece.text)
         drawn += piece.span.count
@@ -72,6 +73,13 @@ def _with_marks(pieces: list[setting_changes.Piece]) -> str:
         plain += _plain(text[done:at])
         marks[index], done = (len(plain), _plain(mark)), at
     return placed(plain + _plain(text[done:]), marks)
+
+
+def _thoughts(piece: setting_changes.Piece) -> Iterator[tuple[int, str]]:
+    """Where the thoughts of a piece begin, and where they end."""
+    if (thoughts := thoughts_of([piece.span])) is not None:
+        yield 0, "thinking"
+        yield thoughts.tokens, str(thoughts)
 
 
 def _forced(piece: setting_changes.Piece, drawn: int) -> Iterator[tuple[int, str]]:

@@ -18,6 +18,7 @@ import msgspec
 from termchat import regular_files
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.store import codec
+from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.conversation.transcripts.jsonl_reader import LineError, replaced
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation
@@ -151,8 +152,11 @@ class _Scanner:
 
 
 class ChatMessage(NamedTuple):
+    """`thoughts` stand before the text of an assistant's."""
+
     speaker: Speaker
     text: str
+    thoughts: str = ""
 
 
 class FoundMessages(NamedTuple):
@@ -170,9 +174,14 @@ def said(conversation: Conversation) -> Iterator[ChatMessage]:
     """The messages on the path that is shown, the system message first; empty replies are left out."""
     if conversation.system:
         yield ChatMessage("system", well_formed(conversation.system))
-    for role, text in conversation.turns():
-        if text or role == "user":
-            yield ChatMessage(role, well_formed(text))
+    for user, group in groupby(conversation.path(), key=lambda span: span.node.role == "user"):
+        spans = list(group)
+        if user:
+            yield from (ChatMessage("user", well_formed(span.node.written)) for span in spans)
+        else:
+            thoughts, answer = thoughts_of(spans), well_formed(answer_of(spans))
+            if thoughts is not None or answer:
+                yield ChatMessage("assistant", answer, well_formed(thoughts.text) if thoughts is not None else "")
 
 
 def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:

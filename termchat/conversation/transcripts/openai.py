@@ -63,7 +63,13 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, _: SessionInfo, __: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    yield json.dumps({"messages": [{"role": speaker, "content": text} for speaker, text in said(conversation)]})
+    yield json.dumps({"messages": [_object(message) for message in said(conversation)]})
+
+
+def _object(message: ChatMessage) -> dict[str, str]:
+    """Thoughts go by the name that servers for reasoning models have for them."""
+    known = {"role": message.speaker, "content": message.text}
+    return known | ({"reasoning_content": message.thoughts} if message.thoughts else {})
 
 
 def chats(path: Path) -> Iterator[Transcript]:

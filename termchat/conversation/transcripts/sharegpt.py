@@ -64,8 +64,13 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    turns = [{"from": _NAMES[speaker], "value": text} for speaker, text in said(conversation)]
+    turns = [{"from": _NAMES[message.speaker], "value": _value(message)} for message in said(conversation)]
     yield json.dumps({"id": info.id, "conversations": turns})
+
+
+def _value(message: ChatMessage) -> str:
+    """Collections have thoughts in the text, between the tags that most models have."""
+    return f"<think>\n{message.thoughts}\n</think>\n\n{message.text}" if message.thoughts else message.text
 
 
 def chats(path: Path) -> Iterator[Transcript]:

@@ -14,7 +14,6 @@ from time import perf_counter
 
 import termchat
 from termchat.decoding import dice
-from termchat.decoding.conditions import describe
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import (
     FORMAT,
@@ -28,11 +27,13 @@ from termchat.decoding.records import (
     Start,
     Token,
 )
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import Phase
 from termchat.engine.llama import native
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache, ContextFull, OutOfTime
-from termchat.engine.llama.chain import NothingFits, Observer
+from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.observe import Drawn
+from termchat.engine.llama.observe import Drawn, Mask
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import MOST_THREADS, Cancelled, Steering
@@ -98,6 +99,7 @@ class _Reply:
         self.prefill_ms = 0.0
         self.decode_us = 0
         self.drawn_at: list[float] = []
+        self.mask: Mask | None = None
         model = cache.model
         self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
 
@@ -128,9 +130,10 @@ class _Reply:
                 yield from steering.begin(self.step)
                 begun = self._now()
                 drawn = yield from self._draw()
-                rule = steering.before(self.step, drawn, drawn.id)
-                if rule is not None:
-                    ending = ("rule", describe(rule))
+                seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
+                rule = steering.before(self.step, drawn, drawn.id, seconds, self._redraw)
+                if rule:
+                    ending = ("rule", rule)
                     break
                 if steering.waiting:
                     drawn = yield from self._wait(drawn)
@@ -193,6 +196,7 @@ class _Reply:
             kv_type=model.spec.kv_type,
             exact=cache.exact and not model.gpu_layers and as_recorded and not lost,
             prefill=request.prefill,
+            thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
         )
 
     def _prefill(self, plan: list[Shape]) -> Iterator[Record | Prefilling]:
@@ -217,14 +221,28 @@ class _Reply:
 
     def _draw(self) -> Generator[SettingsRecord, None, Drawn]:
         steering = self.steering
-        mask = yield from steering.mask()
+        self.mask = yield from steering.mask()
         assert steering.chain is not None
         draw = partial(self.observer.draw, self.row(), steering.chain, self.request.seed, self.step, steering.forced)
         try:
-            return draw(mask)
+            return draw(self.mask)
         except NothingFits:
-            yield steering.drop("all tokens that fit are impossible for the model")
+            self.mask = None
+            yield steering.drop("all tokens that fit are impossible")
             return draw()
+
+    def _redraw(self, samplers: SamplerSettings) -> int:
+        """The token that other settings would take at this step."""
+        model, state = self.cache.model, self.steering.chain.state if self.steering.chain is not None else {}
+        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab)
+        try:
+            return (
+                Observer(model.n_vocab, model.end_ids, model.names, 1)
+                .draw(self.row(), chain, self.request.seed, self.step, mask=self.mask)
+                .id
+            )
+        finally:
+            chain.close()
 
     def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused, None, Drawn]:
         """Waits until the step may be taken; returns what is drawn then."""
@@ -244,11 +262,14 @@ class _Reply:
         assert steering.chain is not None
         steering.chain.take(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
-        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced)
+        phase = steering.thoughts.push(self.cache.model.spelled(drawn.id))
+        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced, phase=phase)
         self.ids.append(drawn.id)
         return token, ending
 
-    def _record(self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False) -> Token:
+    def _record(
+        self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False, phase: Phase | None = None
+    ) -> Token:
         return token_record(
             drawn,
             self.step,
@@ -259,6 +280,7 @@ class _Reply:
             self.decode_us,
             sample_us,
             forced=forced,
+            phase=phase,
         )
 
     def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
@@ -266,15 +288,15 @@ class _Reply:
         steering, model = self.steering, self.cache.model
         gate, piece = steering.gate, model.piece(token)
         text = gate.push(piece)
-        rule = steering.after(piece)
+        rule = steering.after(token, piece)
         length = len(self.ids) + 1
         ending: tuple[Reason, str] | None = None
         if gate.stopped_by is not None:
             return text, ("stop", gate.stopped_by)
-        if token in model.end_ids:
+        if token in model.end_ids and not steering.rules.ignores_end:
             return text, ("end", model.name(token))
-        if rule is not None:
-            ending = ("rule", describe(rule))
+        if rule:
+            ending = ("rule", rule)
         elif steering.limit is not None and self.step + 1 >= steering.limit:
             ending = ("length", f"max_tokens {steering.limit}")
         elif length >= self.cache.capacity:
@@ -368,6 +390,7 @@ def token_record(
     sample_us: int,
     *,
     forced: bool = False,
+    phase: Phase | None = None,
 ) -> Token:
     return Token(
         step=step,
@@ -388,4 +411,6 @@ def token_record(
         state=drawn.state,
         decode_us=decode_us,
         sample_us=sample_us,
+        end=drawn.id in model.end_ids,
+        phase=phase,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from termchat.decoding import biases
 from termchat.decoding.records import TokenBias
+from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements
 from termchat.engine.llama.observe import Labels
@@ -84,6 +85,7 @@ class Model:
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
         self._grammars: Grammars | None = None
+        self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
         self.names = Labels(self.n_vocab, lambda token: self._to_piece(token, special=True).decode("utf-8", "replace"))
 
     def close(self) -> None:
@@ -140,6 +142,10 @@ class Model:
         if found is None:
             found = self._pieces[token] = self._to_piece(token, special=False)
         return found
+
+    def spelled(self, token: int) -> bytes:
+        """The bytes of a token; of a control token its name."""
+        return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
 
     def name(self, token: int) -> str:
         """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import msgspec
 import numpy as np
@@ -128,17 +129,25 @@ class Session:
             end_ids=model.end_ids,
             suppressed=model.suppressed,
             remarks=self._all_remarks(),
+            thinking=model.thinking,
+            thinking_switch=model.thinking is not None and self._has_switch(),
         )
+
+    def _has_switch(self) -> bool:
+        with suppress(EngineError):  # it is told when a chat needs the template
+            self._template = self._template or ChatTemplate(self.model)
+            return self._template.has_switch
+        return False
 
     def render(self, command: Render) -> tuple[list[int], bool]:
         """Prompt ids, and whether they are the whole prompt; see `Render`."""
         if self._template is None:
             self._template = ChatTemplate(self.model)
         if command.after_reply:
-            ids = self._template.ids_after_reply(command.messages, command.reply_ended)
+            ids = self._template.ids_after_reply(command.messages, command.reply_ended, command.think)
             if ids is not None:
                 return ids, False
-        return self._template.ids(command.messages), True
+        return self._template.ids(command.messages, command.think), True
 
     def describe(self, ids: list[int]) -> Tokenized:
         """Bytes and labels of ids.

@@ -5,23 +5,45 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 
-from termchat.decoding.conditions import Condition, ConditionError, Length, Rule, Stop, TextGate, describe
-from termchat.decoding.constraint import GRAMMAR, Constraint
+import msgspec
+
+from termchat.decoding.conditions import (
+    Condition,
+    ConditionError,
+    Length,
+    Loop,
+    Rule,
+    Stop,
+    TextGate,
+    ThinkingBudget,
+    describe,
+)
+from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.rules import WINDOW, Measured, Rules, ends_sentence
-from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.rules import Measured, Rules
+from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
+from termchat.decoding.thinking import PhaseParser
+from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.grammars import ConstraintError, Follower
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.sandbox import deadline
-from termchat.engine.port import Adjust, Cancel, EngineError, Force, Generate, Pause, Resume, Steer, Unit
+from termchat.engine.port import Adjust, Cancel, EndThinking, EngineError, Force, Generate, Pause, Resume, Steer, Unit
+from termchat.text import one_line
 
 MATCHING = 0.25
 """Seconds of processor time that a step's regular expressions may take."""
+Redraw = Callable[[SamplerSettings], int]
+"""The token that other settings would take at the present step."""
+_REMEDIES: dict[str, float] = {"dry_multiplier": 0.8, "repeat_penalty": 1.1}
+"""Knobs that end a loop, and the values at which people set them."""
+_SHOWN = 30
+"""Characters of a token that is told."""
 MOST_THREADS = 512
 """llama.cpp aborts above it."""
+_OPENING = 64  # tokens before a reply in which the tag is looked for that opens its thoughts
 _TAIL = 64  # bytes; a sentence's end is shorter
 
 _UNIT_ENDS: dict[Unit, Callable[[bytes, str], bool]] = {
@@ -66,6 +88,8 @@ class Steering:
         self.grammar: Follower | None = None
         self.dropped = ""
         self._compile_ms: float | None = None
+        self.rules = Rules(())
+        self.thoughts = self._thoughts()
         self._constrain(request.constraint, request.constraint_begun)
         if request.constraint is not None and self.grammar is None:
             raise EngineError("constraint", self.dropped, "change or remove the constraint")
@@ -110,6 +134,22 @@ class Steering:
             bias=model.bias(self.samplers.logit_bias),
         )
 
+    def _thoughts(self) -> PhaseParser:
+        """Knows the phase of the next token; has seen the reply so far."""
+        model, past, reply = self._cache.model, self._past, self._reply
+        tags = model.thinking
+        before = past[max(reply - _OPENING, 0) : reply] if tags is not None else []
+        thoughts = PhaseParser(tags, b"".join(map(model.spelled, before)))
+        for token in past[reply:] if tags is not None else []:
+            thoughts.push(model.spelled(token))
+        return thoughts
+
+    def _answer(self) -> None:
+        """Forces the end of the thoughts, unless tokens are forced already: those may be that end."""
+        tags = self._cache.model.thinking
+        if tags is not None and self.thoughts.phase == "thinking" and not self._queue:
+            self._queue.extend(self._cache.model.tokenize(tags.ending, special=True))
+
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def obey(self, command: Steer) -> Iterator[SettingsRecord]:
@@ -129,6 +169,9 @@ class Steering:
             self._steps.clear()
         else:
             self.why = ""
+            if isinstance(command, EndThinking):
+                self._answer()
+                return
             if isinstance(command, Force):
                 self._queue.extend(i for i in command.ids if 0 <= i < self._cache.model.n_vocab)
                 return
@@ -154,24 +197,32 @@ class Steering:
                 yield self.record()
             if entry.id is not None and entry.step == step:
                 self._queue.appendleft(entry.id)
+        if self._budget is not None and self.thoughts.thought >= self._budget:
+            self._answer()
 
     # --- what is met -------------------------------------------------------------------------------------------------
 
-    def before(self, step: int, drawn: Measured, token: int) -> Rule | None:
-        """Looks at the step that is about to be taken, once: the rule that ends the reply here, or None.
+    def before(self, step: int, drawn: Measured, token: int, seconds: float, redraw: Redraw) -> str:
+        """Looks at the step that is about to be taken, once, when the reply has streamed for `seconds`: the rule that ends the
+        reply here, or "".
 
-        The reply may have to wait then.
+        The reply may have to wait then. `redraw` says what other settings would take at this step.
         """
         if self._steps and self._said is not None:
-            following = self._cache.model.piece(token).decode("utf-8", "replace")
-            if _UNIT_ENDS[self._steps[0]](self._said, following):
+            next_text = self._cache.model.piece(token).decode("utf-8", "replace")
+            if _UNIT_ENDS[self._steps[0]](self._said, next_text):
                 self._steps.popleft()
                 self._said = None
                 self.waiting = not self._steps
-        return None if self.forced is not None else self._met(self.rules.before(step, drawn))
+        if self.forced is not None:
+            return ""
+        model = self._cache.model
+        ends = token in model.end_ids and not self.rules.ignores_end
+        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token))
+        return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
-    def after(self, data: bytes) -> Rule | None:
-        """Takes in the token's bytes: the rule that ends the reply with it, or None.
+    def after(self, token: int, data: bytes) -> str:
+        """Takes in the token and its bytes: the rule that ends the reply with it, or "".
 
         The reply may have to wait then.
 
@@ -182,21 +233,39 @@ class Steering:
             self._queue.popleft()
         if self._steps:
             self._said = (self._said or b"")[-_TAIL:] + data
-        return self._met(self._search(data))
+        return self._met(self._search(lambda: self.rules.after(data, token)))
 
-    def _met(self, rule: Rule | None) -> Rule | None:
-        if rule is not None and rule.action != "stop":
-            self.waiting, self.why = True, describe(rule)
+    def _met(self, rule: Rule | None, more: str = "") -> str:
+        if rule is None:
+            return ""
+        if rule.action != "stop":
+            self.waiting, self.why = True, describe(rule) + more
             self._steps.clear()
-            return None
-        return rule
+            return ""
+        return describe(rule) + more
 
-    def _search(self, data: bytes) -> Rule | None:
+    def _loop(self, token: int, redraw: Redraw) -> str:
+        """Which text the reply says again and again, how often, and what a penalty would say instead of going on with it."""
+        loop, model = self.rules.repetition, self._cache.model
+        assert loop is not None
+        first = self._reply + loop.begin
+        said = b"".join(map(model.piece, self._past[first : first + loop.period]))
+        instead = []
+        for knob, value in _REMEDIES.items():
+            is_on = not KNOBS[knob].is_off(getattr(self.samplers, knob))
+            if is_on or KNOBS[knob].stage not in self.samplers.order:
+                continue
+            other = redraw(msgspec.structs.replace(self.samplers, **{knob: value}))
+            draws = "the same" if other == token else f'"{one_line(model.name(other), _SHOWN)}"'
+            instead.append(f"{knob} {value} draws {draws}")
+        return "; ".join([loop.told(said.decode("utf-8", "replace")), *instead])
+
+    def _search(self, search: Callable[[], Rule | None]) -> Rule | None:
         if not self.rules.has_regex:
-            return self.rules.after(data)
+            return search()
         try:
             with deadline(MATCHING):
-                return self.rules.after(data)
+                return search()
         except TimeoutError:
             raise EngineError(
                 "condition", "a regular expression takes too long to match", "avoid nested repeats such as (a+)+"
@@ -213,7 +282,7 @@ class Steering:
     ) -> None:
         self.origin = origin
         if constraint != self.constraint:
-            self._constrain(constraint, len(self._past) - self._reply)
+            self._constrain(constraint, self._step)
         if conditions != self.conditions:
             self._condition(conditions)
         if samplers != self.samplers:
@@ -221,7 +290,10 @@ class Steering:
             self.rebuild()
 
     def _constrain(self, constraint: Constraint | None, begun: int) -> None:
-        """Follows another constraint, from step `begun` of the reply on. One that cannot be used is dropped."""
+        """Follows another constraint, from step `begun` of the reply on, or from its answer on. One that cannot be used is
+        dropped."""
+        thinking = constraint is not None and self.thoughts.phase == "thinking"
+        begun = NOT_YET if thinking else min(begun, self._step)
         self.constraint, self.constraint_begun, self.grammar, self.dropped = constraint, begun, None, ""
         if constraint is None:
             return
@@ -235,7 +307,7 @@ class Steering:
 
     def mask(self) -> Generator[SettingsRecord, None, Mask | None]:
         """What the constraint allows next, waiting for it. If it fails the constraint is dropped, which is a record."""
-        if self.grammar is None or self.dropped:
+        if not self._constrains or self.grammar is None:
             return None
         found = self.grammar.mask()
         if found is None:
@@ -248,16 +320,35 @@ class Steering:
         return self.record()
 
     def take(self, token: int) -> SettingsRecord | None:
-        """The constraint is told of the next token; the record of its end, if the token does not fit."""
+        """The constraint is told of the newest token; a record if it does not fit, or if thoughts begin or end with it."""
         if self.grammar is None or self.dropped:
             return None
+        thinking = self.thoughts.phase == "thinking"
+        if thinking != (self.constraint_begun == NOT_YET):
+            self._constrain(self.constraint, self._step)
+            return self.record()
+        if thinking:
+            return None
+        first = self.constraint_begun == self._step - 1 and self.thoughts.thought > 0
+        if first and self._cache.model.piece(token).isspace() and not self.grammar.allows(token):
+            self.constraint_begun += 1  # white space that is forced behind the thoughts
+            return self.record()
         self.grammar.take(token)
         return self.drop(self.grammar.problem) if self.grammar.problem else None
 
     def prepare(self) -> None:
         """Computes the mask of the next step in the meantime."""
-        if self.grammar is not None and not self.dropped:
+        if self._constrains and self.grammar is not None:
             self.grammar.begin()
+
+    @property
+    def _step(self) -> int:
+        """The number of the next step."""
+        return len(self._past) - self._reply
+
+    @property
+    def _constrains(self) -> bool:
+        return self.grammar is not None and not self.dropped and self.constraint_begun != NOT_YET
 
     @property
     def complete(self) -> bool:
@@ -272,14 +363,15 @@ class Steering:
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
         """Replaces the conditions. A text that the reply contains already does not count as met."""
         try:
-            self.rules = Rules(conditions)
+            self.rules = Rules(conditions, self.rules)
         except ConditionError as error:
             raise EngineError("condition", str(error), "change or delete the condition") from None
         self.conditions = conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
+        self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
-        recent = self._past[max(self._reply, len(self._past) - WINDOW) :]
-        self._search(b"".join(map(self._cache.model.piece, recent)))
+        said = self._past[self._reply :]
+        self._search(lambda: self.rules.resume(said, b"".join(map(self._cache.model.piece, said))))
 
     def _use_threads(self, threads: int) -> bool:
         threads = min(threads, MOST_THREADS)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -35,6 +36,9 @@ STUCK = 60.0
 """Seconds on the clock after which one of its operations takes the process along."""
 MEMORY = 512 << 20
 """Bytes of memory that a template may need."""
+
+SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which templates let a model think, or not."""
 
 _HINT = "use raw mode (--raw), or another model"
 _MOST_SAID = 500
@@ -93,7 +97,9 @@ class ChatTemplate:
         if model.template is None:
             raise EngineError("template", "this model file has no chat template", _HINT)
         with _bounded("is broken"):
-            self._template = _compiled(model.template)
+            self._template, used = _compiled(model.template)
+        self._switch = next((name for name in SWITCHES if name in used), "")
+        self._words = not self._switch and "/no_think" in model.template
         named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
         # A mark cannot break a name of one character: what has such a name is text, wherever it stands.
         self._has_short = any(len(name) == 1 for name in named)
@@ -101,20 +107,27 @@ class ChatTemplate:
         self._control = {name: named[name] for name in longest_first}
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
-    def ids(self, messages: list[Message]) -> list[int]:
-        """The whole prompt, up to where the assistant begins to speak.
+    @property
+    def has_switch(self) -> bool:
+        """Whether it can turn the model's thoughts on and off."""
+        return bool(self._switch) or self._words
+
+    def ids(self, messages: list[Message], think: bool | None = None) -> list[int]:
+        """The whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
 
         Raises:
             EngineError: the template refuses the messages, is too slow or too long.
         """
         mark, marked = self._marked(messages)
-        ids = self._tokenize(self._render(marked, generate=True), mark)
+        ids = self._tokenize(self._render(marked, think), mark)
         model = self._model
         if model.adds_bos and ids[:1] != [model.bos]:
             ids.insert(0, model.bos)
         return ids
 
-    def ids_after_reply(self, messages: list[Message], ended: int | None) -> list[int] | None:
+    def ids_after_reply(
+        self, messages: list[Message], ended: int | None, think: bool | None = None
+    ) -> list[int] | None:
         """What follows the last assistant message, or None if the template cannot be cut there.
 
         `ended` is the end token that the reply's own ids already hold.
@@ -123,7 +136,7 @@ class ChatTemplate:
         mark, marked = self._marked(messages)
         cut = chr(ord(mark) + 1) * 3
         marked[last] = Message("assistant", cut)
-        parts = self._render(marked, generate=True).split(cut)
+        parts = self._render(marked, think).split(cut)
         if len(parts) != 2:
             return None
         ids = self._tokenize(parts[1], mark)
@@ -133,7 +146,7 @@ class ChatTemplate:
 
     def _marked(self, messages: list[Message]) -> tuple[str, list[Message]]:
         """The private-use character, and the messages with it inside every control token's name."""
-        used = set().union(*(message.content for message in messages))
+        used = set().union(*(message.content + message.thinking for message in messages))
         mark = next(chr(c) for c in chain(*_PRIVATE) if not {chr(c), chr(c + 1)} & used)
         if self._pattern is None:
             return mark, list(messages)
@@ -147,7 +160,7 @@ class ChatTemplate:
                 at = found.start() + 1
             return mark.join([*parts, text[at:]])
 
-        return mark, [Message(message.role, broken(message.content)) for message in messages]
+        return mark, [Message(said.role, broken(said.content), broken(said.thinking)) for said in messages]
 
     def _tokenize(self, text: str, mark: str) -> list[int]:
         if mark not in text and not self._has_short:
@@ -204,17 +217,21 @@ class ChatTemplate:
                 groups[-1].append(token)  # type: ignore[union-attr]
         return groups
 
-    def _render(self, messages: list[Message], *, generate: bool) -> str:
+    def _render(self, messages: list[Message], think: bool | None) -> str:
         model = self._model
+        if think is not None and self._words:
+            messages = _with_word(messages, "/think" if think else "/no_think")
         variables: Mapping[str, Any] = {
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
-            "add_generation_prompt": generate,
+            "messages": [_message(message) for message in messages],
+            "add_generation_prompt": True,
             "bos_token": model.name(model.bos) if model.bos >= 0 else "",
             "eos_token": model.name(model.eos) if model.eos >= 0 else "",
             "raise_exception": _refuse,
             "strftime_now": _now,
             "tools": None,
         }
+        if think is not None and self._switch:
+            variables = {**variables, self._switch: think}
         parts: list[str] = []
         size = 0
         with _bounded("refuses the chat"):
@@ -247,12 +264,26 @@ def _bounded(complaint: str) -> Iterator[None]:
         raise EngineError("template", f"the model's chat template {complaint}: {said}", _HINT) from error
 
 
-def _compiled(source: str) -> Template:
+def _message(message: Message) -> dict[str, str]:
+    said = {"role": message.role, "content": message.content}
+    return said | ({"reasoning_content": message.thinking} if message.thinking else {})
+
+
+def _with_word(messages: list[Message], word: str) -> list[Message]:
+    """The messages with a word for the template in the system prompt."""
+    head = messages[0].content if messages and messages[0].role == "system" else ""
+    rest = messages[1:] if messages and messages[0].role == "system" else messages
+    return [Message("system", f"{head}\n{word}".strip()), *rest]
+
+
+def _compiled(source: str) -> tuple[Template, frozenset[str]]:
+    """The template, and the names of the variables that it is given."""
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
     )
     environment.filters["tojson"] = _tojson
-    return environment.from_string(source)
+    tree = environment.parse(source)
+    return environment.from_string(source), frozenset(find_undeclared_variables(tree))
 
 
 def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:

@@ -85,7 +85,7 @@ def check(response: httpx.Response, url: str, hub: Hub) -> None:
         raise Later(f"{origin(url)[1]} {what}", _retry_after(response.headers.get("retry-after", "")))
     if status in (401, 403):
         at_hub = origin(url) == origin(hub.endpoint)
-        sign_in = "Accept its licence on the hub" + (
+        sign_in = "Accept its license on the hub" + (
             "; the token in HF_TOKEN must have access." if hub.token else ", and set HF_TOKEN to your access token."
         )
         raise ModelError(f"access to {place} is restricted ({status})", sign_in if at_hub else "Check the address.")

@@ -65,6 +65,17 @@ READING: tuple[Key, ...] = (
 )
 """What moves in text that is only read, beside the arrows."""
 
+COMPARE: tuple[Key, ...] = (
+    Key(
+        "compare-why",
+        "w",
+        "why",
+        "Why the replies differ, with both distributions; again: the texts",
+        {},
+        priority=False,
+    ),
+)
+
 PIECES: tuple[Key, ...] = (
     Key("pieces-view", "tab", "next_view", "Show the ids of the tokens; again: one per line, with its bytes", {}),
 )
@@ -233,6 +244,7 @@ GROUPS: tuple[Group, ...] = (
     Group("QUEUE", QUEUE, _LIST),
     Group("LISTS", ARROWS, (DIALOG, tables.APP), written=True),
     Group("READING", READING, _LIST),
+    Group("COMPARE", COMPARE, (READING, *_LIST)),
     Group("TOKENS OF A TEXT", PIECES, _LIST, written=True),
     Group("DIALOGS", DIALOG, (tables.APP,), written=True),
 )

@@ -13,10 +13,11 @@ from textual.binding import Binding
 from textual.keys import ASCII_KEY_NAMES, KEY_NAME_REPLACEMENTS, REPLACED_KEYS, key_to_character
 
 Situation = Literal[
-    "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused"
+    "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused",
+    "thinking",
 ]  # fmt: skip
-"""What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; the last
-three are token mode."""
+"""What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; then come
+those of token mode. "thinking" goes beside any: a reply is in its thoughts."""
 
 NO_KEY = "unbound"
 """The key of what has none: no terminal sends it."""

@@ -11,7 +11,7 @@ NEEDS: dict[str, Feature] = {
     "pause": "pause",
     "cut-paused": "pause",
     **dict.fromkeys(("step", "step-sentence", "step-line"), "step"),
-    **dict.fromkeys(("other-text", *(f"choose-{digit}" for digit in range(1, 10))), "force"),
+    **dict.fromkeys(("answer", "other-text", *(f"choose-{digit}" for digit in range(1, 10))), "force"),
     **dict.fromkeys(("ask-again", "ask-now"), "inspect"),
     "why": "explain",
     **dict.fromkeys(("what-if", "fork-there"), "score"),

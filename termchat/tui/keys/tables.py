@@ -94,6 +94,9 @@ CHAT: tuple[Key, ...] = (
         "regenerate", "ctrl+r", "regenerate", "Regenerate the reply, with new dice unless a seed is set",
         {"idle": "regenerate"}, "Regenerate",
     ),
+    Key("answer", "f12", "answer", "End the thoughts of the model now, so that it answers; otherwise show or fold them",
+        {"thinking": "answer now"}, "Answer now"),
+    Key("thoughts", "", "thoughts", "Show or fold the thoughts before an answer", {}, "Thoughts of the last reply"),
     Key("edit", "f7", "edit", "Edit an earlier message or reply on a new branch; press again for the one before it", {},
         "Edit an earlier message"),
     Key("find", "ctrl+f", "find", "Find text in the chat", {}, "Find in the chat"),
@@ -151,13 +154,13 @@ TOKENS: tuple[Key, ...] = (
     Key("why", "w", "type('why')", "Why not another token? Type text or #id", _in_tokens("why")),
     Key("step-sentence", ")", "step('sentence')", "Continue to the end of the sentence", {"token-paused": "sentence"}),
     Key("step-line", "]", "step('line')", "Continue to the end of the line", {"token-paused": "line"}),
-    Key("ask-again", "i", "ask('then')", "Ask the model again, with its original settings", {"token": "ask"}),
-    Key("ask-now", "I", "ask('now')", "Ask the model again, with the current knobs", {}),
+    Key("ask-again", "i", "ask('then')", "Recompute this step, with its original settings", {"token": "recompute"}),
+    Key("ask-now", "I", "ask('now')", "Recompute this step, with the current knobs", {}),
     Key("what-if", "v", "show('what-if')", "What-if: redraw the whole reply with the current knobs",
         {"token": "what-if"}, "What-if"),
     Key("roll", "r", "screen.roll", "Roll the dice 100 times at this token and count; again for 1,000, then 10,000", {},
         "Roll the dice many times"),
-    Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "cut"}),
+    Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "redraw"}),
     Key("cut-paused", "X", "cut_paused", "Restart from here, paused, so you can step", {}),
     Key("fork-there", "enter", "fork_there", "In what-if: fork at the first token that differs", {}),
     Key("token-half-down", "d", "half_page('down')", "Move half a page down or up", {}, display="d u"),
@@ -216,6 +219,7 @@ MODEL: tuple[Key, ...] = (
     Key("copy-json", "", "copy_json", "Copy the last reply as JSON", {}, "Copy the last reply as JSON"),
     Key("pretty-json", "", "pretty_json", "Show the last reply as JSON with a line for each value", {},
         "Show the last reply as JSON"),
+    Key("copy-thoughts", "", "copy_thoughts", "Copy the thoughts of the last reply", {}, "Copy the thoughts"),
     Key("copy-code", "", "copy_code", "Copy the last code block; press again for the one before it", {},
         "Copy the last code block"),
     Key("history", "", "dialog('history')", "Message history: search, use one again", {}, "Message history"),
@@ -247,15 +251,19 @@ def way_to(id: str) -> str:
     return f"{name_of('tokens')} {name}" if name and any(key.id == id for key in TOKENS) else name
 
 
-def working(situation: Situation, offers: Collection[Feature] = ALL_FEATURES) -> tuple[list[Label], list[Label]]:
+def working(
+    situation: Situation, offers: Collection[Feature] = ALL_FEATURES, *, thinking: bool = False
+) -> tuple[list[Label], list[Label]]:
     """What works now: what is shown as far as there is room, in order of use, and what always is. What needs more than the
-    engine `offers` is marked."""
+    engine `offers` is marked. `thinking`: the reply is in its thoughts."""
     tokens = situation in TOKEN_SITUATIONS
     always = _ALWAYS_IN_TOKENS if tokens else tuple(key.id for key in APP)
     shown: tuple[list[Label], list[Label]] = [], []
     for family in families((*(TOKENS if tokens else BIG if situation == "big" else COMPOSER), *CHAT, *APP)):
         key = family[0]
-        if situation in key.labels and (name := displayed(family)):
+        now: Situation = "thinking" if thinking and "thinking" in key.labels else situation
+        if now in key.labels and (name := displayed(family)):
             refused = bool(refusal(key.id, offers))
-            shown[key.id in always].append(Label(name, key.labels[situation], pressed(family), refused))
+            label = Label(name, key.labels[now], pressed(family), refused)
+            shown[key.id in always].insert(0 if now == "thinking" else len(shown[key.id in always]), label)
     return shown

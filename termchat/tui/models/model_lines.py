@@ -265,7 +265,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
     elif row.architecture or row.size_label:
         yield "model", " ".join(part for part in (row.architecture, row.size_label, row.quantization) if part)
     yield "recommends", ", ".join(f"{name} {KNOBS[name].show(value)}" for name, value in known.recommended.items())
-    yield "licence", row.license
+    yield "license", row.license
     yield "needs", row.needs if facts is None else ""
     yield "from", row.source
     yield "file", home(row.path) if row.path is not None else ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from termchat.config.origins import DEFAULT, FLAG, PRESET
+from termchat.decoding.conditions import Condition, Text, describe
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
@@ -37,15 +38,17 @@ def chain_lines(
     typed: str | None = None,
     unfolded: bool = False,
     origin: Mapping[str, str] = {},
+    rules: Sequence[Condition] = (),
     constraint: Constraint | None = None,
 ) -> list[Line]:
-    """A title, a line per knob, one of what set them (`origin` by knob), and one for the stages that are off. `selected`
-    is the knob that TUNE is on, `typed` what is being typed for it; with `unfolded` every knob has its line. A `constraint` has
-    its line where its stage stands."""
+    """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, and one for the stages that are
+    off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with `unfolded` every knob has its line. A
+    `constraint` has its line where its stage stands."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     last = {KNOBS[name].stage: name for name in names}
     before = max((stage.survivors for stage in effects.values()), default=0)
+    kept = [rule for rule in rules if isinstance(rule, Text) and not rule.regex and rule.action == "stop"]
     lines = [Line(spread([("CHAIN", TITLE)], [("mass   left" if width >= _MASS_FROM else "left", MUTED)], width))]
     if constraint is not None and not constraint.after_chain:
         lines.append(_constraint(constraint, effects.get(GRAMMAR), width))
@@ -56,12 +59,17 @@ def chain_lines(
         stage = STAGES.get(KNOBS[name].stage or "")
         effect = effects.get(stage.name) if stage is not None and last[stage.name] == name else None
         chosen = name == selected
-        runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, _instead(stage, tuning))
+        after = KNOBS[name].show(tuple(rule.pattern for rule in kept)) if kept and name == "stop" else ""
+        runs = _knob(
+            name, getattr(tuning, name), width, typed if chosen else None, chosen, _instead(stage, tuning), after
+        )
         tail = _tail(effect, before, width)
         before = effect.survivors if effect is not None else before
         lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
     if came := _origins(names, origin):
         lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
+    if others := [rule for rule in rules if rule not in kept]:
+        lines.append(_rules(others, width))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     if off or unfolded:
         lines.append(_fold(off, width))
@@ -145,9 +153,12 @@ def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
 
 
 @lru_cache(maxsize=256)
-def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, instead: str) -> tuple[Run, ...]:
+def _knob(
+    name: str, value: Value, width: int, typed: str | None, chosen: bool, instead: str, after: str
+) -> tuple[Run, ...]:
+    """`after`: the texts that end the reply and stay, unlike those of the knob."""
     knob = KNOBS[name]
-    off = knob.is_off(value) or bool(instead)
+    off = (knob.is_off(value) and not after) or bool(instead)
     head: list[Run] = [
         (knob.key + " ", Ink("accent", bold=chosen)),
         (column(knob.label, _LABEL), MUTED if off and not chosen else TEXT),
@@ -160,7 +171,11 @@ def _knob(name: str, value: Value, width: int, typed: str | None, chosen: bool, 
     elif knob.kind == "biases":
         head.append((column(_biases(value), room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
-        head.append((column(knob.show(value), room).rstrip(), ink))
+        shown = [
+            *([knob.show(value)] if not after or not knob.is_off(value) else []),
+            *([f"after {after}"] if after else []),
+        ]
+        head.append((column(", ".join(shown), room).rstrip(), ink))
     elif instead:
         head.append((column(knob.show(value), _VALUE), ink))
         head.append((column(instead, room - _VALUE - _LEFT).rstrip(), MUTED))
@@ -177,6 +192,12 @@ def _biases(value: Value) -> str:
     if not value:
         return "off"
     return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
+
+
+def _rules(rules: Sequence[Condition], width: int) -> Line:
+    """What else ends or pauses a reply."""
+    shown = one_line(", ".join(map(describe, rules)), max(width - _LABEL - 2, 1))
+    return Line(tuple(doing("dialog('breakpoints')", [("  " + column("rules", _LABEL), TEXT), (shown, TEXT)])))
 
 
 def _fold(off: int, width: int) -> Line:

@@ -165,7 +165,7 @@ def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
     lines = chain_lines(
         scene.chat.tuning, token, scene.width,
-        selected=selected, typed=typed, unfolded=unfolded, origin=scene.chat.origin,
+        selected=selected, typed=typed, unfolded=unfolded, origin=scene.chat.origin, rules=scene.chat.rules,
         constraint=scene.chat.constraint,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title

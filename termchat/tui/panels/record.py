@@ -133,7 +133,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
     data = token.bytes[:_LONGEST].hex(" ") + (" …" if len(token.bytes) > _LONGEST else "")
     noise = next((candidate.noise for candidate in token.candidates if candidate.id == token.id), None)
     facts: list[tuple[str, str]] = [
-        ("rank", str(token.rank)),
+        ("rank", str(token.rank + 1)),
         ("model", percent(math.exp(token.logprob))),
         ("after", percent(token.probability)),
         ("entropy", f"{token.entropy:.2f} bit"),
@@ -173,7 +173,7 @@ def _settings(shown: Shown) -> list[list[Run]]:
     """The knobs that did something, as the chain panel writes them, and the seed."""
     if shown.samplers is None:
         return []
-    items: list[list[Run]] = [[("DRAWN WITH", TITLE)]]
+    items: list[list[Run]] = [[("SETTINGS", TITLE)]]
     for stage in STAGES.values():
         for knob in map(KNOBS.__getitem__, stage.knobs):
             value = getattr(shown.samplers, knob.name)

@@ -46,7 +46,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
         lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
     if last.finished is not None and last.finished.reason == "end" and len(last.tokens):
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
-        lines += prose(f"The end token had rank {rank}; p(end) was {percent(p_end, 2)}.", width)
+        lines += prose(f"The end token had rank {rank + 1}; p(end) was {percent(p_end, 2)}.", width)
     lines.append(Line((("HIGHEST", TITLE),)))
     order = sorted(range(len(p_ends)), key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:

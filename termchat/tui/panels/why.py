@@ -31,7 +31,7 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
         [("as token ", MUTED), (str(why.index), TEXT)],
         [("id ", MUTED), (str(it.id), TEXT)],
         [("logit ", MUTED), (f"{it.logit:.2f}", TEXT)],
-        [("rank ", MUTED), (str(it.rank), TEXT)],
+        [("rank ", MUTED), (str(it.rank + 1), TEXT)],
         [("model ", MUTED), (percent(math.exp(it.logprob)), TEXT)],
         [("dice ", MUTED), (signed(it.noise), TEXT)],
     ]

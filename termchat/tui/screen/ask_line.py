@@ -48,7 +48,8 @@ class AskLine:
         back = Label(name_of("back"), "back")
         if self._asking is None or not self._asking.is_open:
             edits = self._rewriting is not None and self._parts.screen.focused is self._parts.composer
-            return [Label("Enter", "send on a new branch"), back, Label(name_of("edit"), "before")] if edits else []
+            does = self._rewriting.does if edits and self._rewriting is not None else ""
+            return [Label("Enter", does), back, Label(name_of("edit"), "earlier")] if does else []
         if self._searching is None:
             return [Label("Enter", "accept"), back]
         return [Label("↑ ↓", "move"), Label("Enter", "stay there"), back]

@@ -1,10 +1,11 @@
-"""Copying the last reply, its code, or the reply under the cursor."""
+"""Copying the last reply, its thoughts or code, or the reply under the cursor."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
+from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.tui.screen.parts import Parts
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class Copying:
             self._parts.tell(Notice("the last reply is not JSON" if replies else "no reply yet"))
         return shown
 
+    def copy_thoughts(self) -> None:
+        thoughts = thoughts_of(self._parts.chat.conversation.reply())
+        if thoughts is not None:
+            self.copy(thoughts.text, "the thoughts")
+        else:
+            self._parts.tell(Notice("the last reply has no thoughts"))
+
     def copy_code(self) -> None:
         """The last code block; called again, the one before it."""
         from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
@@ -78,12 +86,12 @@ class Copying:
         """Copies the reply under the cursor, else the last one."""
         spans = self._parts.transcript.cursor_reply
         if spans:
-            self.copy("".join(span.node.text(span.count) for span in spans), "the reply")
+            self.copy(answer_of(spans), "the reply")
         else:
             self.copy_reply()
 
     def _replies(self) -> list[str]:
-        from termchat.tui.screen.editing import messages_of, text_of
+        from termchat.tui.screen.editing import messages_of
 
         messages = messages_of(self._parts.chat.conversation)
-        return [text_of(said) for said in messages if said[0].node.role == "assistant"]
+        return [answer_of(said) for said in messages if said[0].node.role == "assistant"]

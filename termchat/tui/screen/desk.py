@@ -98,9 +98,11 @@ class Desk(Column):
         self.post_message(self.Tuned())
         return True
 
-    def show_keys(self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature]) -> None:
+    def show_keys(
+        self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature], *, thinking: bool
+    ) -> None:
         """`asked` are the keys of the line above the composer."""
-        self._keys.show_keys(situation, asked, offers)
+        self._keys.show_keys(situation, asked, offers, thinking=thinking)
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
+from termchat.decoding.samplers import THINK_ON
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, bar, count, length
@@ -76,7 +77,7 @@ def state_runs(chat: Chat) -> list[Run]:
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     state = _STATES[chat.phase](chat)
     if chat.looking_on.followed is not None and chat.phase == "idle":
-        state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("looking on", TEXT)]
+        state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("following", TEXT)]
     return [*doing(_STATE_CLICKED.get(chat.phase, ""), state), *queued]
 
 
@@ -92,7 +93,15 @@ def _prefill(chat: Chat) -> list[Run]:
 
 def _decoding(chat: Chat) -> list[Run]:
     rate = chat.live.tokens_per_second
-    return [("● ", Ink("success")), ("writing", TEXT), (f" {rate:.0f} t/s" if rate else "", MUTED)]
+    return [("● ", Ink("success")), *_doing(chat), (f" {rate:.0f} t/s" if rate else "", MUTED)]
+
+
+def _doing(chat: Chat) -> list[Run]:
+    """Writing, or thinking: how many tokens, and of how many."""
+    if (thought := chat.thinking) is None:
+        return [("writing", TEXT)]
+    budget = chat.tuning.think
+    return [("thinking", TEXT), (f" {thought:,}" + (f" / {budget:,}" if 0 < budget < THINK_ON else ""), MUTED)]
 
 
 def _paused(chat: Chat) -> list[Run]:

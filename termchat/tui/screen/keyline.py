@@ -24,9 +24,11 @@ _TELLING = 24
 _BADGE = Ink("background", ground="accent", bold=True)
 
 
-def key_line(situation: Situation, width: int, offers: Collection[Feature] = ALL_FEATURES) -> Line:
+def key_line(
+    situation: Situation, width: int, offers: Collection[Feature] = ALL_FEATURES, *, thinking: bool = False
+) -> Line:
     """As many keys as fit; a click presses one."""
-    others, important = tables.working(situation, offers)
+    others, important = tables.working(situation, offers, thinking=thinking)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
@@ -94,18 +96,24 @@ class KeyLine(LinesView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.tuning: Tune | None = None
-        self._shown: tuple[Situation, Sequence[Label], Collection[Feature], int] | None = None
+        self._shown: tuple[Situation, Sequence[Label], Collection[Feature], bool, int] | None = None
 
     def show_keys(
-        self, situation: Situation, asked: Sequence[Label] = (), offers: Collection[Feature] = ALL_FEATURES
+        self,
+        situation: Situation,
+        asked: Sequence[Label] = (),
+        offers: Collection[Feature] = ALL_FEATURES,
+        *,
+        thinking: bool = False,
     ) -> None:
         """`asked` are the keys of the line above the composer, which come first."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])
-        elif self._shown != (wanted := (situation, asked, offers, self.room)):
+        elif self._shown != (wanted := (situation, asked, offers, thinking, self.room)):
             self._shown = wanted
-            self.show_lines([asked_line(asked, self.room) if asked else key_line(situation, self.room, offers)])
+            line = key_line(situation, self.room, offers, thinking=thinking)
+            self.show_lines([asked_line(asked, self.room) if asked else line])
 
     def on_paste(self, event: events.Paste) -> None:
         if self.tuning is not None:

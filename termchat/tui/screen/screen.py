@@ -265,7 +265,8 @@ class ChatScreen(LiveScreen):
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
-        self._desk.show_keys(situation, self._ask_line.asked or self.tokens.asked, chat.engine.offers)
+        asked, thinking = self._ask_line.asked or self.tokens.asked, chat.thinking is not None
+        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking)
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()
@@ -436,6 +437,10 @@ class ChatScreen(LiveScreen):
     def action_big(self, page: str | None = None) -> None:
         self._big.toggle(page)
 
+    def on_panels_typed(self, _event: Panels.Typed) -> None:
+        ways = f"{name_of('big')} goes back to the chat, {name_of('tune')} turns knobs"
+        self.tell(Notice("nothing can be written here, and this letter is no key of the big view", ways))
+
     def on_panels_pointed(self, event: Panels.Pointed) -> None:
         self._big.point(event.ref)
 
@@ -483,6 +488,19 @@ class ChatScreen(LiveScreen):
     def action_unconstrain(self) -> None:
         if not self._constraining.toggle():
             self.action_dialog("constraint")
+
+    def action_copy_thoughts(self) -> None:
+        self.copying.copy_thoughts()
+
+    def action_answer(self) -> None:
+        if self._chat.thinking is not None:
+            self._do(self._chat.replies.end_thinking)
+        else:
+            self.action_thoughts()
+
+    def action_thoughts(self, node: int | None = None) -> None:
+        if not self._transcript.toggle_thoughts(node):
+            self.tell(Notice("no thoughts to show or fold here"))
 
     def action_copy_code(self) -> None:
         self.copying.copy_code()

@@ -30,12 +30,14 @@ _SAVES = "/persona save NAME saves this chat's settings as a persona."
 
 
 def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
+    """A name, with its description where that fits: the details have it too, and all of it."""
     name = column(persona.name, longest)
     about = persona.description or persona.system or "no description"
     mark = "▌ " if chosen else "  "
-    room = max(width - longest - 4, 0)
+    if cells(about) > width - longest - 4:
+        about = ""
     return Line(
-        ((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (one_line(about, room), TEXT if chosen else MUTED)),
+        ((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (about, TEXT if chosen else MUTED)),
         "panel" if chosen else "",
     )
 

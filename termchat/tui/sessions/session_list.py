@@ -6,6 +6,7 @@ What was deleted stays known for as long as the app runs, so that it can be brou
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +15,8 @@ import msgspec
 from termchat.chat.reopening import Past
 from termchat.conversation.session import Followed, SessionNews, SessionSummary, StoredSession
 from termchat.conversation.store.database import StoreError
-from termchat.conversation.tree import Role
+from termchat.conversation.tree import Node, Role
+from termchat.decoding.records import Token
 from termchat.tui.draw.background import TaskQueue
 
 if TYPE_CHECKING:
@@ -114,6 +116,12 @@ class SessionList:
     def load(self, session: str, hear: Callable[[StoredSession], object]) -> None:
         """Fetches a chat to look at, unless another is asked for meanwhile."""
         self._open(lambda: self._store.load(session), hear)
+
+    def token(self, session: str, node: Node, index: int) -> Token | None:
+        """A token's record of any chat, a few at a time; None also where it cannot be read."""
+        with contextlib.suppress(StoreError):
+            return self._store.token(session, node.number, index)
+        return None
 
     def news(self, since: Followed) -> SessionNews:
         """What was added to a chat. It waits for the disk: not for the event loop.

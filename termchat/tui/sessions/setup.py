@@ -9,7 +9,6 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
-from termchat.decoding.conditions import describe
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
@@ -31,7 +30,9 @@ class Setup(NamedTuple):
 def turned(chat: Chat) -> str:
     """What the chat has and a new one does not: knobs and breakpoints; "" where that is nothing."""
     knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.lost().items()]
-    return ", ".join([*knobs, *(f"breakpoint {describe(point.condition)}" for point in chat.breakpoints)])
+    count = len(chat.breakpoints)
+    points = [f"{count} breakpoint{'s' if count > 1 else ''}"] if count else []
+    return ", ".join([*knobs, *points])
 
 
 class SetupDialog(Dialog[Setup]):

@@ -14,8 +14,10 @@ from termchat.chat.changes import Notice
 from termchat.config import presets
 from termchat.config.personas import PersonaError
 from termchat.config.presets import PresetError
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
 from termchat.decoding.text_error import TextError
@@ -149,6 +151,25 @@ def _look(features: Features, name: str) -> None:
 
 def _prefill(features: Features, text: str) -> None:
     features.parts.do(lambda: features.parts.chat.begin_with(unescape(text)))
+
+
+def _rule(features: Features, text: str) -> None:
+    """A rule that is there goes, another is added."""
+    chat = features.parts.chat
+    try:
+        rule = parse(text)
+    except ConditionError as error:
+        raise CommandRefused(str(error), "/rule without anything lists the rules") from error
+    others = tuple(one for one in chat.breakpoints if one.condition != rule)
+    added = len(others) == len(chat.breakpoints)
+    features.parts.do(lambda: chat.set_breakpoints((*others, Breakpoint(rule)) if added else others))
+    features.parts.tell(Notice(f"rule {'added' if added else 'removed'}: {describe(rule)}"))
+
+
+def _rules(features: Features) -> Iterable[Offer]:
+    there = [describe(one.condition) for one in features.parts.chat.breakpoints]
+    yield from (Offer(rule, "remove this rule") for rule in there)
+    yield from (Offer(example) for example in EXAMPLES if example not in there)
 
 
 def _tokens(features: Features, text: str) -> None:
@@ -320,6 +341,7 @@ class _Takes(NamedTuple):
     offers: Offers = lambda _: ()
     key: str | None = ""
     """The id of that key, where it is another one; None where it is none of its name."""
+    free: bool = False
 
 
 _TAKE: tuple[_Takes, ...] = (
@@ -331,6 +353,8 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
     _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    _Takes("rule", "RULE", "Pause a reply at RULE, or end it with stop RULE; the same again removes the rule", _rule, _rules,
+        "breakpoints", free=True),
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
         lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
@@ -380,7 +404,7 @@ def _taking(takes: _Takes, known: Mapping[str, Key]) -> Command:
         else:
             _press(features, key)
 
-    return Command(takes.name, takes.help, run, takes.argument, takes.offers)
+    return Command(takes.name, takes.help, run, takes.argument, takes.offers, takes.free)
 
 
 def _all() -> dict[str, Command]:

@@ -305,16 +305,17 @@ class TreeDialog(BranchListing):
                 return
             title = stored.conversation.title or "untitled"
             other = ReplyPicker(stored.conversation, title, self._palette)
-            self.app.push_screen(other, lambda end: over(stored.conversation, end, title))
+            self.app.push_screen(other, lambda end: over(stored.conversation, end, title, stored.info.id))
 
-        def over(conversation: Conversation, end: int | None, title: str) -> None:
+        def over(conversation: Conversation, end: int | None, title: str, stored_id: str) -> None:
             if end is not None:
-                self._compare(self._named(reply), ComparedReply(conversation, end, title))
+                there = ComparedReply(conversation, end, title, lambda node, at: sessions.token(stored_id, node, at))
+                self._compare(self._named(reply), there)
 
         self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
 
     def _named(self, end: int) -> ComparedReply:
-        return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]))
+        return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.record)
 
     def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))

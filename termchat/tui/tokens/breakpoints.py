@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -18,7 +19,9 @@ from termchat.tui.draw.marks import ACCENT, MUTED, TEXT
 from termchat.tui.keys.dialogs import BREAKPOINTS
 from termchat.tui.themes.theme_file import Palette
 
-_ACTIONS = {"pause": ("pauses", Ink("stamp")), "stop": ("stops ", Ink("warning"))}
+_ACTIONS = {
+    "pause": ("pauses at  ", Ink("stamp")), "stop": ("stops at   ", Ink("warning")), "ignore": ("ignores    ", Ink("stamp")),
+}  # fmt: skip
 
 
 def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected: int) -> list[Line]:
@@ -26,10 +29,10 @@ def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected:
     lines = []
     for index, (condition, enabled) in enumerate(rules):
         does, ink = _ACTIONS[condition.action]
-        words = describe(condition).removeprefix("stop ")
+        words = describe(condition).removeprefix("stop ").removeprefix("ignore ")
         text = one_line(words, max(width - 15, 4))
         box = "[x] " if enabled else "[ ] "
-        runs = ((box, ACCENT), (f"{does} at  ", ink if enabled else MUTED), (text, TEXT if enabled else MUTED))
+        runs = ((box, ACCENT), (does, ink if enabled else MUTED), (text, TEXT if enabled else MUTED))
         lines.append(Line(runs, "panel" if index == selected else ""))
     return lines
 
@@ -39,6 +42,7 @@ class BreakpointsDialog(ListDialog[None]):
 
     DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; max-height: 24; }"
     TITLE = "Breakpoints and stop rules"
+    HINT = "stop RULE ends the reply, RULE pauses it."
     HINTS = (
         ("rule-enter", "adds the rule, or turns the selected one on or off"),
         ("rule-delete", "deletes it"), ("close", "closes"),
@@ -51,7 +55,9 @@ class BreakpointsDialog(ListDialog[None]):
         self._chat = chat
 
     def inputs(self) -> Iterable[Widget]:
-        yield Field(placeholder="entropy > 3")
+        yield Field(
+            placeholder="entropy > 3", suggester=SuggestFromList([*EXAMPLES, *map("stop {}".format, EXAMPLES[:-1])])
+        )
 
     def on_mount(self) -> None:
         super().on_mount()

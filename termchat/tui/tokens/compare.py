@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from termchat.conversation.causes import WhyDifferent, why_different
+from termchat.conversation.causes_text import cause_lines, distribution_lines, step_name, summary_line, tie_lines
+from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
@@ -12,6 +15,7 @@ from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12
@@ -23,11 +27,12 @@ _BETWEEN = " │ "
 
 
 class ComparedReply(NamedTuple):
-    """A reply, by the node that it ends in, and what stands over its column."""
+    """A reply, by the node that it ends in, what stands over its column, and where the records of its tokens are."""
 
     conversation: Conversation
     end: int
     name: str = ""
+    token: TokenSource = lambda *_: None
 
 
 class ComparedPiece(NamedTuple):
@@ -127,19 +132,63 @@ def _beside(left: list[Run], right: list[Run], half: int) -> Line:
     return Line((*left, (gap, TEXT), (_BETWEEN, FAINT), *right))
 
 
+def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
+    """What caused the first difference; None if there is none, or one of them has no tokens."""
+    replies = [reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right)]
+    return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
+
+
+def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
+    """All causes, and both distributions at the first token that differs."""
+    wrapper = Wrapper(width)
+    heading = f"token {found.index}: left {step_name(found.left)}, right {step_name(found.right)}"
+    wrapper.feed(heading + "\n\n", Ink("accent", bold=True))
+    for line in cause_lines(found, _SIDES):
+        wrapper.feed(line + "\n", TEXT if line.startswith("cause") else MUTED)
+    for line in (
+        "",
+        *tie_lines(found.left, found.right, _SIDES),
+        "",
+        *distribution_lines(found.left, found.right, _SIDES),
+    ):
+        wrapper.feed(line + "\n", TEXT)
+    return wrapper.lines
+
+
+_SIDES = ("left", "right")
+
+
 class CompareDialog(ReadListing):
     """From the first token that is not the same."""
 
     DEFAULT_CSS = "CompareDialog > Vertical { width: 160; }"
     TITLE = "Compare"
+    KEYS = "COMPARE"
+    HINTS = (("compare-why", "why they differ"), *ReadListing.HINTS)
+    BINDINGS = [key.binding for key in dialogs.COMPARE]  # noqa: RUF012
 
     def __init__(self, palette: Palette, left: ComparedReply, right: ComparedReply) -> None:
         super().__init__(palette)
         self._comparison, self._names = compare(left, right), (left.name, right.name)
+        self._why, self._explained = why(left, right), False
 
     def lay_out(self) -> None:
         super().lay_out()
         self.retitle(f"{self.TITLE}: {summary(self._comparison)}")
 
     def made(self, width: int) -> list[Line]:
-        return compare_lines(self._comparison, width, self._names)
+        if self._why is None:
+            return compare_lines(self._comparison, width, self._names)
+        if self._explained:
+            return detail_lines(self._why, width)
+        wrapper = Wrapper(width)
+        wrapper.feed(f"why  {summary_line(self._why, _SIDES)}\n", MUTED)
+        return [*wrapper.lines, *compare_lines(self._comparison, width, self._names)]
+
+    def action_why(self) -> None:
+        if self._why is None:
+            self.say("the replies do not differ, or their tokens are not known")
+            return
+        self._explained = not self._explained
+        self.lay_out()
+        self.picker.scroll_by("first")

@@ -23,7 +23,7 @@ from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {
-    "text": "text to insert here; a leading space counts, \\n is a line break",
+    "text": "replacement from here on; a leading space counts, \\n is a line break",
     "why": "why not … ? text or #id; a leading space counts",
 }
 

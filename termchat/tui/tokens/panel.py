@@ -48,9 +48,9 @@ class TokenPanel:
                 return None
             token, note = asked.inspected.token, again(chat.tolerance) if asked.inspected.recomputed else ""
             if asked.now:
-                return Shown(token, "ASKED NOW", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
+                return Shown(token, "RECOMPUTED", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
             then = settings_of(node, node.tokens.settings[place.at])
-            return Shown(token, "ASKED", ORIGINAL, note, then, seed=seed, node=node.number)
+            return Shown(token, "RECOMPUTED", ORIGINAL, note, then, seed=seed, node=node.number)
         then = settings_of(node, node.tokens.settings[place.at])
         return Shown(self._record(place), samplers=then, seed=seed, node=node.number)
 
@@ -61,9 +61,15 @@ class TokenPanel:
             shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
             token = shown.token if shown is not None and shown.now else None
             chain = chain_lines(
-                self._chat.tuning, token, width, selected=tune.selected, typed=tune.typed, unfolded=tune.unfolded,
+                self._chat.tuning,
+                token,
+                width,
+                selected=tune.selected,
+                typed=tune.typed,
+                unfolded=tune.unfolded,
+                rules=self._chat.rules,
                 constraint=self._chat.constraint,
-            )  # fmt: skip
+            )
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected
         body = self._body(place, view, width, rows - len(head)) if place is not None else []

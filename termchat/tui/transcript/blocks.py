@@ -23,6 +23,7 @@ from termchat.tui.transcript.source import Mark
 
 STAMP = Ink("stamp", italic=True)
 ENDING = Ink("muted", italic=True)
+THOUGHT = Ink("muted", italic=True)
 CARET: Run = ("▌", Ink("accent"))
 
 _FAR = 400
@@ -161,6 +162,9 @@ class Inked(Protocol):
 class TextBlock(Block):
     """Plain text or tokens, exactly as they are; it can grow. `ends_line`: its last line break begins no line of it."""
 
+    BAR: tuple[Run, ...] = ()
+    """What stands before each line."""
+
     def __init__(self, start: int, *, ground: str = "") -> None:
         super().__init__(start, start, ground=ground)
         self.ends_line = False
@@ -206,7 +210,7 @@ class TextBlock(Block):
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         if self._wrapper is None or self._wrapper_width != width:
-            self._wrapper, self._wrapper_width, self._fed = Wrapper(width), width, 0
+            self._wrapper, self._wrapper_width, self._fed = Wrapper(width, self.BAR, self.BAR), width, 0
         runs = self.runs
         for text, ink in runs[self._fed :]:
             self._wrapper.feed(text, ink)
@@ -263,6 +267,25 @@ class ChunkBlock(Block):
     def _label(self) -> list[Line]:
         chunk = self.chunk
         return [label_line(chunk.language)] if chunk.kind == "code" and chunk.first and chunk.language else []
+
+
+class ThoughtBlock(TextBlock):
+    """A part of the thoughts before an answer."""
+
+    BAR = (("▎ ", Ink("border")),)
+
+
+class FoldBlock(Block):
+    """The line that stands for the thoughts, or above them; a click opens or folds them. `node` is one of their turn."""
+
+    def __init__(self, end: int, text: str, node: int, *, folded: bool) -> None:
+        super().__init__(0, end if folded else 0)
+        self._text, self._does = f"{'▸' if folded else '▾'} {text}", f"thoughts({node})"
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        wrapper = Wrapper(width)
+        wrapper.feed(self._text, Ink("muted", does=self._does))
+        return wrapper.lines, None
 
 
 class EndingBlock(Block):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from termchat.conversation.tree import TokenColumns
 from termchat.tui.draw.ink import HEATS, Ink, Run
-from termchat.tui.transcript.blocks import Block, ChunkBlock, Inked, TextBlock
+from termchat.tui.transcript.blocks import THOUGHT, Block, ChunkBlock, FoldBlock, Inked, TextBlock, ThoughtBlock
 from termchat.tui.transcript.looks import Look, TokenLook, heats
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.source import TurnText
@@ -38,11 +38,11 @@ class Body(Protocol):
 
 
 class Plain:
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, ink: Ink = PLAIN) -> None:
+        self._text, self._ink = text, ink
 
     def runs(self, begin: int, end: int) -> list[Run]:
-        return [(self._text[begin:end], PLAIN)]
+        return [(self._text[begin:end], self._ink)]
 
 
 class Hot:
@@ -64,11 +64,13 @@ class Hot:
 class PlainBody:
     """What a person wrote, or the tokens of a reply: exactly as they are, in a token look each in the ink of its heat."""
 
+    block_kind = TextBlock
+
     def __init__(self, look: Look = "reading", *, ground: str = "") -> None:
         self._look = look
         self._hot: Hot | None = None
         self._ground = ground
-        self._block = TextBlock(0, ground=ground)
+        self._block = self.block_kind(0, ground=ground)
         self._finished: list[Block] = []
 
     def feed(self, told: TurnText) -> None:
@@ -80,7 +82,7 @@ class PlainBody:
             block.feed(inked, begin + at, text[at:cut])
             block.ends_line = block.breaks_off
             self._finished.append(block)
-            self._block = block = TextBlock(block.end, ground=self._ground)
+            self._block = block = self.block_kind(block.end, ground=self._ground)
             at = cut
         block.feed(inked, begin + at, text[at:])
 
@@ -116,15 +118,54 @@ def _cut(text: str, start: int, enough: int) -> int:
     return min(filter(None, ends), default=0)
 
 
+class ThoughtBody(PlainBody):
+    """The thoughts before an answer, as they are."""
+
+    block_kind = ThoughtBlock
+
+    @property
+    def end(self) -> int:
+        return self._block.end
+
+    def close(self) -> list[Block]:
+        """Its last block, once: nothing follows."""
+        last, self._block = self.open(done=True), ThoughtBlock(self._block.end)
+        return last
+
+    def _inked(self, told: TurnText) -> tuple[int, Inked]:
+        return 0, Plain(told.text, THOUGHT)
+
+
 class ReadingBody:
-    def __init__(self) -> None:
+    """A reply as Markdown, behind its thoughts. `fold` stands above these once they are over; `folded`: in their place."""
+
+    def __init__(self, fold: FoldBlock | None = None, *, folded: bool = False) -> None:
+        self._fold, self._folded = fold, folded
+        self._thoughts: ThoughtBody | None = None
         self._splitter = Splitter()
+        self._answers = False
 
     def feed(self, told: TurnText) -> None:
-        self._splitter.feed(told.text)
+        if told.thought:
+            self._thoughts = self._thoughts or ThoughtBody()
+            self._thoughts.feed(told)
+        else:
+            if self._thoughts is not None and not self._answers:
+                self._splitter = Splitter(self._thoughts.end)
+            self._answers = self._answers or bool(told.text)
+            self._splitter.feed(told.text)
 
     def finished(self) -> list[Block]:
-        return [ChunkBlock(chunk) for chunk in self._splitter.finished()]
+        fold, self._fold = self._fold, None
+        blocks: list[Block] = [fold] if fold is not None else []
+        if self._thoughts is not None and not self._folded:
+            blocks += self._thoughts.finished()
+            if self._answers:
+                blocks += self._thoughts.close()
+        return [*blocks, *map(ChunkBlock, self._splitter.finished())]
 
     def open(self, *, done: bool) -> list[Block]:
-        return [ChunkBlock(chunk, open=not done) for chunk in self._splitter.open(done=done)]
+        blocks: list[Block] = []
+        if self._thoughts is not None and not self._folded and not self._answers:
+            blocks += self._thoughts.open(done=done)
+        return [*blocks, *(ChunkBlock(chunk, open=not done) for chunk in self._splitter.open(done=done))]

@@ -97,6 +97,17 @@ class Document:
         self._built = {index for index in self._built if self.turns[index].built}
         self._wait()
 
+    def toggle_thoughts(self, number: int | None) -> bool:
+        """Opens or folds the thoughts of the turn with a node, or of the last turn that has some (None); False where there are
+        none."""
+        for index in range(len(self.turns) - 1, -1, -1):
+            turn = self.turns[index]
+            if (number is None or any(part.node.number == number for part in turn.parts)) and turn.toggle_thoughts():
+                self._built.discard(index)
+                self._wait()
+                return True
+        return False
+
     def update(self, number: int, paint: Paint) -> int | None:
         """Takes in what is new in a node; returns the first line that is not what it was, None if it is not shown."""
         for index in range(len(self.turns) - 1, -1, -1):

@@ -14,6 +14,7 @@ from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.selection import next_shown, shown_span
 from termchat.tui.transcript.source import Part, Source
+from termchat.tui.transcript.turn import Turn
 
 Hit = tuple[int, int]
 """The first character of a hit and the one behind it, in its turn's text."""
@@ -185,9 +186,18 @@ def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
 
 def forced_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
     """Which characters of a line a person forced, the margin counted."""
+    return _spans_on(document, y, lambda turn: turn.forced)
+
+
+def loops_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
+    """Which characters of a line belong to a text that is there again and again, the margin counted."""
+    return _spans_on(document, y, lambda turn: turn.loops)
+
+
+def _spans_on(document: Document, y: int, spans: Callable[[Turn], Sequence[Hit]]) -> Iterator[tuple[int, int]]:
     if document.turns:
         turn = document.turns[document.heights.at(y)]
-        yield from ((begin, end) for _, begin, end in _on_line(document, y, turn.forced, lambda: turn.text))
+        yield from ((begin, end) for _, begin, end in _on_line(document, y, spans(turn), lambda: turn.text))
 
 
 def _on_line(

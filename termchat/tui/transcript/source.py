@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.setting_changes import changes, model_change
+from termchat.conversation.token_marks import TokenMark, TokenMarks
 from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
@@ -38,15 +39,17 @@ class Part(NamedTuple):
 
 class TurnText(NamedTuple):
     """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
-    come before it."""
+    come before it. `thought`: it is a part of the thoughts, which stand before all else."""
 
     text: str
     tokens: TokenColumns | None = None
     begin: int = 0
+    thought: bool = False
 
 
 class Mark(NamedTuple):
-    """A change of settings: after how many characters and tokens of the turn, and what changed."""
+    """A change of settings: after how many characters and tokens of the turn, and what changed. `token` is -1 where it is
+    anything else."""
 
     offset: int
     token: int
@@ -65,9 +68,12 @@ def _part(node: Node, count: int) -> Part:
 
 
 class Source:
-    """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts."""
+    """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts.
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
+    `whole`: it looks for loops and for end tokens that were ignored, too.
+    """
+
+    def __init__(self, parts: tuple[Part, ...], *, whole: bool = False) -> None:
         self.parts = parts
         self.length = 0
         self.tokens = 0
@@ -81,6 +87,7 @@ class Source:
         self._newest: SettingsRecord | None = None
         self._pending_read = False
         self._model_read = False
+        self._token_marks = TokenMarks() if whole else None
 
     @property
     def role(self) -> Role:
@@ -101,14 +108,20 @@ class Source:
                 yield TurnText(node.written)
             tokens = node.tokens
             stop = self.parts[self._part].shown
+            if tokens.unsure and not node.done:
+                stop = 0  # what follows says whether it is a thought
             self._read_settings(node, self._taken)
-            while (begin := self._taken) < stop:  # as far as the settings are the same
+            while (begin := self._taken) < stop:  # as far as the settings are the same, and the phase
                 self._drawn_with = self._newest
-                self._taken = min([*node.settings_at[self._settings_seen :][:1], stop])
+                thought = begin < tokens.thought
+                ends = [tokens.thought] if thought else []
+                self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
                 self.tokens += self._taken - begin
                 text = tokens.texts.joined(self._taken, begin)
-                told = TurnText(text, tokens, self.length - self._part_begin)
+                told = TurnText(text, tokens, self.length - self._part_begin, thought)
                 self._read_forced(tokens, begin)
+                if self._token_marks is not None:
+                    self._mark(self._token_marks.read(tokens, begin, self._taken, self._part_begin))
                 self.length += len(text)
                 yield told
                 self._read_settings(node, self._taken)
@@ -119,10 +132,17 @@ class Source:
                 yield TurnText(rest)
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
             self._part_begin = self.length
+        if self.done and self._token_marks is not None:
+            self._mark(self._token_marks.finish())
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
             self._pending_read = True
             self.length += len(node.pending)
             yield TurnText(node.pending)
+
+    @property
+    def loops(self) -> Sequence[tuple[int, int]]:
+        """The first character of each text that is there again and again, and the one behind it."""
+        return self._token_marks.loops() if self._token_marks is not None else ()
 
     def title(self) -> tuple[str, str]:
         """Who speaks, and a remark on it."""
@@ -158,6 +178,9 @@ class Source:
                 joins = bool(self.forced) and self.forced[-1][1] == at
                 self.forced.append((self.forced.pop()[0] if joins else at, at + size))
             at += size
+
+    def _mark(self, marks: Iterable[TokenMark]) -> None:
+        self.marks += (Mark(mark.offset, -1, mark.text) for mark in marks)
 
     def _read_settings(self, node: Node, upto: int) -> None:
         """Marks the changes that came before token `upto` of the node; several between two tokens are one."""

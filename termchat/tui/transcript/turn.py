@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
 
-from termchat.conversation.tree import Role
+from termchat.conversation.thoughts import is_thinking, thought, thoughts_of
+from termchat.conversation.tree import Role, Span
 from termchat.tui.draw.ink import Ink, Line, Paint
-from termchat.tui.transcript.blocks import Block, EndingBlock, TextBlock
+from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.cursor.token_cells import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.heights import Heights
@@ -39,6 +40,9 @@ class Turn:
         self.version = (1, 1)
         """Which of how many versions of the turn it is."""
         self.built = False
+        self.unfolded = False
+        """Whether a person opened the thoughts."""
+        self._folded: bool | None = None
         self.blocks: list[Block] = []
         self.heights = Heights()
         self._look, self._width = look, width
@@ -66,7 +70,7 @@ class Turn:
     @property
     def _source(self) -> Source:
         if self._read_by is None:
-            self._read_by = Source(self.parts)
+            self._read_by = Source(self.parts, whole=True)
         return self._read_by
 
     @property
@@ -82,6 +86,11 @@ class Turn:
         return self._source.forced
 
     @property
+    def loops(self) -> Sequence[tuple[int, int]]:
+        """The same of each text that is there again and again."""
+        return self._source.loops
+
+    @property
     def height(self) -> int:
         """Its lines; an estimate as far as it never was laid out."""
         return self.heights.total if self.built else self._estimate
@@ -93,7 +102,8 @@ class Turn:
         self.built = True
         self._is_read, self._is_long = self._how()
         ground = USER_GROUND if self._role == "user" else ""
-        self._body = ReadingBody() if self._is_read else PlainBody(self._look, ground=ground)
+        self._folded = self._fold()
+        self._body = self._reading() if self._is_read else PlainBody(self._look, ground=ground)
         self.blocks, self._settled = [self._title()], 1
         self._read(running)
         for block, height in zip(self.blocks, self._kept, strict=False):
@@ -127,6 +137,30 @@ class Turn:
         if self.built:
             self._drop()
 
+    def toggle_thoughts(self) -> bool:
+        """Opens or folds its thoughts, whose height is an estimate then; False where there are none to fold."""
+        if self._fold() is None:
+            return False
+        self.unfolded, self._kept = not self.unfolded, ()
+        if self.built:
+            self._drop()
+        return True
+
+    def _fold(self) -> bool | None:
+        """Whether its thoughts are folded; None while there are none, or while they are not over."""
+        if self._role == "user" or not any(thought(part.node, part.shown) for part in self.parts):
+            return None
+        return None if is_thinking(self.parts[-1].node) else not self.unfolded
+
+    def _reading(self) -> ReadingBody:
+        spans = [Span(part.node, part.shown) for part in self.parts]
+        thoughts = thoughts_of(spans) if self._folded is not None else None
+        if thoughts is None:
+            return ReadingBody()
+        end = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
+        folded = bool(self._folded)
+        return ReadingBody(FoldBlock(end, str(thoughts), self.parts[-1].node.number, folded=folded), folded=folded)
+
     def _drop(self) -> None:
         self._estimate, self._size = self.heights.total, size_of(self.parts)
         self.built, self.blocks, self.heights, self._settled = False, [], Heights(), 0
@@ -153,6 +187,13 @@ class Turn:
 
     def update(self, paint: Paint, *, running: bool) -> int:
         """Takes in what is new and lays it out; returns the first line that is not what it was."""
+        if self._is_read and self._folded != self._fold():  # the thoughts are over
+            self._drop()
+            self.build(running=running)
+            for block in self.blocks:
+                block.lay(self._width)
+            self._stack(0)
+            return 0
         keep = min(self._settled, len(self.blocks))
         title = self._titled()
         before: list[tuple[Line, Strip | None]] = []

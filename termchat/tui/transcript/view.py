@@ -25,7 +25,7 @@ from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, forced_on, found_on
+from termchat.tui.transcript.hits import CURRENT, HIT, forced_on, found_on, loops_on
 
 if TYPE_CHECKING:
     from termchat.tui.transcript.hits import Finding
@@ -36,6 +36,8 @@ CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell of another token's text, where the cursor's own token has no text and comes before it."""
 FORCED = Style(underline=True)
 """In the reading look, on what a person forced."""
+LOOP = Ink("text", ground="panel")
+"""The ground of text that is there again and again; its letters keep their ink."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
 _TRIES = 5
@@ -92,7 +94,7 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         line = top + y
         strip = self._hovered_strip(line) or self._document.strip(line, self._paint)
         strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
-        strip = self._pointed(self._forced(strip, line), line)
+        strip = self._pointed(self._forced(self._looping(strip, line), line), line)
         if self.finding is not None:
             strip = self._marked(strip, line, self.finding)
         if selection is not None and (span := selection.get_span(line)) is not None:
@@ -121,6 +123,14 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
             cells = strip.index_to_cell_position
             for begin, end in forced_on(self._document, line):
                 strip = restyled(strip, cells(begin), cells(end), FORCED)
+        return strip
+
+    def _looping(self, strip: Strip, line: int) -> Strip:
+        """The strip with what is there again and again marked."""
+        cells = strip.index_to_cell_position
+        for begin, end in loops_on(self._document, line):
+            style = Style(italic=True, bgcolor=self._paint.style(LOOP).bgcolor)
+            strip = restyled(strip, cells(begin), cells(end), style)
         return strip
 
     def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:

@@ -114,6 +114,16 @@ class TranscriptView(DocumentView):
                 first = max(changed, top)
                 touch(self, Region(0, first - top, self.size.width, bottom - first))
 
+    def toggle_thoughts(self, number: int | None = None) -> bool:
+        """Opens or folds the thoughts of the reply with a node, or of the last one that has some (None); False where there are
+        none, and in a token look."""
+        anchor = self._document.anchor(self._top)
+        if self.look != "reading" or not self._document.toggle_thoughts(number):
+            return False
+        self._place(lambda: self._document.reach(anchor, self._rows))
+        self.refresh()
+        return True
+
     def token_of(self, anchor: Anchor) -> TokenRef | None:
         """The token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
         parts = self._document.turns[anchor.turn].parts

@@ -41,7 +41,7 @@
     for (const [name, value] of [
       ["token", token.dataset.n + ", id " + id + (drawn === "forced" ? ", forced" : "")],
       ["bytes", bytes],
-      ["model", percent(logprob === null ? null : Math.exp(logprob)) + ", rank " + rank],
+      ["model", percent(logprob === null ? null : Math.exp(logprob)) + ", rank " + (rank + 1)],
       ["after", percent(probability)],
       ["entropy", number(entropy, " bit")],
       ["end", percent(end)],

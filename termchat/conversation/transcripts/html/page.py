@@ -63,7 +63,10 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     if tree.versions or len(tree.prompts) > 1:
         yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
     yield "</p></header>"
-    yield from _switch(forced=any(1 in node.tokens.forced for node in conversation.nodes.values()))
+    nodes = conversation.nodes.values()
+    yield from _switch(
+        forced=any(1 in node.tokens.forced for node in nodes), thoughts=any(node.tokens.thought for node in nodes)
+    )
     yield "<main>"
     if _has_system(tree):
         prompt, which = tree.prompts[tree.prompt], _which(tree.prompt, len(tree.prompts))
@@ -142,8 +145,9 @@ def _head(title: str) -> Iterator[str]:
     yield f"<title>{title}</title><style>{style}</style></head><body>"
 
 
-def _switch(*, forced: bool) -> Iterator[str]:
-    """What the heat shows; only the style sheet reacts to it, not the script. `forced`: some tokens were."""
+def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
+    """What the heat shows; only the style sheet reacts to it, not the script. `forced`: some tokens were; `thoughts`: there are
+    some."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
     for name in SHOWN:
@@ -156,6 +160,8 @@ def _switch(*, forced: bool) -> Iterator[str]:
         yield f'<span class="scale {name}">{measure.title} {measure.hot}<span>{scale}</span>{measure.calm}</span>'
     if forced:
         yield '<span class="key"><span class="f">underlined</span>: forced, not drawn</span>'
+    if thoughts:
+        yield '<span class="key"><span class="th">italic</span>: thoughts</span>'
     yield "</form>"
 
 

@@ -47,8 +47,8 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
             yield f'<button type="button" class="mark fork" data-at="{at}"{beyond}>{text(forks[at])}</button>'
         yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in marks.pop(at, ()))
         heat = " ".join(f"{letter}{column[at]}" for letter, column in zip(letters, heats, strict=True))
-        forced = " f" if tokens.forced[at] else ""
-        yield f'<span class="t {heat}{forced}" data-n="{at}"{hidden}>{text(said)}</span>'
+        kind = " f" * bool(tokens.forced[at]) + " th" * (at < tokens.thought)
+        yield f'<span class="t {heat}{kind}" data-n="{at}"{hidden}>{text(said)}</span>'
     hidden = "" if shown >= len(tokens) else " hidden"
     for at, left in marks.items():
         yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in left)

@@ -67,14 +67,15 @@ class Chunk:
 
 
 class Splitter:
-    """Takes a reply's text as it comes; gives the chunks that are finished and those that are still open."""
+    """Takes a reply's text as it comes, from character `at` on; gives the chunks that are finished and those that are still
+    open."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: int = 0) -> None:
         self._chunks: list[Chunk] = []
         self._open: Chunk | None = None
-        self._gap = False
+        self._gap = at > 0
         self._rest = ""
-        self._at = 0
+        self._at = at
         self._mid_line = False
 
     def feed(self, text: str) -> None:

@@ -1,0 +1,146 @@
+"""What made two replies differ, in words and as plain values: for `termchat replay`, `termchat compare` and the chat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_greedy, lead
+from termchat.conversation.recorded_reply import RecordedStep
+from termchat.decoding.records import Candidate, Token, to_dict
+from termchat.text import cells, show_piece
+
+SHOWN = 8
+"""Candidates in the table."""
+
+_WEIGHT: dict[Evidence, str] = {
+    "shown": "cause",
+    "recorded": "possible cause",
+    "excluded": "not the cause",
+}
+
+Names = tuple[str, str]
+"""What the two replies are called: "recorded" and "now", "left" and "right"."""
+
+
+def cause_line(cause: Cause, names: Names) -> str:
+    """One cause, free of control characters."""
+    values = (f"{name} {show_piece(value)}" for value, name in zip((cause.left, cause.right), names, strict=True))
+    told = f": {', '.join(values)}" if cause.left or cause.right else ""
+    since = f", from token {cause.since} on" if cause.since else ""
+    detail = f" ({_named(cause.detail, names)})" if cause.detail else ""
+    return f"{_WEIGHT[cause.evidence]}: {cause.name}{told}{since}{detail}"
+
+
+def _named(detail: str, names: Names) -> str:
+    return detail.replace("the left reply", f"the {names[0]} reply").replace("the right reply", f"the {names[1]} reply")
+
+
+def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
+    """The causes, then the logits, free of control characters."""
+    yield from (cause_line(cause, names) for cause in why.causes)
+    shift = why.logits
+    if shift is not None and shift.largest is not None:
+        yield (
+            f"the model's logits differ by up to {shift.largest:.3g} here, first at token {shift.since} "
+            f"(total variation {shift.distance:.2g})"
+        )
+    elif shift is None and why.left.token is not None and why.right.token is not None:
+        yield "the model's logits are the same here"
+
+
+def summary_line(why: WhyDifferent, names: Names) -> str:
+    """The first cause alone."""
+    return cause_line(why.causes[0], names)
+
+
+# --- the distributions -----------------------------------------------------------------------------------------------
+
+
+def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
+    """The likeliest candidates of both steps and the two tokens: probability of the model, after the chain, and noise."""
+    tokens = (left.token, right.token)
+    columns = [{c.id: c for c in token.candidates} if token is not None else {} for token in tokens]
+    merged = columns[1] | columns[0]
+    if not merged:
+        return
+    chosen = [step.id for step in (left, right)]
+    likely = {i: max(c[i].probability for c in columns if i in c) for i in merged}
+    by_probability = [i for i in sorted(likely, key=lambda i: -likely[i]) if likely[i] > 0]
+    rows = list(dict.fromkeys([*by_probability[:SHOWN], *(i for i in chosen if i is not None)]))
+    pieces = {i: f"{show_piece(merged[i].text)} ({i})" if i in merged else f"({i})" for i in rows}
+    width = max(5, *map(cells, pieces.values()))
+    heads = (f"{name:<10}" for name in names)
+    yield f"{'':<{width}}  {next(heads):<27}   {next(heads)}".rstrip()
+    yield f"{'token':<{width}}  {_HEAD}   {_HEAD}"
+    marks = [f"< {name}" for name in names]
+    for i in rows:
+        padding = " " * (width - cells(pieces[i]))
+        told = " ".join(mark for mark, one in zip(marks, chosen, strict=True) if one == i)
+        yield f"{pieces[i]}{padding}  {_cell(columns[0].get(i))}   {_cell(columns[1].get(i))}  {told}".rstrip()
+
+
+_HEAD = f"{'model':>9}{'after':>9}{'noise':>9}"
+
+
+def _cell(candidate: Candidate | None) -> str:
+    if candidate is None:
+        return f"{'-':>9}{'-':>9}{'-':>9}"
+    after = f"{candidate.probability:.6f}" if candidate.probability > 0 else (candidate.removed_by or "cut")[:8]
+    return f"{math.exp(candidate.logprob):>9.6f}{after:>9}{candidate.noise:>9.4f}"
+
+
+def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
+    """By how much each token was ahead of the other."""
+    if left.token is None or right.token is None:
+        return
+    measure = "in logits" if is_greedy(left.token) else "in logit/temperature + noise"
+    pairs = ((names[0], left.token, right.token), (names[1], right.token, left.token))
+    for name, token, other in pairs:
+        ahead = lead(token, token.id, other.id)
+        if ahead is not None:
+            side = "ahead of" if ahead >= 0 else "behind"
+            yield f"{name}: {token_name(token)} {abs(ahead):.6g} {side} {token_name(other)} {measure}"
+        else:
+            cut = next((c.removed_by for c in token.candidates if c.id == other.id), None)
+            yield f"{name}: {token_name(other)} " + (f"was cut by {show_piece(cut)}" if cut else "was not a candidate")
+
+
+def token_name(token: Token) -> str:
+    text = next((c.text for c in token.candidates if c.id == token.id), token.text)
+    return f"{show_piece(text)} ({token.id})"
+
+
+def step_name(step: RecordedStep) -> str:
+    """Its token; of a reply that is over, that."""
+    if step.id is None:
+        return "the end"
+    return token_name(step.token) if step.token is not None else f"({step.id})"
+
+
+# --- as plain values -------------------------------------------------------------------------------------------------
+
+
+def why_dict(why: WhyDifferent, names: Names) -> dict[str, Any]:
+    """For `--json`: the step, each reply's token with its candidates, and the causes, the best evidence first."""
+    sides = zip(names, (why.left, why.right), strict=True)
+    return {
+        "step": why.index,
+        **{name: side_dict(step) for name, step in sides},
+        "logits": to_dict(why.logits),
+        "causes": [cause_dict(cause, names) for cause in why.causes],
+    }
+
+
+def side_dict(step: RecordedStep) -> dict[str, Any] | None:
+    if step.id is None:
+        return None
+    token = to_dict(step.token) if step.token is not None else {}
+    kept = ("text", "logit", "logprob", "rank", "probability", "entropy", "stages", "candidates", "state")
+    return {"id": step.id, "forced": step.forced, **{name: token[name] for name in kept if name in token}}
+
+
+def cause_dict(cause: Cause, names: Names) -> dict[str, Any]:
+    found = {"kind": cause.kind, "name": cause.name, names[0]: cause.left, names[1]: cause.right}
+    return {**found, "evidence": cause.evidence, "since": cause.since, "detail": _named(cause.detail, names)}

@@ -1,0 +1,104 @@
+"""A reply as it is on record, in one piece: each of its steps with what it was drawn from and with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from termchat.conversation.batch_shapes import shapes_of_prompt
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
+
+TokenSource = Callable[[Node, int], Token | None]
+"""The record of a node's token, with its candidates; None where there is none."""
+
+
+class ReplyPiece(NamedTuple):
+    """The first `length` tokens of a node, and what stood before them: the ids, and the shapes in which those were decoded
+    (None: not known)."""
+
+    node: Node
+    length: int
+    prompt: Sequence[int]
+    shapes: Sequence[Shape] | None
+
+
+class RecordedStep(NamedTuple):
+    """A step of a reply. `id` is None behind its last token, `token` where the record is not there.
+
+    `context` are all ids before it, `shapes` how those were decoded.
+    """
+
+    id: int | None
+    start: Start | None
+    settings: SettingsRecord | None
+    context: Sequence[int]
+    shapes: Sequence[Shape] | None
+    forced: bool
+    prescribed: bool
+    token: Token | None
+
+
+class RecordedReply:
+    def __init__(self, pieces: Sequence[ReplyPiece], token: TokenSource) -> None:
+        self._pieces, self._token = [piece for piece in pieces if piece.length] or list(pieces), token
+        self.ids = [i for piece in self._pieces for i in piece.node.ids[: piece.length]]
+        self.texts = [text for piece in self._pieces for text in list(piece.node.tokens.texts)[: piece.length]]
+
+    @property
+    def start(self) -> Start | None:
+        return self._pieces[-1].node.start
+
+    @property
+    def finished(self) -> Finished | None:
+        """None where it was left in its middle, too."""
+        last = self._pieces[-1]
+        return last.node.finished if last.length == len(last.node.ids) else None
+
+    def settings(self) -> Iterator[SettingsRecord | None]:
+        """Those of each token, and of the one that would follow."""
+        for piece in self._pieces:
+            yield from (_in_force(piece.node, index) for index in range(piece.length))
+        yield _in_force(self._pieces[-1].node, self._pieces[-1].length)
+
+    def numbers(self) -> Iterator[tuple[float, float]]:
+        """Of each token what the model's numbers can be known by: its logit and the entropy."""
+        for node, length in (piece[:2] for piece in self._pieces):
+            yield from zip(node.tokens.logits[:length], node.tokens.entropies[:length], strict=True)
+
+    def step(self, index: int) -> RecordedStep:
+        """Step `index`, as far as one behind the last token."""
+        piece, at = self._pieces[0], index
+        for piece in self._pieces:
+            if at < piece.length or piece is self._pieces[-1]:
+                break
+            at -= piece.length
+        node = piece.node
+        used = (_in_force(node, earlier) for earlier in range(at))
+        decoded = [Shape(1, settings.threads if settings is not None else 0) for settings in used]
+        there = at < piece.length
+        return RecordedStep(
+            node.ids[at] if there else None,
+            node.start,
+            _in_force(node, at),
+            [*piece.prompt, *node.ids[:at]],
+            None if piece.shapes is None else [*piece.shapes, *decoded],
+            there and bool(node.tokens.forced[at]),
+            there and node.start is not None and bool(node.start.prefill),
+            self._token(node, at) if there else None,
+        )
+
+
+def reply_on_record(conversation: Conversation, end: int, token: TokenSource) -> RecordedReply:
+    """The reply that ends in a node."""
+    return RecordedReply([_piece(conversation, span) for span in conversation.reply(end)], token)
+
+
+def _piece(conversation: Conversation, span: Span) -> ReplyPiece:
+    number = span.node.number
+    return ReplyPiece(span.node, span.count, conversation.prompt(number), shapes_of_prompt(conversation, number))
+
+
+def _in_force(node: Node, index: int) -> SettingsRecord | None:
+    reached = (settings for settings, at in zip(node.settings, node.settings_at, strict=True) if at <= index)
+    return max(reached, key=lambda settings: settings.number, default=None)

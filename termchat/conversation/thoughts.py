@@ -1,0 +1,56 @@
+"""What a reply thought before it answered: the two apart, and how long the thoughts took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from termchat.conversation.tree import Node, Span
+
+
+class Thoughts(NamedTuple):
+    """The thoughts of a reply: their tokens, tags and all, and the seconds that those took; the text is without the tags."""
+
+    tokens: int
+    seconds: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"thought for {self.tokens:,} token{'s' if self.tokens != 1 else ''}, {self.seconds:.1f} s"
+
+
+def thought(node: Node, count: int | None = None) -> int:
+    """How many of a node's first `count` tokens are thoughts; None is all."""
+    return min(node.tokens.thought, len(node.ids) if count is None else count)
+
+
+def is_thinking(node: Node) -> bool:
+    """Whether a reply that runs is in its thoughts."""
+    return not node.done and 0 < node.tokens.thought == len(node.tokens)
+
+
+def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
+    """Those of a reply, given as its pieces; None if it has none."""
+    counts = [thought(span.node, span.count) for span in spans]
+    if not any(counts):
+        return None
+    us = sum(
+        sum(span.node.tokens.decode_us[:n]) + sum(span.node.tokens.sample_us[:n]) for span, n in _pairs(spans, counts)
+    )
+    text = "".join(span.node.tokens.texts.joined(n) for span, n in _pairs(spans, counts)).strip()
+    start = spans[0].node.start
+    if start is not None and start.thinking:
+        opening, closing = start.thinking
+        text = text.removeprefix(opening).removesuffix(closing).strip()
+    return Thoughts(sum(counts), us / 1e6, text)
+
+
+def answer_of(spans: Sequence[Span]) -> str:
+    """The text of a reply behind its thoughts: all of it, if there are none."""
+    texts = ["".join(span.node.text(span.count) for span in spans)]
+    thoughts = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
+    return texts[0][thoughts:].lstrip() if thoughts else texts[0]
+
+
+def _pairs(spans: Sequence[Span], counts: Sequence[int]) -> list[tuple[Span, int]]:
+    return list(zip(spans, counts, strict=True))

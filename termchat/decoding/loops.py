@@ -1,0 +1,85 @@
+"""Where a text says the same tokens again and again.
+
+A text loops with period p once it has said some p tokens `TIMES` times in a row or more, `TOKENS` tokens in all or more. The
+bounds are such that real texts (code, tables, lists) hardly ever do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from termchat.text import one_line
+
+TIMES, TOKENS = 4, 32
+LONGEST = 256
+"""Tokens of the longest period."""
+_LEAST = min(max((TIMES - 1) * p, TOKENS - p) for p in range(1, TOKENS))
+"""Tokens that equal those one period before in every loop."""
+_KEPT = TIMES * LONGEST + 64
+_CHARACTERS = 0xFFFFF
+_SHOWN = 60
+"""Characters of a text that is told."""
+
+
+class Repetition(NamedTuple):
+    """Tokens `begin` to `end` of a text, its first being 0, are the first `period` of them again and again."""
+
+    begin: int
+    end: int
+    period: int
+
+    @property
+    def times(self) -> int:
+        """How often the tokens of the period are there as a whole."""
+        return (self.end - self.begin) // self.period
+
+    def told(self, text: str) -> str:
+        """Which text, that of its period, and how often."""
+        return f'"{one_line(text, _SHOWN)}" {self.times} times'
+
+
+class LoopFinder:
+    """Finds loops while tokens come. `current` is the loop that the newest token belongs to, `ended` are those before it.
+
+    A token is a character of a text here, so that the comparisons are those of `str`: about a microsecond a token.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.current: Repetition | None = None
+        self.ended: list[Repetition] = []
+        self._recent = ""
+
+    def extend(self, ids: Iterable[int]) -> None:
+        for token in ids:
+            self.push(token)
+
+    def push(self, token: int) -> None:
+        recent = self._recent = self._recent[-_KEPT:] + chr(token & _CHARACTERS)
+        self.count += 1
+        current = self.current
+        if current is not None:
+            if recent[-1] == recent[-1 - current.period]:
+                self.current = current._replace(end=self.count)
+                return
+            self.ended.append(current)
+            self.current = None
+        size = len(recent)
+        # The tokens that every loop repeats at least stand one period before, too.
+        last, lowest = recent[-_LEAST:], max(size - _LEAST - LONGEST, 0)
+        at = recent.rfind(last, lowest, size - 1) if size > _LEAST else -1
+        while at >= 0:
+            period = size - _LEAST - at
+            again = max((TIMES - 1) * period, TOKENS - period)
+            if again + period <= size and recent[-again:] == recent[-again - period : -period]:
+                self.current = self._from(recent, again, period)
+                return
+            at = recent.rfind(last, lowest, at + _LEAST - 1)
+
+    def _from(self, recent: str, again: int, period: int) -> Repetition:
+        """The loop with its beginning, not before the end of the one before."""
+        while again + period < len(recent) and recent[-again - 1] == recent[-again - 1 - period]:
+            again += 1
+        before = self.ended[-1].end if self.ended else 0
+        return Repetition(max(self.count - again - period, before), self.count, period)
