@@ -515,9 +515,10 @@ static void weigh(scales *w, const tokens *left) {
 
 /* llama.cpp's top_n_sigma, where `hidden` are not in the array; false where the floor is below what is. */
 static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments hidden, double zero) {
-    sort(left);
+    float highest = -INFINITY;
+    for (size_t i = 0; i < left->size; i++) highest = left->data[i].logit > highest ? left->data[i].logit : highest;
     add(&hidden, left, zero, 1);
-    float least = left->data[0].logit - s->share * (float)deviation(&hidden);
+    float least = highest - s->share * (float)deviation(&hidden);
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].logit < least) left->data[i].logit = -INFINITY;
     return least >= v->bound;
@@ -540,7 +541,7 @@ static bool apply_stages(step *s, const view *v, tokens *left, double highest, d
         if (number != s->hiding || s->cut != TOP_N_SIGMA) s->apply(s->samplers[number], left);
         else if (!cut_by_deviation(s, v, left, hidden, highest)) return false;
         size_t now = left->size;
-        if (s->masking >> number & 1) {
+        if (s->masking & ((2u << number) - 1)) {
             now = 0;
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }
