@@ -189,6 +189,8 @@ def needs_all(settings: SamplerSettings) -> str:
     first = first_full(settings)
     if first is None:
         return DICE
+    if sole := next((stage.name for stage in chain_of(settings) if stage.replaces), ""):
+        return sole
     return "" if first.limit or has_floor(settings) else first.name
 
 

@@ -66,8 +66,8 @@ def chain_lines(
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     whole = needs_all(tuning)
     if whole:
-        took = f"{token.sample_us / 1000:.1f} ms a token" if token is not None else ""
-        lines.append(Line(spread([(f"{whole} needs every token", MUTED)], [(took, MUTED)], width)))
+        took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None else ""
+        lines.append(Line(spread([(f"{whole} needs all tokens", MUTED)], [(took, MUTED)], width)))
     if off or unfolded:
         lines.append(_fold(off, width))
     return lines
