@@ -334,8 +334,10 @@ class Chain:
         at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
         for sampler in self._stages:
             stage = sampler.stage
-            if stage.sampler:
+            if sampler.pointer is not None:
                 LIB.llama_sampler_apply(sampler.pointer, self._reference)
+                if stage.name == "xtc":  # it leaves the end of the array
+                    data = data[size - array.size :]
             else:
                 if stage.name == "adaptive_p":
                     data["p"][:size] = softmax(data["logit"][:size])
