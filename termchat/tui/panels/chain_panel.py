@@ -10,7 +10,7 @@ from termchat.decoding.conditions import Condition, Text, describe
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
-from termchat.decoding.stages import STAGES, SamplerStage, replaced_by
+from termchat.decoding.stages import STAGES, SamplerStage, needs_all, replaced_by
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
@@ -41,9 +41,9 @@ def chain_lines(
     rules: Sequence[Condition] = (),
     constraint: Constraint | None = None,
 ) -> list[Line]:
-    """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, and one for the stages that are
-    off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with `unfolded` every knob has its line. A
-    `constraint` has its line where its stage stands."""
+    """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
+    and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with
+    `unfolded` every knob has its line. A `constraint` has its line where its stage stands."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     last = {KNOBS[name].stage: name for name in names}
@@ -71,6 +71,10 @@ def chain_lines(
     if others := [rule for rule in rules if rule not in kept]:
         lines.append(_rules(others, width))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
+    whole = needs_all(tuning)
+    if whole:
+        took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None else ""
+        lines.append(Line(spread([(f"{whole} needs all tokens", MUTED)], [(took, MUTED)], width)))
     if off or unfolded:
         lines.append(_fold(off, width))
     return lines
