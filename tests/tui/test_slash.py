@@ -9,7 +9,7 @@ from textual import events
 
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.keys import tables
-from termchat.tui.slash.commands import ALSO, COMMANDS
+from termchat.tui.slash.commands import ALSO, COMMANDS, SlashList
 from termchat.tui.slash.parsing import message_of, parted
 from termchat.tui.slash.slash import Slash
 from termchat.tui.transcript import TranscriptView
