@@ -187,7 +187,9 @@ async def test_help_lists_every_command() -> None:
         await command(desk, "/help")
         assert "/adaptive_decay" in desk.text
         assert isinstance(desk.app.screen, SlashList)
-        assert {f"/{name}" for name in COMMANDS} <= {line.text.split()[0] for line in desk.app.screen.lines if line.text}
+        assert {f"/{name}" for name in COMMANDS} <= {
+            line.text.split()[0] for line in desk.app.screen.lines if line.text
+        }
         await desk.type("", "escape")
         await command(desk, "/help /seed")
         assert KNOBS["seed"].help[:20] in desk.text
