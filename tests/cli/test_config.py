@@ -113,6 +113,7 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
     (file.parent / "themes" / "bad.toml").write_text("name = 3\n")
     (file.parent / "models.toml").write_text("[m]\nurl = 3\n")
     (file.parent / "personas.toml").write_text("[p]\ntop_p = 3\n")
+    (file.parent / "presets.toml").write_text("[p]\ntop_p = 4\n")
     monkeypatch.setenv("TERMCHAT_TOPK", "1")
     found = run("config", "check")
     assert found.exit_code == 1
@@ -127,6 +128,7 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
         "TERMCHAT_TOPK: unknown setting (did you mean TERMCHAT_TOP_K?) (ignored)",
         "bad.toml, line 1: name may use",
         "models.toml, line 1: model 'm' is ignored",
+        "presets.toml, line",
         "personas.toml, line",
     ]
     lines = found.stdout.splitlines()
