@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from textual.widgets import Input
 
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import Tuning
@@ -12,8 +14,9 @@ from termchat.engine.port import Adjust
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.chain_panel import chain_lines
 from tests import made_records
+from tests.tui import fake_engine
 from tests.tui.fake_engine import replaced
-from tests.tui.running_app import Desktop, desktop
+from tests.tui.running_app import SPEC, Desktop, desktop
 from tests.tui.snapshots import CANDIDATES
 from tests.tui.token_mode import looking
 
@@ -128,6 +131,20 @@ async def test_the_command_adds_a_bias_and_says_what_is_wrong() -> None:
         assert written(desk) == ()
 
 
+async def test_another_model_drops_the_biases_by_id_which_are_other_tokens_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with desktop() as desk:
+        desk.chat.adjust("logit_bias", ['" sea"=ban', "7=+1"])
+        assert desk.chat.loading.switch(Choice(SPEC, {}))
+        await desk.settle()
+        assert written(desk) == ('" sea"=ban', "7=+1")  # the same vocabulary
+        monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, vocabulary=32_000))
+        assert desk.chat.loading.switch(Choice(SPEC, {}))
+        await desk.shows("logit_bias: 7=+1 removed: in this model these ids are other tokens")
+        assert written(desk) == ('" sea"=ban',)
+
+
 async def test_tune_opens_the_dialog() -> None:
     async with desktop() as desk:
         await desk.type("", "ctrl+t", "b", "enter")
@@ -141,7 +158,9 @@ def test_the_chain_and_the_candidates_show_what_it_did() -> None:
     bias = next(line for line in lines if line.startswith("b bias"))
     assert '2 biases  " sea"=ban' in bias
     assert bias.endswith("62%  49151")
-    assert not any(line.startswith("b bias") for line in (one.text for one in chain_lines(Tuning(), token, 58)[:2]))
+    models = [line.text for line in chain_lines(Tuning(), token, 58)]
+    assert models[1].split()[:6] == ["b", "bias", "by", "the", "model's", "file"]
+    assert not any("bias" in line.text for line in chain_lines(Tuning(), None, 58))
     boosted = replaced(CANDIDATES[0], bias=3.5)  # type: ignore[arg-type]
     table = candidate_table(replaced(token, candidates=[boosted, *CANDIDATES[1:]]), [], 60, 5)
     assert table[1].text.startswith("·hungry +3.5 ")
