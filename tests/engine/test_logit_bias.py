@@ -19,7 +19,7 @@ from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels
 from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score, Steer
 from tests.engine.conftest import lasting, prompt, records, request, tokens
-from tests.engine.test_every_stage import Left, Logits, row, sampler, some, theirs, with_
+from tests.engine.native_chains import Left, Logits, row, sampler, some, theirs, with_
 from tests.truncated import truncated
 
 BAN = float("-inf")

@@ -14,7 +14,6 @@ from termchat.engine.port import Adjust
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.chain_panel import chain_lines
 from tests import made_records
-from tests.tui import fake_engine
 from tests.tui.fake_engine import replaced
 from tests.tui.running_app import SPEC, Desktop, desktop
 from tests.tui.snapshots import CANDIDATES
@@ -131,15 +130,13 @@ async def test_the_command_adds_a_bias_and_says_what_is_wrong() -> None:
         assert written(desk) == ()
 
 
-async def test_another_model_drops_the_biases_by_id_which_are_other_tokens_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_another_model_drops_the_biases_by_id_which_are_other_tokens_there() -> None:
     async with desktop() as desk:
         desk.chat.adjust("logit_bias", ['" sea"=ban', "7=+1"])
         assert desk.chat.loading.switch(Choice(SPEC, {}))
         await desk.settle()
         assert written(desk) == ('" sea"=ban', "7=+1")  # the same vocabulary
-        monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, vocabulary=32_000))
+        desk.engine.info = msgspec.structs.replace(desk.engine.info, vocabulary=32_000)
         assert desk.chat.loading.switch(Choice(SPEC, {}))
         await desk.shows("logit_bias: 7=+1 removed: in this model these ids are other tokens")
         assert written(desk) == ('" sea"=ban',)
