@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from termchat.conversation.transcripts.jsonl_reader import decode
 from termchat.decoding import whynot
-from termchat.decoding.records import SettingsRecord, Token, TokenBias, to_json
+from termchat.decoding.records import SettingsRecord, Token, TokenBias, to_dict, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.model_session import Session
@@ -115,6 +116,8 @@ def test_a_bias_from_far_below_is_seen_though_the_chain_sees_few() -> None:
     assert it.rank == SMALL - 1
     assert it.probability == pytest.approx(1.0)
     assert it.candidates[-1].bias == 100.0
+    listed = to_dict(list(it.candidates))
+    assert [one.get("bias") for one in listed] == [None] * 20 + [100.0]
 
 
 # --- why not ---------------------------------------------------------------------------------------------------------
@@ -175,6 +178,7 @@ def test_it_can_change_in_mid_reply_and_the_reply_can_be_drawn_again(session: Se
     assert after.order[0] == "logit_bias"
     told = json.loads(to_json(after))
     assert told["samplers"]["logit_bias"] == ['" Paris"=ban']
+    assert decode(to_json(after).encode()) == after
     assert told["biases"] == [{"id": paris, "text": " Paris", "bias": None, "model": False}]
 
     drawn_first = tokens(records(session, request(ids, banned)))
