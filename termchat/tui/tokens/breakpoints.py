@@ -20,8 +20,10 @@ from termchat.tui.keys.dialogs import BREAKPOINTS
 from termchat.tui.themes.theme_file import Palette
 
 _ACTIONS = {
-    "pause": ("pauses at  ", Ink("stamp")), "stop": ("stops at   ", Ink("warning")), "ignore": ("ignores    ", Ink("stamp")),
-}  # fmt: skip
+    "pause": ("pauses at  ", Ink("stamp")),
+    "stop": ("stops  at  ", Ink("warning")),
+    "ignore": ("ignores    ", Ink("stamp")),
+}
 
 
 def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected: int) -> list[Line]:
