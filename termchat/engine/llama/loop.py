@@ -216,7 +216,8 @@ class _Reply:
     def _redraw(self, samplers: SamplerSettings) -> int:
         """The token that other settings would take at this step."""
         model, state = self.cache.model, self.steering.chain.state if self.steering.chain is not None else {}
-        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab)
+        bias = model.bias(samplers.logit_bias)
+        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab, bias=bias)
         try:
             return (
                 Observer(model.n_vocab, model.end_ids, model.names, 1)
