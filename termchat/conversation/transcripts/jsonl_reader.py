@@ -195,7 +195,7 @@ def _check_conditions(conditions: Iterable[Condition]) -> None:
             try:
                 parse(describe(condition))
             except ConditionError as error:
-                raise LineError(f"a condition is invalid: {error}") from None
+                raise LineError(f"a condition is invalid: {error.message}") from None
 
 
 def _with_numbers(value: Any, kind: Any) -> Any:
