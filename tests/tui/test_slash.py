@@ -185,8 +185,9 @@ async def test_what_is_offered_is_for_what_is_typed_by_then() -> None:
 async def test_help_lists_every_command() -> None:
     async with desktop() as desk:
         await command(desk, "/help")
-        for name in ("mirostat", "system"):
-            assert f"/{name}" in desk.text
+        assert "/mirostat" in desk.text
+        await desk.type("", "pagedown")
+        assert "/system" in desk.text
         await desk.type("", "escape")
         await command(desk, "/help /seed")
         assert KNOBS["seed"].help[:20] in desk.text
