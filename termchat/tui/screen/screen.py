@@ -493,7 +493,7 @@ class ChatScreen(LiveScreen):
         self.copying.copy_thoughts()
 
     def action_answer(self) -> None:
-        if self._chat.thinking is not None:
+        if self._chat.replies.may_think:
             self._do(self._chat.replies.end_thinking)
         else:
             self.action_thoughts()
