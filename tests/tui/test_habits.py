@@ -450,7 +450,7 @@ async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_re
         await desk.sent("hi", " one")
         assert "Enter queue" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
-        assert desk.text.splitlines()[-1].strip() == "Enter send on a new branch  Esc back  F7 before"
+        assert desk.text.splitlines()[-1].strip() == "Enter send on a new branch  Esc back  F7 earlier"
         await desk.type("", "ctrl+t")
         assert "TUNE" in desk.text.splitlines()[-1]
         await desk.type("", "ctrl+t")

@@ -564,7 +564,7 @@ async def test_in_tune_an_older_token_is_shown_with_the_knobs_of_now_and_nothing
         await desk.type("", "left", "left", *keys)
         assert "TOKEN 8 ·a  as recorded" in desk.text
         await desk.type("", "ctrl+t", "t")
-        assert "ASKED NOW 8 x  with the current knobs" in desk.text
+        assert "RECOMPUTED 8 x  with the current knobs" in desk.text
         assert "as recorded" not in desk.text
         asked = desk.engine.asked(Inspect)
         assert (asked[-1].done, asked[-1].samplers) == (8, desk.chat.tuning.samplers())
@@ -598,7 +598,7 @@ async def test_a_token_that_is_clicked_in_tune_is_asked_about_in_its_turn() -> N
         desk.app.query_one(TranscriptView).set_cursor(TokenRef(2, 3))
         await desk.settle()
         assert desk.engine.asked(Inspect)[-1].done == 3
-        assert "ASKED NOW 3 x  with the current knobs" in desk.text
+        assert "RECOMPUTED 3 x  with the current knobs" in desk.text
 
 
 async def test_why_not_follows_the_knobs_in_tune_and_says_so() -> None:

@@ -81,7 +81,7 @@ def test_the_record_says_what_the_model_wanted_what_the_chain_left_and_what_the_
     for fact in (
         "TOKEN 5 ·fox as recorded", "rank 0", "model 53.8%", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12",
         "decode 6.1 ms", "sample 0.31 ms", "id 1 ", "bytes 20 66 6f 78", "position 35", "mu 9.50",
-        "LEFT AFTER penalties 49152 top_k 40 min_p 4 temperature 4", "DRAWN WITH repeat 1.1 last_n 64 top_p 0.95",
+        "LEFT AFTER penalties 49152 top_k 40 min_p 4 temperature 4", "SETTINGS repeat 1.1 last_n 64 top_p 0.95",
         "temp 1.2 seed 9",
     ):  # fmt: skip
         assert fact in told
