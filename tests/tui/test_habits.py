@@ -93,6 +93,8 @@ async def test_a_reply_is_edited_and_says_that_it_was_forced() -> None:
         await talked(desk, ("hi", " one two"))
         await desk.type("", "f7", "down")
         assert "editing reply 2 of 2" in below(desk)
+        assert "Enter applies the edit on a new branch" in below(desk)
+        assert "Enter apply on a new branch  Esc back" in desk.text.splitlines()[-1]
         assert desk.composer.text == " one two"
         await desk.type(" three", "enter")
         assert path(desk) == ["hi", " one two three"]

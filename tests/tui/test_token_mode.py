@@ -93,11 +93,11 @@ async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> 
         assert "CANDIDATES" not in desk.text
         await desk.type("", "i")
         assert desk.engine.asked(Inspect)[-1].done == 9
-        assert "ASKED" in desk.text
+        assert "RECOMPUTED" in desk.text
         assert "7.25 bit" in desk.text
         assert "TOKEN 9" not in desk.text
         await desk.type("", "h")
-        assert "ASKED" not in desk.text
+        assert "RECOMPUTED" not in desk.text
 
 
 async def test_the_end_token_goes_by_its_name() -> None:
@@ -491,7 +491,7 @@ async def test_at_80_columns_the_key_line_always_has_the_way_out_and_all_keys_an
             assert all(words in keys_of(desk) for words in ("hjkl move", *wanted, *essential))
         desk.engine.end()
         await desk.settle()
-        assert all(words in keys_of(desk) for words in ("1-9 fork", "t text", "w why", "x cut", *essential))
+        assert all(words in keys_of(desk) for words in ("1-9 fork", "t text", "w why", "x redraw", *essential))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 60)])
