@@ -193,7 +193,7 @@ def without(*indexes: int) -> list[dict[str, Any]]:
             changed(0, breakpoints=[{"condition": {"condition": "text", "pattern": "(", "regex": True}}]),
             "line 1: a condition is invalid: /(/ is not a valid regular expression",
         ),
-        (changed(4, conditions=[{"condition": "every", "tokens": 0}]), "line 5: a condition is invalid: every needs a whole"),
+        (changed(4, conditions=[{"condition": "every", "tokens": 0}]), "every needs a whole number of tokens"),
         (changed(1, ids=[1, "2", 3]), "line 2: Expected `int`, got `str` - at `$.ids[1]`"),
         (changed(1, ids=[2**31]), "line 2: Expected `int` <= 2147483647 - at `$.ids[0]`"),
         (changed(1, role="system"), "line 2: Invalid enum value 'system' - at `$.role`"),

@@ -444,7 +444,7 @@ async def test_in_the_big_view_the_key_line_goes_with_the_keyboard() -> None:
         assert "page" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
         assert "page" not in desk.text.splitlines()[-1]
-        assert "Enter send on a new branch  Esc back" in desk.text.splitlines()[-1]
+        assert "Enter apply on a new branch  Esc back" in desk.text.splitlines()[-1]
 
 
 async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_reply() -> None:
@@ -452,10 +452,10 @@ async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_re
         await desk.sent("hi", " one")
         assert "Enter queue" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
-        assert desk.text.splitlines()[-1].strip() == "Enter send on a new branch  Esc back  F7 earlier"
+        assert desk.text.splitlines()[-1].strip() == "Enter apply on a new branch  Esc back  F7 earlier"
         await desk.type("", "ctrl+t")
         assert "TUNE" in desk.text.splitlines()[-1]
         await desk.type("", "ctrl+t")
-        assert "Enter send on a new branch" in desk.text.splitlines()[-1]
+        assert "Enter apply on a new branch" in desk.text.splitlines()[-1]
         await desk.type("", "escape")
         assert "Enter queue" in desk.text.splitlines()[-1]
