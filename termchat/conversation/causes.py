@@ -109,7 +109,7 @@ def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, oth
         yield from _ended(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
         yield Cause(kind="forced", name="forced token", left=_chosen(one), right=_chosen(other), evidence="shown")
-    elif one.id != other.id and (contradicts(one) or contradicts(other)):
+    elif one.id != other.id and contradicts(one) != contradicts(other):
         told = ("does not follow from its record" if contradicts(step) else "follows" for step in (one, other))
         yield Cause(kind="edited", name="the record was edited", left=next(told), right=next(told), evidence="shown")
 
