@@ -17,6 +17,7 @@ import msgspec
 from termchat.conversation.recorded_reply import RecordedReply, RecordedStep
 from termchat.conversation.setting_changes import values
 from termchat.decoding import dice
+from termchat.decoding.biases import BANNED
 from termchat.decoding.conditions import describe
 from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
 from termchat.decoding.redraw import redrawn
@@ -108,7 +109,7 @@ def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, oth
         yield from _ended(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
         yield Cause(kind="forced", name="forced token", left=_chosen(one), right=_chosen(other), evidence="shown")
-    elif one.id != other.id and (contradicts(one) or contradicts(other)):
+    elif one.id != other.id and contradicts(one) != contradicts(other):
         told = ("does not follow from its record" if contradicts(step) else "follows" for step in (one, other))
         yield Cause(kind="edited", name="the record was edited", left=next(told), right=next(told), evidence="shown")
 
@@ -171,13 +172,18 @@ class _With(NamedTuple):
     seed: int
     state: Mapping[str, float]
     refused: frozenset[int]
+    bias: Mapping[int, float]
 
 
 def _with(step: RecordedStep) -> _With | None:
     if step.token is None or step.start is None or step.settings is None or step.start.dice != dice.VERSION:
         return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
-    return _With(step.settings.samplers, step.start.seed, step.token.state, refused)
+    return _With(step.settings.samplers, step.start.seed, step.token.state, refused, _bias(step.settings))
+
+
+def _bias(settings: SettingsRecord) -> dict[int, float]:
+    return {bias.id: BANNED if bias.bias is None else bias.bias for bias in settings.biases}
 
 
 def _factors(
@@ -493,7 +499,7 @@ def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> C
 
 def _draw(step: RecordedStep, made: _With) -> int | None:
     assert step.token is not None
-    return redrawn(step.token, step.context, made.samplers, made.seed, made.state, made.refused)
+    return redrawn(step.token, step.context, made.samplers, made.seed, made.state, made.refused, made.bias)
 
 
 def _exchange(made: _With, theirs: _With, cause: Cause) -> _With:
@@ -506,5 +512,7 @@ def _exchange(made: _With, theirs: _With, cause: Cause) -> _With:
     stage = STAGES.get(KNOBS[cause.name].stage or "")
     turned = stage is not None and stage.active(made.samplers) != stage.active(theirs.samplers)
     names = stage.knobs if stage is not None and turned else (cause.name,)
+    if cause.name == "logit_bias":
+        made = made._replace(bias=theirs.bias)
     taken = {name: getattr(theirs.samplers, name) for name in names}
     return made._replace(samplers=msgspec.structs.replace(made.samplers, **taken), state={**theirs.state, **made.state})
