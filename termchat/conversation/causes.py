@@ -19,6 +19,8 @@ from termchat.conversation.setting_changes import values
 from termchat.decoding import dice
 from termchat.decoding.biases import BANNED
 from termchat.decoding.conditions import describe
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import shown as constraint_shown
 from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import KNOBS, SamplerSettings
@@ -194,7 +196,8 @@ def _factors(
         yield from _knobs(left, right, index, one.settings.samplers, other.settings.samplers)
         if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
             since = _since(left, right, index, "constraint")
-            yield Cause(kind="constraint", name="constraint", left=constraints[0], right=constraints[1], since=since)
+            told = [constraint_shown(constraint) or "none" for constraint in constraints]
+            yield Cause(kind="constraint", name="constraint", left=told[0], right=told[1], since=since)
     if one.start is not None and other.start is not None:
         if one.start.seed != other.start.seed:
             yield Cause(kind="dice", name="seed", left=str(one.start.seed), right=str(other.start.seed), since=0)
@@ -232,8 +235,9 @@ def _knobs(
 _SWITCHES = {name for stage in STAGES.values() for name in stage.switches}
 
 
-def _constraint(settings: SettingsRecord | None) -> str:
-    return str(getattr(settings, "constraint", None) or "none")
+def _constraint(settings: SettingsRecord | None) -> Constraint | None:
+    """The one that is applied."""
+    return settings.constraint if settings is not None and not settings.constraint_dropped else None
 
 
 def _since(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
