@@ -439,7 +439,7 @@ def _of_logits(
         mine: Evidence = evidence if sole or evidence == "excluded" else "recorded"
         told = "; ".join(filter(None, (cause.detail, detail if mine == "shown" else "")))
         found.append(msgspec.structs.replace(cause, evidence=mine, detail=told, since=_beginning(cause, shift)))
-    if strong:
+    if strong or evidence == "excluded":
         return found
     if shift.distance > FAR:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
