@@ -180,6 +180,8 @@ class _With(NamedTuple):
 def _with(step: RecordedStep) -> _With | None:
     if step.token is None or step.start is None or step.settings is None or step.start.dice != dice.VERSION:
         return None
+    if step.settings.constraint is not None and step.settings.constraint.after_chain:  # only what came as far is marked
+        return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
     return _With(step.settings.samplers, step.start.seed, step.token.state, refused, _bias(step.settings))
 
