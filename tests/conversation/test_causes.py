@@ -24,6 +24,7 @@ from termchat.conversation.recorded_reply import RecordedReply, ReplyPiece
 from termchat.conversation.tree import Node
 from termchat.decoding import dice
 from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Candidate, Finished, SettingsRecord, Shape, Stage, Start, Token
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.engine.llama.chain import Chain
@@ -187,16 +188,9 @@ COMPUTED = {
 def with_constraint(made: RecordedReply) -> RecordedReply:
     """Its settings name one."""
     node = made._pieces[0].node
-    node.settings = [Constrained(record) for record in node.settings]  # type: ignore[misc]
+    constraint = Constraint("regex", "a")
+    node.settings = [msgspec.structs.replace(record, constraint=constraint) for record in node.settings]
     return made
-
-
-class Constrained:
-    def __init__(self, record: SettingsRecord) -> None:
-        self._record, self.constraint = record, "regex /a/"
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._record, name)
 
 
 PAIRED = (
