@@ -103,3 +103,9 @@ def reply(conversation: Conversation, *, parent: Node | None = None) -> Node:
 def add_all(node: Node, records: list[Record]) -> None:
     for record in records:
         node.add(record)
+
+
+def step(**fields: object) -> Token:
+    """A token with other values in some fields."""
+    made = token(0, b"x", "x")
+    return Token(**{name: fields.get(name, getattr(made, name)) for name in Token.__struct_fields__})  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def test_the_presets_that_ship_set_the_whole_chain_and_nothing_else() -> None:
     assert list(found.entries) == SHIPPED
     for preset in found.entries.values():
         assert preset.description
-        assert list(preset.knobs) == list(SamplerSettings.__struct_fields__)
+        assert {*preset.knobs, "logit_bias"} == {*SamplerSettings.__struct_fields__}
         Tuning().turned(preset.knobs)
     assert Tuning().turned(found.entries["balanced"].knobs) == Tuning()
     assert found.entries["deterministic"].knobs["temperature"] == 0
@@ -59,6 +59,15 @@ def test_a_preset_of_ones_own_may_set_any_stage_and_the_order(own: Path) -> None
     }  # fmt: skip
     assert Tuning().turned(found.get("code").knobs) == Tuning(temperature=0.3)
     assert (found.get("code").own, found.get("creative").own) == (True, False)
+
+
+def test_what_is_banned_stays_unless_a_preset_has_biases_of_its_own(own: Path) -> None:
+    banned = Tuning().turned({"logit_bias": " fox=ban"})
+    own.write_text('[own]\nlogit_bias = [" bear=-2"]\n')
+    found = presets.load()
+    assert banned.turned(found.get("code").knobs).logit_bias == banned.logit_bias != ()
+    assert banned.turned(found.get("own").knobs).logit_bias == Tuning().turned({"logit_bias": " bear=-2"}).logit_bias
+    assert presets.of_tuning("mine", banned).named == {"logit_bias": banned.logit_bias}
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def without(*indexes: int) -> list[dict[str, Any]]:
             changed(0, breakpoints=[{"condition": {"condition": "text", "pattern": "(", "regex": True}}]),
             "line 1: a condition is invalid: /(/ is not a valid regular expression",
         ),
-        (changed(4, conditions=[{"condition": "every", "tokens": 0}]), "line 5: a condition is invalid: every needs a whole"),
+        (changed(4, conditions=[{"condition": "every", "tokens": 0}]), "every needs a whole number of tokens"),
         (changed(1, ids=[1, "2", 3]), "line 2: Expected `int`, got `str` - at `$.ids[1]`"),
         (changed(1, ids=[2**31]), "line 2: Expected `int` <= 2147483647 - at `$.ids[0]`"),
         (changed(1, role="system"), "line 2: Invalid enum value 'system' - at `$.role`"),
@@ -219,7 +219,6 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         ([*changed(0), *changed(0)], "line 26: a second chat starts here; a file holds only one"),
         (changed(0)[1:], "line 1: a node appears before the chat's first line"),
         ([json.loads(to_json(Failed("model", "no \x1b model")))], "line 1: the reply failed: no \x1b model"),
-        ([], "line 0: the file is empty"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, lines: list[Any], said: str) -> None:
@@ -241,8 +240,9 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, lines: list[Any], s
         (b'{"record":"session","id":"\xff"}\n', "line 1: it is not UTF-8"),
         (b"7\n", "line 1: not a line of a transcript"),
         (b'{"record":["start"]}\n', "line 1: not a line of a transcript"),
+        (b"", "chat.jsonl: the file is empty"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_what_is_no_transcript_is_told(tmp_path: Path, data: bytes, said: str) -> None:
     (tmp_path / "chat.jsonl").write_bytes(data)

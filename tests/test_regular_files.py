@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from termchat import atomic, paths
 from termchat.cli.main import main
-from termchat.config import per_model, personas, settings
+from termchat.config import per_model, personas, presets, settings
 from termchat.config.file import ConfigFileError, put
 from termchat.conversation.store import store_files
 from termchat.conversation.transcripts import jsonl_reader
@@ -96,6 +96,7 @@ def test_the_users_own_lists_are_told_and_left_out(odd: Odd) -> None:
     for file, problems in (
         (paths.config_file(), lambda: settings.load().problems),
         (paths.user_models_file(), lambda: catalogue.load().problems),
+        (paths.presets_file(), lambda: presets.load().problems),
         (paths.personas_file(), lambda: personas.load().problems),
     ):
         make(file)

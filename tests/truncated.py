@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -14,11 +15,16 @@ _ALIGNMENT = 32
 _BLOCK = re.compile(rb"blk\.(\d+)\.")
 
 
-def truncated(source: Path, target: Path) -> Path:
-    """Writes the first and the last block of a GGUF file without an alignment of its own to `target`, and returns it."""
+def truncated(source: Path, target: Path, *, suppressed: Sequence[int] = ()) -> Path:
+    """Writes the first and the last block of a GGUF file without an alignment of its own to `target`, and returns it; the
+    tokens that are `suppressed` are added to the metadata."""
     reader = _Reader(source.read_bytes())
     magic, version, tensors, entries = reader.take("<4sIQQ")
     metadata = b"".join(reader.entry() for _ in range(entries))
+    if suppressed:
+        name, entries = b"tokenizer.ggml.suppress_tokens", entries + 1
+        metadata += struct.pack(f"<Q{len(name)}sIIQ", len(name), name, 9, 5, len(suppressed))
+        metadata += struct.pack(f"<{len(suppressed)}i", *suppressed)
     infos = [reader.tensor() for _ in range(tensors)]
     begin = _aligned(reader.at)
     offsets = sorted(offset for _, _, offset in infos)

@@ -14,9 +14,11 @@ from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
+from termchat.decoding.biases import parse
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Value
-from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Progress, Remark
+from termchat.decoding.stages import LOGIT_BIAS
+from termchat.engine.port import EngineError, Event, Load, Loaded, ModelInfo, ModelSpec, Progress, Remark
 
 
 class Choice(NamedTuple):
@@ -41,6 +43,7 @@ class Loading:
         self._loaded: Choice | None = None
         self._earlier: Choice | None = None
         self._told: set[Remark] = set()
+        self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
 
     @property
@@ -155,6 +158,7 @@ class Loading:
                 self._earlier, self._loaded = self._loaded, choice
             if follow:
                 self._follow(choice.recommended)
+            self._forget_ids(event.info)
             self._tell(event.info.remarks)
             state.check_thinking()
             state.recorder.loaded(state.conversation, event.info)
@@ -176,6 +180,19 @@ class Loading:
             state.recorder.tuned(state.conversation, tuning)
         state.origin.update(origin)
         state.changed(*(Notice(problem, severity="warning") for problem in problems))
+
+    def _forget_ids(self, info: ModelInfo) -> None:
+        """Drops logit biases by id where these are other tokens in this model than in the one before."""
+        state, before = self._state, self._vocabulary
+        self._vocabulary = info.vocabulary, info.end_ids
+        written = state.tuning.logit_bias
+        kept = [bias for bias in written if isinstance(parse(bias).what, str)]
+        if before in (None, self._vocabulary) or len(kept) == len(written):
+            return
+        state.tuning = state.tuning.turned({LOGIT_BIAS: kept})
+        state.recorder.tuned(state.conversation, state.tuning)
+        gone = ", ".join(bias for bias in written if bias not in kept)
+        state.changed(TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens"))
 
     def _tell(self, remarks: list[Remark]) -> None:
         """Shows each remark once."""

@@ -169,9 +169,9 @@ def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSet
         raise Unanswerable("no reply to inspect")
     step = _step(state, chat, spans[0].node, 0, now=True)
     samplers = settings or step.samplers
-    scored = yield Score(
-        [*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, step.constraint_begun
-    )
+    last = position_of(chat, spans[-1].node, spans[-1].count)  # it may have begun in mid-reply, or after the thoughts
+    begun = last.constraint_begun if last.constraint == step.constraint else step.constraint_begun
+    scored = yield Score([*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, begun)
     assert isinstance(scored, Scored)
     texts = [text for tokens, count in columns for text in tokens.texts[:count]]
     places = [Place(span.node.number, at) for span in spans for at in range(span.count)]

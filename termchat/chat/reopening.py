@@ -23,7 +23,7 @@ from termchat.config.origins import DEFAULT, MODEL, PERSONA, PRESET, followed
 from termchat.conversation.session import Followed, SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
-from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.decoding.samplers import KNOBS, Tuning, Value
 
 
 class Past(NamedTuple):
@@ -141,8 +141,8 @@ class Reopening:
 
 
 def replaced(
-    origin: Mapping[str, str], values: Mapping[str, object], places: Mapping[str, str]
-) -> tuple[dict[str, object], dict[str, str]]:
+    origin: Mapping[str, str], values: Mapping[str, Value], places: Mapping[str, str]
+) -> tuple[dict[str, Value], dict[str, str]]:
     """These values of knobs and their `places`, with those added that reset what another persona or a preset had set;
     `origin` is where each knob came from by now."""
     left = [name for name in KNOBS if origin[name].startswith((PERSONA, PRESET)) and name not in values]

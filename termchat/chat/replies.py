@@ -163,12 +163,19 @@ class Replies:
             self._stepping = self._state.phase == "paused"
             self._state.line.tell(Force(list(ids)))
 
+    @property
+    def may_think(self) -> bool:
+        """Whether the running reply is in its thoughts, or may still begin them."""
+        model, running = self._state.model, self._running
+        if running is None or model is None or model.thinking is None:
+            return False
+        tokens = running.node.tokens
+        return len(tokens) <= max(tokens.thought, tokens.unsure)
+
     def end_thinking(self) -> None:
         """Has the model answer now: the end of its thoughts is forced."""
         state = self._state
-        tokens = self._running.node.tokens if self._running is not None else None
-        may_think = state.model is not None and state.model.thinking is not None
-        if tokens is None or not may_think or len(tokens) > max(tokens.thought, tokens.unsure):
+        if not self.may_think:
             state.changed(Notice("the model is not thinking"))
         elif "force" not in state.engine.offers:
             state.changed(Notice(f"this engine cannot {FEATURES['force']}"))

@@ -21,9 +21,11 @@ from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import STEP_BY_STEP, Tuning, Value
+from termchat.decoding.samplers import STEP_BY_STEP, KnobError, Tuning, Value
+from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import Engine, Event
 
 
@@ -189,6 +191,9 @@ class Chat(State):
             KnobError: the knob refuses the value; nothing has changed.
         """
         turned = self.tuning.turned({name: value})
+        unknown = biases.unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
+        if name == LOGIT_BIAS and unknown is not None:
+            raise KnobError(f"{name}: token {unknown} is not in this model's vocabulary")
         if turned != self.tuning:
             self._turn(turned, {name: "panel"})
 

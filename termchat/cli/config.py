@@ -31,6 +31,8 @@ from termchat.text import guess_of, home, one_line, sanitize
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "ALLOWED")
 _KEY_TITLES = ("KEY FOR", "KEYS", "FROM")
 
+_LONGEST = 40
+"""Characters of a value in the list of all settings."""
 _LINE = re.compile(r", line \d+")
 
 
@@ -243,7 +245,7 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
             }
         )
         return
-    table(_TITLES, [_row(chosen, name) for name in wanted])
+    table(_TITLES, [_row(chosen, name, 1 << 16 if names else _LONGEST) for name in wanted])
     if chosen.keys and not names:
         click.echo()
         table(_KEY_TITLES, [(id, keys, chosen.key_places[id]) for id, keys in chosen.keys.items()])
@@ -262,15 +264,11 @@ def _for_its_model(chosen: Settings) -> Settings:
         return chosen
 
 
-def _row(chosen: Settings, name: str) -> tuple[str, ...]:
+def _row(chosen: Settings, name: str, longest: int) -> tuple[str, ...]:
+    """With values of at most so many characters."""
     setting: Any = SETTINGS[name]
-    return (
-        name,
-        setting.show(chosen.value(name)),
-        chosen.places[name],
-        setting.show(setting.default),
-        setting.range,
-    )
+    value, default = (one_line(setting.show(shown), longest) for shown in (chosen.value(name), setting.default))
+    return name, value, chosen.places[name], default, setting.range
 
 
 def _object(chosen: Settings, name: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import msgspec
 import termchat
 from termchat import paths, regular_files
 from termchat.config import per_model
-from termchat.config.origins import DEFAULT
+from termchat.config.origins import DEFAULT, PRESET
 from termchat.config.settings import Settings
 from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
@@ -222,13 +222,15 @@ def _settings(report: DoctorReport, config: Settings) -> None:
     section = report.section("Settings")
     values = {
         "model": config.model,
+        "preset": config.preset,
+        "recommendations": config.recommendations,
         "theme": config.theme,
         "model_folders": list(config.model_folders),
         **dict(config.engine),
         **dict(config.sampling),
     }
     for name, origin in config.origin.items():
-        if origin != DEFAULT:
+        if origin != DEFAULT and not origin.startswith(PRESET):  # whose name is told once
             shown = "set" if name in _PRIVATE else str(values.get(name))
             section.rows.append((name, f"{shown} ({origin})"))
     for problem in config.problems:

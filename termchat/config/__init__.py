@@ -6,7 +6,9 @@
 - `settings`: all of them as they are in force; `load` reads them.
 - `origins`: the names of the places, for those who must not wait for pydantic.
 - `file`: changes config.toml.
-- `per_model`: settings saved or measured for single models. `personas`: system prompts with their knobs.
+- `per_model`: settings saved or measured for single models.
+- `presets`: sampler chains under a name. `personas`: system prompts with a preset and knobs. Both are read from files of
+  `named_tables`.
 
 Whoever asks for a setting imports `settings`, and pydantic with it, which takes time: `termchat --version` and the modules that
 a screen needs before the settings are read do not.

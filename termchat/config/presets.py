@@ -2,8 +2,9 @@
 
 Some ship with termchat (`presets.toml` beside this file); the user's own are in a file of the same form beside config.toml,
 where a name replaces the same name here. Each table is one preset: `description`, and any knob of the chain by its name; a
-knob that is not named is at its default, so that a preset is the same whatever was set before, and with every model. What
-ends a reply (`stop`, `max_tokens`) and the seed are no part of one.
+knob that is not named is at its default, so that a preset is the same whatever was set before, and with every model. Only
+biases stay where a preset names none: what is banned is about the text. What ends a reply (`stop`, `max_tokens`) and the seed
+are no part of one.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from termchat.config.named_tables import EntryRefused, NameRefused
 from termchat.config.origins import PRESET
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning, Value, well_formed
 
-CHAIN: tuple[str, ...] = SamplerSettings.__struct_fields__
-"""The knobs that a preset sets."""
+_BIAS = "logit_bias"
+CHAIN = tuple(name for name in SamplerSettings.__struct_fields__ if name != _BIAS)
+"""The knobs that every preset sets."""
+_MAY = (*CHAIN, _BIAS)
 
 _TEXTS = ("description",)
 _SHIPPED = Path(__file__).with_name("presets.toml")
@@ -34,7 +37,7 @@ class PresetError(Exception):
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """The knobs of the chain that are `named`; the others are at their defaults. `own`: the user's, not one that ships."""
+    """The knobs that are `named`; the others of `CHAIN` are at their defaults. `own`: the user's, not one that ships."""
 
     name: str
     named: Mapping[str, Value] = {}
@@ -43,7 +46,7 @@ class Preset(msgspec.Struct, frozen=True):
 
     @property
     def knobs(self) -> dict[str, Value]:
-        """Every knob of the chain."""
+        """All knobs that it sets."""
         return {name: KNOBS[name].default for name in CHAIN} | dict(self.named)
 
     @property
@@ -80,7 +83,7 @@ def load(own: Path | None = None) -> Presets:
 
 def of_tuning(name: str, tuning: Tuning, description: str = "") -> Preset:
     """The chain as it stands, as the user's preset."""
-    named = {knob: value for knob, value in tuning.differing().items() if knob in CHAIN}
+    named = {knob: value for knob, value in tuning.differing().items() if knob in _MAY}
     return Preset(name, named, description, own=True)
 
 
@@ -129,8 +132,8 @@ def _changed(own: Path | None, change: Callable[[Path], None]) -> Path:
 
 def _preset(name: str, table: Mapping[str, Any], *, own: bool) -> Preset:
     for key in table:
-        if key in KNOBS and key not in CHAIN:
+        if key in KNOBS and key not in _MAY:
             raise EntryRefused(f"{key} is not part of a preset, which sets only the sampler chain", key)
-    named_tables.only(table, (*_TEXTS, *CHAIN), _TEXTS)
-    knobs = {key: named_tables.knob(key, value) for key, value in table.items() if key in CHAIN}
+    named_tables.only(table, (*_TEXTS, *_MAY), _TEXTS)
+    knobs = {key: named_tables.knob(key, value) for key, value in table.items() if key in _MAY}
     return Preset(name, knobs, well_formed(table.get("description", "")).strip(), own)

@@ -9,6 +9,7 @@
     reply_facts     what replies were made of, and where that differs
     recorded_reply  a reply in one piece, each step with what it was drawn from and with
     causes          why two replies differ; causes_text says it
+    token_marks     loops and ignored end tokens of a reply, as marks
     setting_changes what changed between two settings of a reply, in words
     batch_shapes    in which shapes a path's ids were decoded
     thoughts        what a reply thought before it answered

@@ -17,7 +17,10 @@ import msgspec
 from termchat.conversation.recorded_reply import RecordedReply, RecordedStep
 from termchat.conversation.setting_changes import values
 from termchat.decoding import dice
+from termchat.decoding.biases import BANNED
 from termchat.decoding.conditions import describe
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import shown as constraint_shown
 from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import KNOBS, SamplerSettings
@@ -108,7 +111,7 @@ def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, oth
         yield from _ended(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
         yield Cause(kind="forced", name="forced token", left=_chosen(one), right=_chosen(other), evidence="shown")
-    elif one.id != other.id and (contradicts(one) or contradicts(other)):
+    elif one.id != other.id and contradicts(one) != contradicts(other):
         told = ("does not follow from its record" if contradicts(step) else "follows" for step in (one, other))
         yield Cause(kind="edited", name="the record was edited", left=next(told), right=next(told), evidence="shown")
 
@@ -171,13 +174,18 @@ class _With(NamedTuple):
     seed: int
     state: Mapping[str, float]
     refused: frozenset[int]
+    bias: Mapping[int, float]
 
 
 def _with(step: RecordedStep) -> _With | None:
     if step.token is None or step.start is None or step.settings is None or step.start.dice != dice.VERSION:
         return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
-    return _With(step.settings.samplers, step.start.seed, step.token.state, refused)
+    return _With(step.settings.samplers, step.start.seed, step.token.state, refused, _bias(step.settings))
+
+
+def _bias(settings: SettingsRecord) -> dict[int, float]:
+    return {bias.id: BANNED if bias.bias is None else bias.bias for bias in settings.biases}
 
 
 def _factors(
@@ -188,7 +196,8 @@ def _factors(
         yield from _knobs(left, right, index, one.settings.samplers, other.settings.samplers)
         if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
             since = _since(left, right, index, "constraint")
-            yield Cause(kind="constraint", name="constraint", left=constraints[0], right=constraints[1], since=since)
+            told = [constraint_shown(constraint) or "none" for constraint in constraints]
+            yield Cause(kind="constraint", name="constraint", left=told[0], right=told[1], since=since)
     if one.start is not None and other.start is not None:
         if one.start.seed != other.start.seed:
             yield Cause(kind="dice", name="seed", left=str(one.start.seed), right=str(other.start.seed), since=0)
@@ -226,8 +235,9 @@ def _knobs(
 _SWITCHES = {name for stage in STAGES.values() for name in stage.switches}
 
 
-def _constraint(settings: SettingsRecord | None) -> str:
-    return str(getattr(settings, "constraint", None) or "none")
+def _constraint(settings: SettingsRecord | None) -> Constraint | None:
+    """The one that is applied."""
+    return settings.constraint if settings is not None and not settings.constraint_dropped else None
 
 
 def _since(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
@@ -493,7 +503,7 @@ def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> C
 
 def _draw(step: RecordedStep, made: _With) -> int | None:
     assert step.token is not None
-    return redrawn(step.token, step.context, made.samplers, made.seed, made.state, made.refused)
+    return redrawn(step.token, step.context, made.samplers, made.seed, made.state, made.refused, made.bias)
 
 
 def _exchange(made: _With, theirs: _With, cause: Cause) -> _With:
@@ -506,5 +516,7 @@ def _exchange(made: _With, theirs: _With, cause: Cause) -> _With:
     stage = STAGES.get(KNOBS[cause.name].stage or "")
     turned = stage is not None and stage.active(made.samplers) != stage.active(theirs.samplers)
     names = stage.knobs if stage is not None and turned else (cause.name,)
+    if cause.name == "logit_bias":
+        made = made._replace(bias=theirs.bias)
     taken = {name: getattr(theirs.samplers, name) for name in names}
     return made._replace(samplers=msgspec.structs.replace(made.samplers, **taken), state={**theirs.state, **made.state})

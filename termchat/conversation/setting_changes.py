@@ -67,11 +67,14 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
 
 
 def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
-    """Of biases only those that are other ones are told, with the text of the token."""
+    """Of biases only those that are other ones are told, with the text of the token; of an order the stage that moved."""
+    plain = f"{knob.name} {knob.show(old)} → {knob.show(new)}"
+    if not isinstance(old, tuple) or not isinstance(new, tuple):
+        return plain
+    if knob.kind == "order":
+        return _moved(old, new) or plain
     if knob.kind != "biases":
-        return f"{knob.name} {knob.show(old)} → {knob.show(new)}"
-    assert isinstance(old, tuple)
-    assert isinstance(new, tuple)
+        return plain
     names = {parse(bias).name for bias in new}
     gone = [bias for bias in map(parse, old) if bias.name not in names]
     told = [*(parse(bias) for bias in new if bias not in old), *(bias._replace(value=0.0) for bias in gone)]
@@ -79,6 +82,14 @@ def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str
         bias._replace(what=texts.get(bias.what, bias.what)) if isinstance(bias.what, int) else bias for bias in told
     ]
     return f"{knob.name} " + " ".join(f"{bias.name} {bias.amount or 'off'}" for bias in known)
+
+
+def _moved(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    """ "order: min_p before top_k"; "" where more than one stage has another place."""
+    for at, stage in enumerate(new):
+        if stage in old and [one for one in old if one != stage] == [one for one in new if one != stage]:
+            return f"order: {stage} before {new[at + 1]}" if at + 1 < len(new) else f"order: {stage} last"
+    return ""
 
 
 def model_change(node: Node) -> str | None:

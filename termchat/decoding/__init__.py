@@ -7,6 +7,7 @@ screen or a file.
 - `arithmetic`: what each of them leaves of a row of logits, in numpy; `stage_state`: what mirostat and adaptive_p remember.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
 - `thinking`: the tags between which a model thinks, and which tokens of a reply are thoughts.
+- `units`: where sentences, lines and paragraphs end, in every script; `loops`: text that is there again and again.
 - `dice`: the noise of each (seed, step, token); `draw` turns the logits that are left, with the dice, into a token, and
   rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.

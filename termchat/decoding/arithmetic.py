@@ -240,7 +240,7 @@ def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
 
     Potraghloo et al., "Top-H Decoding" (arXiv 2509.02510): q is the longest such prefix with H(q) ≤ α H(p).
     """
-    if settings.top_h <= 0 or len(row.ids) < 2:
+    if not 0 < settings.top_h < 1 or len(row.ids) < 2:
         return row
     row = _sorted(row, len(row.ids))
     p = _probabilities(row)

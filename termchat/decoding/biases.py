@@ -31,7 +31,7 @@ class Bias(NamedTuple):
     value: float
 
     def __str__(self) -> str:
-        return f"{self.name}={self.amount}"
+        return f"{self.name}={self.amount or 0}"
 
     @property
     def name(self) -> str:
@@ -85,6 +85,12 @@ def checked(texts: Iterable[str]) -> tuple[str, ...]:
     """
     found = {bias.what: bias for bias in map(parse, texts)}
     return tuple(str(bias) for bias in found.values() if bias.value)
+
+
+def unknown(written: Iterable[str], n_vocab: int) -> int | None:
+    """An id that a vocabulary of this size lacks."""
+    ids = (bias.what for bias in map(parse, written) if isinstance(bias.what, int))
+    return next((token for token in ids if token >= n_vocab), None)
 
 
 def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:

@@ -104,12 +104,12 @@ Rule = Threshold | Every | Text | After | Loop | IgnoreEnd
 
 
 class ConditionError(ValueError):
-    """Not a condition. The message says what is wrong, where, and shows how to write it. `at` is the place of what is wrong,
-    in characters of the text."""
+    """Not a condition. It says where in the text, `at` characters from its start, then the `message`: what is wrong, and how it
+    is written."""
 
     def __init__(self, message: str, at: int = 0) -> None:
-        super().__init__(message)
-        self.at = at
+        super().__init__(f"at character {at + 1}: {message}" if at else message)
+        self.message, self.at = message, at
 
 
 _RANGES: dict[Measure, tuple[float, float, str]] = {
@@ -159,8 +159,7 @@ def parse(text: str, action: Action = "pause") -> Rule:
     except ConditionError as error:
         # The rest is the end of the text, but for white space.
         at = min(len(text.rstrip()) - len(rest) + error.at, len(text))
-        where = f"at character {at + 1}: " if at else ""
-        raise ConditionError(f"{where}{error}", at) from None
+        raise ConditionError(error.message, at) from None
 
 
 def _parse(rest: str, action: Action) -> Rule:

@@ -18,6 +18,8 @@ _LEAST = min(max((TIMES - 1) * p, TOKENS - p) for p in range(1, TOKENS))
 """Tokens that equal those one period before in every loop."""
 _KEPT = TIMES * LONGEST + 64
 _CHARACTERS = 0xFFFFF
+_AT_ONCE = 8
+"""Tokens behind which a loop would still hold the `_LEAST - _AT_ONCE` before them, and the same one period earlier."""
 _SHOWN = 60
 """Characters of a text that is told."""
 
@@ -52,11 +54,27 @@ class LoopFinder:
         self._recent = ""
 
     def extend(self, ids: Iterable[int]) -> None:
-        for token in ids:
-            self.push(token)
+        """Takes the next tokens. Where there is no loop, it looks at several at once."""
+        text, at = self._recent, len(self._recent)
+        text += "".join(chr(token & _CHARACTERS) for token in ids)
+        while at < len(text):
+            some = min(_AT_ONCE, len(text) - at)
+            probe = text[max(at - _LEAST + _AT_ONCE, 0) : at]
+            is_new = text.rfind(probe, max(at - len(probe) - LONGEST, 0), at - 1) < 0 if probe else False
+            if self.current is None and is_new:
+                self.count += some
+            else:
+                self._recent = text[max(at - _KEPT, 0) : at]
+                for character in text[at : at + some]:
+                    self._push(character)
+            at += some
+        self._recent = text[-_KEPT:]
 
     def push(self, token: int) -> None:
-        recent = self._recent = self._recent[-_KEPT:] + chr(token & _CHARACTERS)
+        self._push(chr(token & _CHARACTERS))
+
+    def _push(self, character: str) -> None:
+        recent = self._recent = self._recent[-_KEPT:] + character
         self.count += 1
         current = self.current
         if current is not None:

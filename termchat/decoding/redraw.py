@@ -24,7 +24,7 @@ _STAND_IN = 1 << 30
 _BOUNDED = ("penalties", "top_k", "top_p", "min_p")
 
 
-_MONOTONIC = ("penalties", "top_k", "top_p", "min_p")
+_MONOTONIC = ("logit_bias", "penalties", "top_k", "top_p", "min_p")
 
 
 def redrawn(
@@ -34,23 +34,25 @@ def redrawn(
     seed: int,
     state: Mapping[str, float],
     refused: Collection[int] = (),
+    bias: Mapping[int, float] = {},
 ) -> int | None:
     """The id that would be drawn at a step from its recorded logits after the ids `past`, under these settings and dice.
 
-    `refused` are the ids that a constraint does not allow. The answer is None where the candidates on record do not decide it.
+    `refused` are the ids that a constraint does not allow, `bias` is what is added to logits. The answer is None where the
+    candidates on record do not decide it.
     Only the highest logits are on record. No other token has a higher one than the lowest of these, and all others together
-    hold the rest of the model's probability. So stand-ins at that height hold it, with the best noise of all ids. What
-    is really left lies between what is left with them and without any; so the winner must be the same, and none of them.
+    hold the rest of the model's probability. So stand-ins at that height hold it, with the best noise of all ids. What is
+    really left lies between what is left with them and without any; so the winner must be the same, and none of them.
     """
     listed = [candidate for candidate in token.candidates if candidate.id not in refused]
-    if not listed or _may_rise(listed, past, samplers):
+    if not listed or _may_rise(listed, past, samplers, bias):
         return None
     floor, count = _rest(token)
     known = {candidate.id for candidate in listed}
     rows = [_row(listed, floor, number) for number in (0, count)]
-    at = Situation(past, dice.chance(seed, token.step), state_of(samplers, state))
+    at = Situation(past, dice.chance(seed, token.step), state_of(samplers, state), bias=bias)
     warmed = False
-    for stage in chain_of(samplers):
+    for stage in chain_of(samplers, biased=bool(bias)):
         if stage.name == "dry" or (stage.name == "mirostat" and samplers.mirostat == 1):  # more than the record has
             return None
         if stage.active(samplers) and not _is_monotonic(stage.name, samplers, warmed) and not _is_known(rows):
@@ -85,10 +87,13 @@ def _rest(token: Token) -> tuple[float, int]:
     return top[-1].logit, min(math.ceil(max(rest, 0.0) / each), _MOST_TOKENS) if each > 0 else 0
 
 
-def _may_rise(listed: Sequence[Candidate], past: Sequence[int], samplers: SamplerSettings) -> bool:
+def _may_rise(
+    listed: Sequence[Candidate], past: Sequence[int], samplers: SamplerSettings, bias: Mapping[int, float]
+) -> bool:
     """Whether a stage may lift tokens that are not on record."""
     rewards = samplers.repeat_penalty < 1 or samplers.frequency_penalty < 0 or samplers.presence_penalty < 0
-    return rewards and not {candidate.id for candidate in listed}.issuperset(window(past, samplers))
+    lifted = {token for token, value in bias.items() if value > 0} | set(window(past, samplers) if rewards else ())
+    return not lifted <= {candidate.id for candidate in listed}
 
 
 def _row(listed: Sequence[Candidate], floor: float, count: int) -> Surviving:

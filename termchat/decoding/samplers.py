@@ -249,8 +249,8 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         tuple[str, ...],
         Knob(
             kind="biases", key="b", label="bias", stage="logit_bias", none="none", off=(),
-            help="bans a token (=ban) or adds X to its logit (=5, =-2.5); a number is a token's id, any other text is "
-            'biased in each of its tokens: " Paris"=ban, 5382=-3, "\\n"=2; none alone for no bias',
+            help="ID=X or TEXT=X adds X to the logit of a token, or of each token of a text; =ban bans it. Quotes keep "
+            'spaces, and digits a text: " Paris"=ban',
         ),
     ] = ()  # fmt: skip
     repeat_penalty: Annotated[

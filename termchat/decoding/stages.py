@@ -34,6 +34,7 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     those that are biased. `floor`: it leaves all that is above a floor, which a pass over the row finds.
     `remembers` names the knob that says how many of the last tokens it looks at; it is told of each token that is taken.
     `masks` says whether under these settings it leaves tokens in their place with a logit of -inf instead of removing them.
+    `counts_masked` says whether those change what it does, as if they were left.
     `replaces`: while it is on all stages but the named ones are off. `first`: it comes before all stages that have an order;
     `last`: it follows them.
     `moves`: it changes logits. `draws`: it ends the chain, with one token. `switched_by` names the knobs that
@@ -51,6 +52,7 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
     remembers: str = ""
     modes: str = ""
     masks: Callable[[SamplerSettings], bool] = lambda _: False
+    counts_masked: Callable[[SamplerSettings], bool] = lambda _: False
     replaces: tuple[str, ...] = ()
     first: bool = False
     last: bool = False
@@ -118,7 +120,9 @@ _STAGES = (
         masks=lambda s: s.top_n_sigma > 0,
     ),
     SamplerStage(name="top_k", sampler="top_k", arguments=("top_k",), optional=False, limit="top_k"),
-    SamplerStage(name="typical_p", sampler="typical", arguments=("typical_p", 1)),
+    SamplerStage(
+        name="typical_p", sampler="typical", arguments=("typical_p", 1), counts_masked=lambda s: s.typical_p < 1
+    ),
     SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), optional=False),
     SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False, floor=True),
     SamplerStage(name="xtc", switched_by=("xtc_probability",)),
@@ -132,6 +136,7 @@ _STAGES = (
         optional=False,
         moves=True,
         masks=lambda s: s.temperature <= s.dynatemp_range,
+        counts_masked=lambda s: s.dynatemp_range > 0,
         switched_by=("temperature", "dynatemp_range"),
     ),
     SamplerStage(
@@ -169,6 +174,24 @@ def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[Sample
 def first_full(settings: SamplerSettings) -> SamplerStage | None:
     """The first stage that looks at more than the tokens that a `sparse` one remembers."""
     return next((stage for stage in chain_of(settings) if stage.active(settings) and not stage.sparse), None)
+
+
+def has_floor(settings: SamplerSettings) -> bool:
+    """Whether the first cut is a floor under the highest logit, which a pass over the row finds."""
+    first = first_full(settings)
+    if first is None or not first.floor or not getattr(settings, first.name) > 0:
+        return False
+    return not (first.masks(settings) and any(stage.counts_masked(settings) for stage in chain_of(settings)))
+
+
+def needs_all(settings: SamplerSettings) -> str:
+    """The stage for which the chain must see the whole vocabulary, which takes milliseconds a token; "" if there is none."""
+    first = first_full(settings)
+    if first is None:
+        return DICE
+    if sole := next((stage.name for stage in chain_of(settings) if stage.replaces), ""):
+        return sole
+    return "" if first.limit or has_floor(settings) else first.name
 
 
 def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:

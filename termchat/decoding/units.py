@@ -34,8 +34,8 @@ _NUMBERED = re.compile(r"\n\s*[-*>#\s]*(?:\d+|[a-zA-Z])\.\Z")
 _NEVER = re.compile("mr|mrs|ms|mx|dr|prof|st|mt|vs|cf|figs?|vol|pp|ca|approx|mme|mlle|sra|srta|sr|dra|hr|fr|bzw|nr")
 _BEFORE_SMALL = re.compile("etc|jr|inc|ltd|co|corp|al|usw|usf")
 """Abbreviations that end a sentence only before a capital."""
-_LINE = re.compile(r"\S[^\n]*(?=\n)")
-_PARAGRAPH = re.compile(r"\S[^\n]*(?=\n[^\S\n]*\n)")
+_LINE = re.compile(r"\n")
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 
 _NEAR = 24
 """Characters that are looked at on both sides of a point."""
@@ -44,17 +44,18 @@ _KEPT = 512
 
 
 def _sentences(text: str, begins_line: bool) -> Iterator[int]:
-    begin = 0
+    at, says = 0, False
     for found in _SENTENCE.finditer(text):
-        said = text[begin : found.end()]
-        if not _CONTENT.search(said):
+        says = says or _CONTENT.search(text, at, found.end()) is not None
+        at = found.end()
+        if not says:
             continue
         end = found.end()
         before = ("\n" if begins_line and end <= _NEAR else "") + text[max(end - _NEAR, 0) : end]
         if found["open"] == "." and _abbreviates(before, text[end : end + _NEAR]):
             continue
-        begin = found.end()
-        yield begin
+        says = False
+        yield at
 
 
 def _abbreviates(text: str, following: str) -> bool:
@@ -68,14 +69,23 @@ def _abbreviates(text: str, following: str) -> bool:
     return _NEVER.fullmatch(word) is not None or (len(word) == 1 and word.isalpha() and word != "i")
 
 
-def _ends_of(pattern: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
-    return lambda text, _begins_line: (found.end() for found in pattern.finditer(text))
+def _before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
+    """Where units end that stand before such a border, if something does."""
+
+    def ends(text: str, _begins_line: bool) -> Iterator[int]:
+        begin = 0
+        for found in border.finditer(text):
+            said, begin = text[begin : found.start()], found.start()
+            if said.strip():
+                yield begin
+
+    return ends
 
 
 _ENDS: dict[Quantity, Callable[[str, bool], Iterator[int]]] = {
     "sentences": _sentences,
-    "lines": _ends_of(_LINE),
-    "paragraphs": _ends_of(_PARAGRAPH),
+    "lines": _before(_LINE),
+    "paragraphs": _before(_PARAGRAPH),
 }
 """Where units end in a text; the last may need what follows it to be sure."""
 

@@ -197,9 +197,8 @@ Unit = Literal["token", "line", "sentence"]
 class Step(msgspec.Struct, frozen=True, tag=True):
     """Resume a paused reply for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end.
 
-    A line ends with a token that holds a newline. A sentence ends with a token that ends it (`.`, `!`, `?`, `…` or their East
-    Asian kin, and what closes quotes and brackets) where white space or the reply's end follows. Steps that are asked for
-    while one is under way are done after it.
+    A line ends with a token that holds a newline, a sentence where `decoding.units` says, with the token that comes next known.
+    Steps that are asked for while one is under way are done after it.
     """
 
     unit: Unit = "token"

@@ -6,12 +6,18 @@ after the first token.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
 from time import perf_counter
+from typing import Any
 
 import llama_cpp.llama_cpp as lib
+
+DEFAULT: list[list[Any]] = [["top_k", 40], ["top_p", 0.95, 1], ["min_p", 0.05, 1], ["temp", 0.8]]
+DRAW = ("mirostat", "mirostat_v2", "adaptive_p")
+"""These draw by themselves."""
 
 
 @lib.llama_log_callback
@@ -37,18 +43,21 @@ class Bare:
         self.context = lib.llama_init_from_model(self.model, params)
         self.memory = lib.llama_get_memory(self.context)
 
-    def run(self, ids: list[int], batch: int, tokens: int, seed: int) -> dict[str, float]:
-        """Decodes the prompt in batches of so many and the last token alone, then draws so many tokens."""
+    def run(
+        self, ids: list[int], batch: int, tokens: int, seed: int, samplers: list[list[Any]] = DEFAULT
+    ) -> dict[str, float]:
+        """Decodes the prompt in batches of so many and the last token alone, then draws so many tokens. `samplers` are names
+        of `llama_sampler_init_…` with their arguments; `V` is the vocabulary."""
         lib.llama_memory_clear(self.memory, True)
         chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-        for sampler in (
-            lib.llama_sampler_init_top_k(40),
-            lib.llama_sampler_init_top_p(0.95, 1),
-            lib.llama_sampler_init_min_p(0.05, 1),
-            lib.llama_sampler_init_temp(0.8),
-            lib.llama_sampler_init_dist(seed),
-        ):
-            lib.llama_sampler_chain_add(chain, sampler)
+        for name, *arguments in (*samplers, *([["dist", seed]] if samplers[-1][0] not in DRAW else [])):
+            given = [lib.llama_model_get_vocab(self.model) if one == "V" else one for one in arguments]
+            if name == "dry":
+                texts = [text.encode() for text in given.pop()]
+                given += [(ctypes.c_char_p * len(texts))(*texts), len(texts)]
+            lib.llama_sampler_chain_add(chain, getattr(lib, f"llama_sampler_init_{name}")(*given))
+        for token in ids:
+            lib.llama_sampler_accept(chain, token)
         body = ids[:-1]
         begun = perf_counter()
         for part in [*(body[i : i + batch] for i in range(0, len(body), batch)), ids[-1:]]:

@@ -42,10 +42,10 @@ class Ours:
         assert isinstance(last, Tokenized)
         return last.ids
 
-    def run(self, ids: list[int], tokens: int, seed: int) -> dict[str, float] | None:
+    def run(self, ids: list[int], tokens: int, seed: int, **knobs: Any) -> dict[str, float] | None:
         """Seconds by the records; None if the model ended the reply early."""
         self._clear()
-        tuning = Tuning(max_tokens=tokens)
+        tuning = Tuning(max_tokens=tokens, **knobs)
         events = self._until(
             self.engine.send(
                 Generate(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)  # as `termchat run`
@@ -58,7 +58,8 @@ class Ours:
             return None
         prefill = next(event for event in events if isinstance(event, Prefill))
         assert prefill.reused == 0
-        return {"prefill_s": prefill.ms / 1e3, "decode_s": finished.decode_ms / 1e3}
+        sample = median(event.sample_us for event in events if isinstance(event, Token))
+        return {"prefill_s": prefill.ms / 1e3, "decode_s": finished.decode_ms / 1e3, "sample_us": sample}
 
     def _clear(self) -> None:
         """Another prompt, so that nothing can be reused."""

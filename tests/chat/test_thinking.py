@@ -144,6 +144,7 @@ def test_thoughts_are_counted_while_they_last_and_can_be_ended() -> None:
     assert driven.notices[-1] == "the model is not thinking"
     driven.chat.send("Hi")
     driven.pump()
+    assert driven.chat.replies.may_think  # the template may have opened the thoughts
     driven.engine.say("<", phase=None)
     driven.pump()
     assert driven.chat.thinking is None

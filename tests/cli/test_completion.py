@@ -70,6 +70,9 @@ def test_names_are_offered(offered: Offered, home: Path) -> None:
     (home / "CONFIG/termchat/themes/x.toml").write_text("name = 'daring'\n")
     (home / "CONFIG/termchat/themes/bad.toml").write_text("name = \n")
     assert set(offered("termchat --theme da")) == {"dark", "daring"}
+    (home / "CONFIG/termchat/presets.toml").write_text("[brave]\ntop_k = 1\n")
+    assert set(offered("termchat run --preset b")) == {"balanced", "brainstorm", "brave"}
+    assert offered("termchat config set preset cre") == ["creative"]
     assert offered("termchat config set kv_t") == ["kv_type"]
     assert offered("termchat config set mlock ") == ["on", "off"]
     assert set(offered("termchat config set flash_attention ")) == set(OPTIONS["flash_attention"].choices)

@@ -113,6 +113,7 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
     (file.parent / "themes" / "bad.toml").write_text("name = 3\n")
     (file.parent / "models.toml").write_text("[m]\nurl = 3\n")
     (file.parent / "personas.toml").write_text("[p]\ntop_p = 3\n")
+    (file.parent / "presets.toml").write_text("[p]\ntop_p = 4\n")
     monkeypatch.setenv("TERMCHAT_TOPK", "1")
     found = run("config", "check")
     assert found.exit_code == 1
@@ -127,6 +128,7 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
         "TERMCHAT_TOPK: unknown setting (did you mean TERMCHAT_TOP_K?) (ignored)",
         "bad.toml, line 1: name may use",
         "models.toml, line 1: model 'm' is ignored",
+        "presets.toml, line",
         "personas.toml, line",
     ]
     lines = found.stdout.splitlines()
@@ -138,12 +140,12 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
 def test_set_and_unset_change_one_line(run: Run, file: Path) -> None:
     run("config", "init")
     before = file.read_text()
-    for args in (("top_k", "off"), ("temperature", "0.2"), ("stop", r"\n6.", "END"), ("keys.send", "f12", "ctrl+k")):
+    for args in (("top_k", "off"), ("temperature", "0.2"), ("stop", r"\n6.", "END"), ("keys.send", "alt+k", "ctrl+k")):
         assert run("config", "set", *args).exit_code == 0
     assert run("config", "set", "gpu_layers", "-1").exit_code == 0
     found = load({}, {}, file)
     assert (found.tuning.top_k, found.tuning.temperature, found.tuning.stop) == (0, 0.2, ("\n6.", "END"))
-    assert (found.keys, found.origin["gpu_layers"]) == ({"send": "f12,ctrl+k"}, "config.toml")
+    assert (found.keys, found.origin["gpu_layers"]) == ({"send": "alt+k,ctrl+k"}, "config.toml")
     for name in ("top_k", "temperature", "stop", "keys.send", "gpu_layers"):
         assert f"{name} is no longer set" in run("config", "unset", name).stderr
     assert file.read_text() == before

@@ -71,7 +71,7 @@ def test_there_is_a_page_for_every_command_and_for_no_other() -> None:
 @pytest.mark.parametrize("names", COMMANDS, ids=IDS)
 def test_its_examples_can_be_typed(names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("a.jsonl", "chat.jsonl"):
+    for file in ("a.jsonl", "b.jsonl", "chat.jsonl"):
         (tmp_path / file).touch()
     shown = section(helped(*names, width=120), "Examples")
     lines = [line.removeprefix("  $ ") for line in shown.splitlines() if line.startswith("  $ ")]

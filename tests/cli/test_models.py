@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -22,6 +23,7 @@ import pytest
 from click.testing import Result
 
 from termchat import paths
+from termchat.models.gguf.header import read_header
 from termchat.text import duration, size
 from tests.models.gguf_files import BASE, header
 from tests.pull.file_server import FileServer, gguf, sha256
@@ -350,3 +352,12 @@ def test_sizes_as_people_say_them(count: int | None, said: str) -> None:
 )
 def test_durations_as_people_say_them(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_show_tells_the_fingerprint_of_records_from_the_digest_of_the_file(termchat: Termchat, home: Path) -> None:
+    path = home / "mine.gguf"
+    path.write_bytes(SMALL)
+    shown = json.loads(termchat("show", path, "--json").stdout)
+    assert shown["fingerprint"] == read_header(path).identity()
+    assert shown["fingerprint"] != hashlib.sha256(SMALL).hexdigest()
+    assert shown["sha256"] is None

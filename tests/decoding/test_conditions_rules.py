@@ -31,8 +31,8 @@ from termchat.decoding.conditions import (
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.rules import WINDOW, Rules
 from termchat.decoding.units import ends_sentence
-from tests import made_records
 from tests.decoding.byte_pieces import pieces
+from tests.made_records import step
 
 ACTIONS = st.sampled_from(["stop", "pause"])
 RULES = st.one_of(
@@ -145,11 +145,6 @@ def test_what_is_not_said_is_up_to_who_asks() -> None:
 def test_knobs_are_described_by_their_names() -> None:
     assert describe(Stop("\n6.")) == 'stop sequence "\\n6."'
     assert describe(Length(80)) == "max_tokens 80"
-
-
-def step(**fields: object) -> Token:
-    token = made_records.token(0, b"x", "x")
-    return Token(**{name: fields.get(name, getattr(token, name)) for name in Token.__struct_fields__})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,22 @@ def test_found_where_a_search_by_hand_finds_them(parts: list[tuple[list[int], in
             assert ids[begin + period : end] == ids[begin : end - period]
 
 
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.integers(1, 9)), max_size=8),
+    st.lists(st.integers(1, 200), max_size=20),
+)
+def test_taken_together_or_one_by_one_they_are_the_same_loops(
+    parts: list[tuple[list[int], int]], sizes: list[int]
+) -> None:
+    ids = [token for part, times in parts for token in part * times]
+    one_by_one, together = LoopFinder(), LoopFinder()
+    for token in ids:
+        one_by_one.push(token)
+    for size in [*sizes, len(ids)]:
+        together.extend(ids[together.count : together.count + size])
+    assert (together.count, together.current, together.ended) == (len(ids), one_by_one.current, one_by_one.ended)
+
+
 @pytest.mark.parametrize("period", [1, 3, 17, LONGEST])
 def test_a_loop_has_its_border_and_its_extent(period: int) -> None:
     ids = [*range(1000, 1050), *(list(range(period)) * 300)[: max(TIMES * period, TOKENS)]]

@@ -13,7 +13,7 @@ from termchat.decoding.conditions import Quantity, parse
 from termchat.decoding.rules import Rules
 from termchat.decoding.units import UnitCounter, beginning, ends_sentence
 from tests.decoding.byte_pieces import pieces
-from tests.decoding.test_conditions_rules import step
+from tests.made_records import step
 
 SENTENCES = {
     "latin": ["He left.", ' "Go!"', " She said it.", " It costs 3.50 today.", " (Really?)", " So: yes!", " **Stop.**"],

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from termchat.decoding.records import Shape
+from termchat.decoding.records import Shape, TokenBias
 from termchat.engine.llama import loop
 from termchat.engine.llama.cache import ContextFull
 from termchat.engine.llama.observe import Labels
@@ -37,6 +37,14 @@ class FakeModel:
 
     def name(self, token: int) -> str:
         return "<end>" if token == self.eos else chr(token) if token < 128 else f" w{token}"
+
+    def bias(self, written: tuple[str, ...]) -> dict[int, float]:
+        assert not written
+        return {}
+
+    def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
+        assert not written
+        return ()
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return list(text.encode("ascii"))

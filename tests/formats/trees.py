@@ -9,7 +9,7 @@ import msgspec
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
 from termchat.conversation.tree import Node, Place
-from termchat.decoding.conditions import Every, Text, Threshold
+from termchat.decoding.conditions import After, Every, IgnoreEnd, Loop, Text, Threshold
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Candidate, Failed, Reason, Record, Stage, Token
 from tests.formats.example_chats import ExampleChat
@@ -20,7 +20,10 @@ _TEXTS = (
     "\\n", "\x1b[31m", "\ufeff", "\u202e", "\U0010ffff", "\uffff", "\ue000", "⟦", "null", "x" * 300,
 )  # fmt: skip
 _NUMBERS = (0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.7976931348623157e308, 1e16, float("nan"), float("inf"))
-_RULES = (Threshold("entropy", ">", 3.5, "stop"), Every(20), Text("a/b", regex=True), Text('"\\\n', action="stop"))
+_RULES = (
+    Threshold("entropy", ">", 3.5, "stop"), Every(20), Text("a/b", regex=True), Text('"\\\n', action="stop"),
+    Threshold("model", "<", 0.05, steps=5), After(30.0, "seconds", "stop"), After(3.0, "sentences"), Loop(), IgnoreEnd(),
+)  # fmt: skip
 _REASONS: tuple[Reason | None, ...] = ("end", "user", "length", "rule", "context", None)
 
 

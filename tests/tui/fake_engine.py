@@ -56,6 +56,9 @@ from termchat.engine.port import (
     Score,
     Scored,
     Scoring,
+    Spell,
+    Spelled,
+    Spelling,
     Step,
     Tokenize,
     Tokenized,
@@ -330,6 +333,8 @@ class FakeEngine:
                 return [Checked("the lexer is too large" if "too large" in command.constraint.text else "", 1.5)]
             case Describe():
                 return [self.words.tokenized(command.ids)]
+            case Spell():
+                return [Spelled([self._spelling(command.text.strip(), form) for form in ("lower", "title", "upper")])]
             case Inspect():
                 token = made_records.token(command.done, b"x", "x")
                 return [Inspected(replaced(token, entropy=7.25), recomputed=False)]
@@ -338,6 +343,13 @@ class FakeEngine:
             case Score():
                 return [Scoring(command.count, command.count), self._scored(command)]
         return []
+
+    def _spelling(self, word: str, how: str) -> Spelling:
+        """In upper case it is two tokens, the first of which begins other words."""
+        text: str = " " + getattr(word, how)()
+        ids = self.words.ids(text[:2] + " " + text[2:]) if how == "upper" else self.words.ids(text)
+        names = [self.words.text(i) for i in ids]
+        return Spelling(text, ids, names, 70 * (len(ids) > 1), ["PARK", "PART"][: 2 * (len(ids) > 1)])
 
     def _explanation(self, command: Explain) -> Explanation:
         """A rare token that penalties hurt, that min_p cut, and that a higher temperature would take."""

@@ -166,6 +166,29 @@ async def rules(group: Group, _: Path) -> Place:
     return place
 
 
+async def biases(group: Group, _: Path) -> Place:
+    async with looking() as desk:
+
+        def written(*biases: str) -> Sees:
+            return lambda: desk.chat.tuning.logit_bias == biases
+
+        place = Place(desk, group, "B")
+        await place.enter()
+        desk.app.screen.query_one(Input).value = "fox"
+        await desk.settle()
+        await place.walk()
+        await desk.type("", "down")
+        await place.press("bias-ban", written("5000=ban"))
+        await place.press("bias-undo", written())
+        await place.press("bias-more", written("5000=+1"))
+        await place.press("bias-less", written())
+        await desk.type("", "enter")
+        await place.press("bias-remove", written())
+        await place.press("bias-word", lambda: len(desk.chat.tuning.logit_bias) == 2)
+        await place.close()
+    return place
+
+
 async def tree(group: Group, _: Path) -> Place:
     async with looking() as desk:
         await desk.type("", "h", "h", "2")  # a branch
@@ -304,5 +327,5 @@ LISTS: dict[str, Presses] = {
     "MODELS": models, "SAVED CHATS": sessions, "BRANCHES": tree, "REPLIES": replies, "THEMES": themes, "PERSONAS": personas,
     "PRESETS": presets,
     "BREAKPOINTS": rules, "MESSAGE HISTORY": history, "QUEUE": queue, "LISTS": keylist, "READING": reading,
-    "TOKENS OF A TEXT": pieces, "COMPARE": comparing,
+    "TOKENS OF A TEXT": pieces, "COMPARE": comparing, "LOGIT BIASES": biases,
 }  # fmt: skip

@@ -40,6 +40,16 @@ async def test_each_stage_shows_what_it_left_of_this_token() -> None:
         }
 
 
+async def test_what_needs_the_whole_vocabulary_is_named_with_what_it_takes() -> None:
+    async with desktop() as desk:
+        await desk.sent("go", "One")
+        desk.engine.say(" two", stages=STAGES, sample_us=2930)
+        await desk.type("", "ctrl+t", "k", "0", "enter")
+        assert re.search("top_p needs all tokens +2.9 ms/token", desk.text)
+        await desk.type("", "p", "x")
+        assert "needs all tokens" not in desk.text  # min_p cuts first: its floor is known
+
+
 async def test_one_key_or_a_click_shows_every_stage_and_folds_them_again() -> None:
     async with desktop((120, 50)) as desk:
         folded = [*rows(desk)]
@@ -73,6 +83,7 @@ async def test_the_order_is_changed_while_a_reply_streams_and_shown() -> None:
         desk.engine.say(" three")
         await desk.settle()
         assert "order" in rows(desk)
+        assert "order: min_p before top_k at token 2" in desk.text
         assert desk.chat.busy
         await desk.type("", "z", "z")
         assert desk.chat.tuning.order == ORDER

@@ -171,12 +171,12 @@ def test_the_large_view_says_which_time_it_shows_and_what_each_stage_left() -> N
     )
     now = "\n".join(
         line.text
-        for line in step_lines(Shown(token, "ASKED NOW", WITH_KNOBS), None, 118, 30, large=True, numbered=True)
+        for line in step_lines(Shown(token, "RECOMPUTED", WITH_KNOBS), None, 118, 30, large=True, numbered=True)
     )
     assert "TOKEN 3 ·c  as recorded" in then
     assert "temp 0.7  seed 7" in then
     assert "LEFT AFTER  penalties 49152  top_k 40  top_p 2  dice 1" in then
-    assert "ASKED NOW 3 ·c  with the current knobs" in now
+    assert "RECOMPUTED 3 ·c  with the current knobs" in now
     assert "as recorded" not in now
 
 

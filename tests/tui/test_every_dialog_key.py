@@ -10,7 +10,9 @@ from textual import events
 from textual.widgets import Input
 
 from termchat.chat.changes import Full, Way
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.tree import Conversation
+from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.composer import editor
@@ -49,7 +51,8 @@ async def setup(group: Group, _: Path) -> Place:
         await place.press("setup-raw", place.shows("[x] raw"), key="tab")
         await desk.type("", "escape")
         desk.chat.adjust("temperature", 1.5)
-        await place.press("setup-keep", place.shows("[x] keep temperature 1.5"))
+        desk.chat.set_breakpoints([Breakpoint(parse('stop text "END"'))])
+        await place.press("setup-keep", place.shows("[x] keep temperature 1.5, 1 breakpoint"))
         await place.close()
         await place.press("setup-start", lambda: desk.chat.conversation.system == "x", "x")
     return place

@@ -158,6 +158,8 @@ async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_b
         assert begun.system == storyteller.system
         assert (desk.chat.tuning.temperature, desk.chat.tuning.min_p) == (0.0, 0.05)
         assert "keeps its system prompt" in desk.text
+        await desk.type("", "ctrl+t", "z", "escape")
+        assert (desk.chat.tuning.temperature, desk.chat.origin["temperature"]) == (1.3, "preset creative")
         await desk.type("", "f5")
         await desk.type("", "down", "enter", "enter")
         assert desk.chat.conversation is not begun

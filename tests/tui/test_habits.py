@@ -93,6 +93,8 @@ async def test_a_reply_is_edited_and_says_that_it_was_forced() -> None:
         await talked(desk, ("hi", " one two"))
         await desk.type("", "f7", "down")
         assert "editing reply 2 of 2" in below(desk)
+        assert "Enter applies the edit on a new branch" in below(desk)
+        assert "Enter apply on a new branch  Esc back" in desk.text.splitlines()[-1]
         assert desk.composer.text == " one two"
         await desk.type(" three", "enter")
         assert path(desk) == ["hi", " one two three"]
@@ -442,7 +444,7 @@ async def test_in_the_big_view_the_key_line_goes_with_the_keyboard() -> None:
         assert "page" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
         assert "page" not in desk.text.splitlines()[-1]
-        assert "Enter send on a new branch  Esc back" in desk.text.splitlines()[-1]
+        assert "Enter apply on a new branch  Esc back" in desk.text.splitlines()[-1]
 
 
 async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_reply() -> None:
@@ -450,10 +452,10 @@ async def test_the_key_line_does_not_say_that_an_edited_message_waits_for_the_re
         await desk.sent("hi", " one")
         assert "Enter queue" in desk.text.splitlines()[-1]
         await desk.type("", "f7")
-        assert desk.text.splitlines()[-1].strip() == "Enter send on a new branch  Esc back  F7 before"
+        assert desk.text.splitlines()[-1].strip() == "Enter apply on a new branch  Esc back  F7 earlier"
         await desk.type("", "ctrl+t")
         assert "TUNE" in desk.text.splitlines()[-1]
         await desk.type("", "ctrl+t")
-        assert "Enter send on a new branch" in desk.text.splitlines()[-1]
+        assert "Enter apply on a new branch" in desk.text.splitlines()[-1]
         await desk.type("", "escape")
         assert "Enter queue" in desk.text.splitlines()[-1]

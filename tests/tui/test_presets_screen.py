@@ -60,6 +60,7 @@ async def test_a_preset_has_the_command_and_the_mouse_too() -> None:
     async with desktop() as desk:
         await desk.type("/preset det", "enter", "enter")  # completed, then done
         assert desk.chat.tuning == Tuning(seed=1, temperature=0)
+        assert "Not at default: preset deterministic (temperature 0.0), seed 1" in desk.text
         await desk.type("/preset creativ", "escape", "enter")
         assert "unknown preset 'creativ' (did you mean creative?)" in desk.text
         assert desk.composer.text == "/preset creativ"

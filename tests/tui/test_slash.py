@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.keys import tables
-from termchat.tui.slash.commands import ALSO, COMMANDS
+from termchat.tui.slash.commands import ALSO, COMMANDS, SlashList
 from termchat.tui.slash.parsing import message_of, parted
 from termchat.tui.slash.slash import Slash
 from termchat.tui.transcript import TranscriptView
@@ -91,6 +92,27 @@ async def test_a_knob_alone_tells_its_value_and_where_that_came_from() -> None:
         desk.composer.insert("/min_p")
         await desk.type("", "escape", "enter")
         assert "min_p 0.05 (default)" in desk.text
+
+
+async def test_a_rule_is_added_and_removed_and_a_mistake_says_where_it_is() -> None:
+    async with desktop() as desk:
+        await command(desk, "/rule stop after 3 sentences")
+        assert desk.chat.rules == (After(3.0, "sentences", "stop"),)
+        assert "rules    stop after 3 sentences" in desk.text
+        await command(desk, "/rule loop")
+        await command(desk, "/rule stop after 3 sentences")
+        assert desk.chat.rules == (Loop(),)
+        await command(desk, "/rule after 3 weeks")
+        assert "at character 9: after needs a number" in desk.text
+        assert desk.chat.rules == (Loop(),)
+        await desk.type("", "ctrl+u")
+        desk.composer.insert("/rule ")
+        await desk.settle()
+        completion = desk.composer.popup.completion
+        assert completion is not None
+        offered = [offer.text for offer in completion.offers]
+        assert offered[0] == "loop"
+        assert {"after 30 s", "entropy > 4 for 5", "ignore end"} <= {*offered}
 
 
 async def test_a_typo_stays_in_the_composer_and_is_guessed() -> None:
@@ -185,8 +207,11 @@ async def test_what_is_offered_is_for_what_is_typed_by_then() -> None:
 async def test_help_lists_every_command() -> None:
     async with desktop() as desk:
         await command(desk, "/help")
-        for name in ("choice", "grammar"):
-            assert f"/{name}" in desk.text
+        assert "/adaptive_decay" in desk.text
+        assert isinstance(desk.app.screen, SlashList)
+        assert {f"/{name}" for name in COMMANDS} <= {
+            line.text.split()[0] for line in desk.app.screen.lines if line.text
+        }
         await desk.type("", "escape")
         await command(desk, "/help /seed")
         assert KNOBS["seed"].help[:20] in desk.text

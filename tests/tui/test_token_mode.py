@@ -93,11 +93,11 @@ async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> 
         assert "CANDIDATES" not in desk.text
         await desk.type("", "i")
         assert desk.engine.asked(Inspect)[-1].done == 9
-        assert "ASKED" in desk.text
+        assert "RECOMPUTED" in desk.text
         assert "7.25 bit" in desk.text
         assert "TOKEN 9" not in desk.text
         await desk.type("", "h")
-        assert "ASKED" not in desk.text
+        assert "RECOMPUTED" not in desk.text
 
 
 async def test_the_end_token_goes_by_its_name() -> None:
@@ -491,7 +491,7 @@ async def test_at_80_columns_the_key_line_always_has_the_way_out_and_all_keys_an
             assert all(words in keys_of(desk) for words in ("hjkl move", *wanted, *essential))
         desk.engine.end()
         await desk.settle()
-        assert all(words in keys_of(desk) for words in ("1-9 fork", "t text", "w why", "x cut", *essential))
+        assert all(words in keys_of(desk) for words in ("1-9 fork", "t text", "w why", "x redraw", *essential))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 60)])
@@ -564,7 +564,7 @@ async def test_in_tune_an_older_token_is_shown_with_the_knobs_of_now_and_nothing
         await desk.type("", "left", "left", *keys)
         assert "TOKEN 8 ·a  as recorded" in desk.text
         await desk.type("", "ctrl+t", "t")
-        assert "ASKED NOW 8 x  with the current knobs" in desk.text
+        assert "RECOMPUTED 8 x  with the current knobs" in desk.text
         assert "as recorded" not in desk.text
         asked = desk.engine.asked(Inspect)
         assert (asked[-1].done, asked[-1].samplers) == (8, desk.chat.tuning.samplers())
@@ -598,7 +598,7 @@ async def test_a_token_that_is_clicked_in_tune_is_asked_about_in_its_turn() -> N
         desk.app.query_one(TranscriptView).set_cursor(TokenRef(2, 3))
         await desk.settle()
         assert desk.engine.asked(Inspect)[-1].done == 3
-        assert "ASKED NOW 3 x  with the current knobs" in desk.text
+        assert "RECOMPUTED 3 x  with the current knobs" in desk.text
 
 
 async def test_why_not_follows_the_knobs_in_tune_and_says_so() -> None:

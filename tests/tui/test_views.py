@@ -79,9 +79,9 @@ def test_the_record_says_what_the_model_wanted_what_the_chain_left_and_what_the_
     lines = record_lines(Shown(FOX, samplers=settings, seed=9), 44, 40)
     told = words(lines)
     for fact in (
-        "TOKEN 5 ·fox as recorded", "rank 0", "model 53.8%", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12",
+        "TOKEN 5 ·fox as recorded", "rank 1", "model 53.8%", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12",
         "decode 6.1 ms", "sample 0.31 ms", "id 1 ", "bytes 20 66 6f 78", "position 35", "mu 9.50",
-        "LEFT AFTER penalties 49152 top_k 40 min_p 4 temperature 4", "DRAWN WITH repeat 1.1 last_n 64 top_p 0.95",
+        "LEFT AFTER penalties 49152 top_k 40 min_p 4 temperature 4", "SETTINGS repeat 1.1 last_n 64 top_p 0.95",
         "temp 1.2 seed 9",
     ):  # fmt: skip
         assert fact in told
@@ -153,7 +153,7 @@ def test_why_not_has_the_way_through_the_chain_the_cut_and_what_it_would_have_ta
     lines = why_lines(why_not(more=2), 43)
     rows = read(lines)
     assert rows[:2] == ["WHY NOT ·cat  with its original settings", "recomputed"]
-    assert rows[2:4] == ["as token 7  id 9  logit -2.00  rank 12", "model 5.0%  dice -0.25"]  # e to the -3 is 0.0498
+    assert rows[2:4] == ["as token 7  id 9  logit -2.00  rank 13", "model 5.0%  dice -0.25"]  # e to the -3 is 0.0498
     assert rows[5] == "penalties            -2.50     4.0%   49152"
     assert rows[7] == "min_p                      cut here       4"
     assert rows[8] == "temperature                       –       4"
@@ -249,7 +249,7 @@ def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() 
         "P(END)  4 tokens, scaled to the highest",
         "▁▅▃█",  # 0.001, 0.5 and 0.25 of 0.9, in eighths
         "The model ended the reply.",
-        "The end token had rank 3; p(end) was 90.00%.",
+        "The end token had rank 4; p(end) was 90.00%.",
         "HIGHEST",
         "    3 the end token                   90.00%",
         "    1 before ·b                       50.00%",

@@ -195,7 +195,7 @@ def _check_conditions(conditions: Iterable[Condition]) -> None:
             try:
                 parse(describe(condition))
             except ConditionError as error:
-                raise LineError(f"a condition is invalid: {error}") from None
+                raise LineError(f"a condition is invalid: {error.message}") from None
 
 
 def _with_numbers(value: Any, kind: Any) -> Any:
@@ -222,6 +222,8 @@ def _twin(kind: Any) -> Any:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold
     if typing.get_origin(kind) in (list, Sequence):
         return list[_twin(inner[0])]  # type: ignore[misc]
+    if typing.get_origin(kind) is tuple and inner[-1] is ...:
+        return tuple[_twin(inner[0]), ...]  # type: ignore[misc]
     if typing.get_origin(kind) is UnionType:
         return Union[tuple(_twin(one) for one in inner)]  # noqa: UP007 - of a tuple
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):

@@ -26,7 +26,7 @@ from termchat.decoding.draw import draw
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
-from termchat.decoding.stages import BIASES, DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full
+from termchat.decoding.stages import BIASES, DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full, has_floor
 from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, Mask, NativeChain
@@ -220,8 +220,7 @@ class Chain:
         first = first_full(settings)
         hiding = stages.index(first) if first is not None else len(stages)
         self._limit = getattr(settings, first.limit) if first is not None and first.limit else 0
-        share = getattr(settings, first.name) if first is not None and first.floor else 0.0
-        self._floor = share > 0
+        self._floor = has_floor(settings)
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
@@ -230,7 +229,7 @@ class Chain:
             masking=sum(sampler.masks << number for number, sampler in enumerate(self._stages)),
             hiding=hiding,
             cut=observe.CUTS.index(first.name) if first is not None and self._floor else 0,
-            share=share,
+            share=getattr(settings, first.name) if first is not None and self._floor else 0.0,
             drawn_with=self._drawn_with,
             biases={token: value for token, value in bias.items() if math.isfinite(value)},
         )
@@ -337,13 +336,15 @@ class Chain:
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive = size = len(data)
-        seen, hidden = size == total, total - size
+        seen, masked, hidden = size == total, False, total - size
         weights = None if mass is None else _Weights(total, self.n_vocab, data, float(logits.max()), mass)
         at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
         for sampler in self._stages:
             stage = sampler.stage
-            if stage.sampler:
+            if sampler.pointer is not None:
                 LIB.llama_sampler_apply(sampler.pointer, self._reference)
+                if stage.name == "xtc":  # it leaves the end of the array
+                    data = data[size - array.size :]
             else:
                 if stage.name == "adaptive_p":
                     data["p"][:size] = softmax(data["logit"][:size])
@@ -352,7 +353,8 @@ class Chain:
                 array.size, array.sorted = len(ids), False
                 data["id"][: len(ids)], data["logit"][: len(ids)] = ids, logits_left
             now = size = array.size
-            if sampler.masks:
+            masked = masked or sampler.masks
+            if masked:
                 now = int(np.isfinite(data["logit"][:size]).sum())
             cut = now < alive or bool(stage.limit and not seen)
             if cut:

@@ -234,13 +234,11 @@ class _Reply:
     def _redraw(self, samplers: SamplerSettings) -> int:
         """The token that other settings would take at this step."""
         model, state = self.cache.model, self.steering.chain.state if self.steering.chain is not None else {}
-        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab)
+        bias = model.bias(samplers.logit_bias)
+        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab, bias=bias)
+        observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
         try:
-            return (
-                Observer(model.n_vocab, model.end_ids, model.names, 1)
-                .draw(self.row(), chain, self.request.seed, self.step, mask=self.mask)
-                .id
-            )
+            return observer.draw(self.row(), chain, self.request.seed, self.step, mask=self.mask).id
         finally:
             chain.close()
 

@@ -164,14 +164,14 @@ class Model:
         Raises:
             EngineError: an id is not in the vocabulary.
         """
+        if (unknown := biases.unknown(written, self.n_vocab)) is not None:
+            raise EngineError(
+                "logit_bias",
+                f"logit_bias: token {unknown} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
+                "remove that bias, or write the token as a text",
+            )
         found = [(self.suppressed, biases.BANNED)]
         for what, value in map(biases.parse, written):
-            if isinstance(what, int) and what >= self.n_vocab:
-                raise EngineError(
-                    "logit_bias",
-                    f"logit_bias: token {what} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
-                    "remove that bias, or write the token as a text",
-                )
             found.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
         return biases.added(found)
 

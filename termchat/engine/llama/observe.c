@@ -64,8 +64,45 @@ static int by_logit(const void *a, const void *b) { /* highest first, of equals 
     return (x->id > y->id) - (x->id < y->id);
 }
 
+/* Ascending where the logits descend. */
+static uint32_t key_of(float logit) {
+    uint32_t bits;
+    logit += 0.0f; /* -0 is 0 */
+    memcpy(&bits, &logit, sizeof bits);
+    return bits >> 31 ? bits : ~(bits | 0x80000000u);
+}
+
+#define DIGIT 11
+
+/* As `qsort` by logit, for whole rows: digit by digit, first by id where they are in another order. */
+static bool sort_by_digits(tokens *t) {
+    token *from = t->data, *to = malloc(t->size * sizeof *to), *room = to;
+    bool ordered = true;
+    if (!to) return false;
+    for (size_t i = 1; i < t->size; i++) ordered = ordered && from[i - 1].id < from[i].id;
+    for (int pass = ordered ? 2 : 0; pass < 5; pass++) { /* two of ids (below 2^22), three of logits */
+        size_t places[1 << DIGIT] = {0}, total = 0;
+        int shift = DIGIT * (pass < 2 ? pass : pass - 2);
+        for (size_t i = 0; i < t->size; i++)
+            places[(pass < 2 ? (uint32_t)from[i].id : key_of(from[i].logit)) >> shift & ((1 << DIGIT) - 1)]++;
+        for (int i = 0; i < 1 << DIGIT; i++) {
+            size_t count = places[i];
+            places[i] = total;
+            total += count;
+        }
+        for (size_t i = 0; i < t->size; i++)
+            to[places[(pass < 2 ? (uint32_t)from[i].id : key_of(from[i].logit)) >> shift & ((1 << DIGIT) - 1)]++] = from[i];
+        token *swapped = from;
+        from = to;
+        to = swapped;
+    }
+    if (from != t->data) memcpy(t->data, from, t->size * sizeof *from);
+    free(room);
+    return true;
+}
+
 static void sort(tokens *t) { /* what llama.cpp sorted, too: it leaves equals in any order */
-    qsort(t->data, t->size, sizeof *t->data, by_logit);
+    if (t->size < 1 << DIGIT || !sort_by_digits(t)) qsort(t->data, t->size, sizeof *t->data, by_logit);
     t->sorted = true;
 }
 
@@ -169,7 +206,7 @@ typedef struct {
 
 void termchat_stage_top_h(sampler *s, tokens *t) {
     const top_h *with = s->with;
-    if (t->size < 2) return;
+    if (t->size < 2 || with->share >= 1) return;
     sort(t);
     double mass = mass_of(t), entropy = 0, kept = 0, parts = 0;
     for (size_t i = 0; i < t->size; i++) {
@@ -561,9 +598,10 @@ static void weigh(scales *w, const tokens *left) {
 
 /* llama.cpp's top_n_sigma, where `hidden` are not in the array; false where the floor is below what is. */
 static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments hidden, double zero) {
-    sort(left);
+    float highest = -INFINITY;
+    for (size_t i = 0; i < left->size; i++) highest = left->data[i].logit > highest ? left->data[i].logit : highest;
     add(&hidden, left, zero, 1);
-    float least = left->data[0].logit - s->share * (float)deviation(&hidden);
+    float least = highest - s->share * (float)deviation(&hidden);
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].logit < least) left->data[i].logit = -INFINITY;
     return least >= v->bound;
@@ -587,7 +625,7 @@ static bool apply_stages(step *s, const view *v, tokens *left, double highest, d
         if (number != s->hiding || s->cut != TOP_N_SIGMA) s->apply(s->samplers[number], left);
         else if (!cut_by_deviation(s, v, left, hidden, highest)) return false;
         size_t now = left->size;
-        if (s->masking >> number & 1) {
+        if (s->masking & ((2u << number) - 1)) {
             now = 0;
             for (size_t i = 0; i < left->size; i++) now += isfinite(left->data[i].logit) != 0;
         }

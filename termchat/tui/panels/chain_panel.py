@@ -10,7 +10,7 @@ from termchat.decoding.conditions import Condition, Text, describe
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
-from termchat.decoding.stages import STAGES, SamplerStage, replaced_by
+from termchat.decoding.stages import LOGIT_BIAS, STAGES, SamplerStage, needs_all, replaced_by
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
@@ -41,11 +41,14 @@ def chain_lines(
     rules: Sequence[Condition] = (),
     constraint: Constraint | None = None,
 ) -> list[Line]:
-    """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, and one for the stages that are
-    off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with `unfolded` every knob has its line. A
-    `constraint` has its line where its stage stands."""
+    """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
+    and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with
+    `unfolded` every knob has its line. A `constraint` has its line where its stage stands."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
+    models = LOGIT_BIAS in effects and not tuning.logit_bias
+    if models and LOGIT_BIAS not in names:
+        names.insert(0, LOGIT_BIAS)
     last = {KNOBS[name].stage: name for name in names}
     before = max((stage.survivors for stage in effects.values()), default=0)
     kept = [rule for rule in rules if isinstance(rule, Text) and not rule.regex and rule.action == "stop"]
@@ -60,9 +63,8 @@ def chain_lines(
         effect = effects.get(stage.name) if stage is not None and last[stage.name] == name else None
         chosen = name == selected
         after = KNOBS[name].show(tuple(rule.pattern for rule in kept)) if kept and name == "stop" else ""
-        runs = _knob(
-            name, getattr(tuning, name), width, typed if chosen else None, chosen, _instead(stage, tuning), after
-        )
+        instead = "by the model's file" if models and name == LOGIT_BIAS else _instead(stage, tuning)
+        runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
         tail = _tail(effect, before, width)
         before = effect.survivors if effect is not None else before
         lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
@@ -71,6 +73,10 @@ def chain_lines(
     if others := [rule for rule in rules if rule not in kept]:
         lines.append(_rules(others, width))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
+    whole = needs_all(tuning)
+    if whole:
+        took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None else ""
+        lines.append(Line(spread([(f"{whole} needs all tokens", MUTED)], [(took, MUTED)], width)))
     if off or unfolded:
         lines.append(_fold(off, width))
     return lines
@@ -169,7 +175,7 @@ def _knob(
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
     elif knob.kind == "biases":
-        head.append((column(_biases(value), room - _LEFT - _MASS).rstrip(), ink))
+        head.append((column(_biases(value) or instead or "off", room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
         shown = [
             *([knob.show(value)] if not after or not knob.is_off(value) else []),
@@ -187,10 +193,10 @@ def _knob(
 
 
 def _biases(value: Value) -> str:
-    """How many, then which."""
+    """How many, then which; "" for none."""
     assert isinstance(value, tuple)
     if not value:
-        return "off"
+        return ""
     return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
 
 

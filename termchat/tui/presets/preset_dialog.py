@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -30,35 +30,44 @@ _AGAIN = {
     "save": (("preset-apply", "again replaces it"), ("close", "cancels")),
     "remove": (("preset-remove", "again removes it"), ("close", "cancels")),
 }
-_SIGN = 2
+_MARKS = 5
+"""Cells of a row that are neither name nor description."""
+_TELLING = 20
+"""Cells from which a knob's help is worth beginning."""
 
 
-def preset_line(preset: Preset, now: Tuning, width: int, longest: int, *, chosen: bool) -> Line:
-    """A dot marks the one whose chain the chat has."""
-    name = column(preset.name, longest)
-    about = preset.description or ("your own" if preset.own else "")
-    mark = "▌" if chosen else " "
-    dot = " " if differences(preset, now) else "●"
-    room = max(width - longest - 4 - _SIGN, 0)
-    ink = TEXT if chosen else MUTED
-    return Line(
-        ((mark, ACCENT), (f"{dot} ", ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (one_line(about, room), ink)),
-        "panel" if chosen else "",
-    )
+def preset_rows(presets: Sequence[Preset], now: Tuning, rows: range, chosen: int, width: int) -> list[Line]:
+    """A name each, with the descriptions where all fit: the details have them too. A dot marks one whose chain the chat has."""
+    longest = max((cells(preset.name) for preset in presets), default=0)
+    about = [preset.description or ("your own" if preset.own else "") for preset in presets]
+    told = max(map(cells, about), default=0) <= width - longest - _MARKS
+    lines = []
+    for at in rows:
+        preset, here = presets[at], at == chosen
+        mark, dot = "▌" if here else " ", " " if differences(preset, now) else "●"
+        name = (f"{column(preset.name, longest)}  ", STRONG if here else TEXT)
+        said = (about[at] if told else "", TEXT if here else MUTED)
+        lines.append(Line(((mark, ACCENT), (f"{dot} ", ACCENT), name, said), "panel" if here else ""))
+    return lines
 
 
 def preset_lines(preset: Preset, now: Tuning, width: int, rows: int) -> list[Line]:
     """The description, then each knob that would change, from what to what; on few lines they follow each other."""
     about = [*prose(preset.description, width, MUTED), BLANK] if preset.description else []
     changed = {name: value for name, value in preset.knobs.items() if getattr(now, name) != value}
-    longest = max(map(len, changed), default=0)
-    lines = []
-    for name, value in changed.items():
-        knob = KNOBS[name]
-        shown = f"{knob.show(getattr(now, name))} → {knob.show(value)}"
-        known = [(f"{name:<{longest}}  ", MUTED), (one_line(shown, max(width - longest - 2, 4)), TEXT)]
-        room = width - longest - 4 - cells(shown)
-        lines.append(Line((*known, (f"  {one_line(knob.help, room)}" if room > 20 else "", MUTED))))
+    shown = {
+        name: f"{KNOBS[name].show(getattr(now, name))} → {KNOBS[name].show(value)}" for name, value in changed.items()
+    }
+    first, second = (max(map(cells, texts), default=0) for texts in (shown.keys(), shown.values()))
+    room = width - first - second - 4
+    lines = [
+        Line((
+            (f"{column(name, first)}  ", MUTED),
+            (column(one_line(text, width - first - 2), second), TEXT),
+            (f"  {one_line(KNOBS[name].help, room)}" if room > _TELLING else "", MUTED),
+        ))
+        for name, text in shown.items()
+    ]  # fmt: skip
     if len(about) + len(lines) + 1 > rows:
         lines = prose(", ".join(differences(preset, now)), width)
     if len(about) + len(lines) + 1 > rows:
@@ -101,7 +110,7 @@ class PresetsDialog(DetailedListing[Preset]):
         return (self.picker,)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        return [preset_line(self._all[at], self._now, width, self._longest, chosen=at == chosen) for at in rows]
+        return preset_rows(self._all, self._now, rows, chosen, width)
 
     def detailed(self) -> list[Line]:
         if not self._all:
@@ -191,7 +200,6 @@ class PresetsDialog(DetailedListing[Preset]):
     def _read(self) -> None:
         known = presets.load()
         self._all = list(known.entries.values())
-        self._longest = max((cells(preset.name) for preset in self._all), default=0)
         self.problem = "\n".join(known.problems[:2])
         self.picker.count = len(self._all)
         self.picker.chosen = min(self.picker.chosen, max(len(self._all) - 1, 0))

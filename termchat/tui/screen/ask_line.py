@@ -48,8 +48,7 @@ class AskLine:
         back = Label(name_of("back"), "back")
         if self._asking is None or not self._asking.is_open:
             edits = self._rewriting is not None and self._parts.screen.focused is self._parts.composer
-            does = self._rewriting.does if edits and self._rewriting is not None else ""
-            return [Label("Enter", does), back, Label(name_of("edit"), "earlier")] if does else []
+            return [Label("Enter", "apply on a new branch"), back, Label(name_of("edit"), "earlier")] if edits else []
         if self._searching is None:
             return [Label("Enter", "accept"), back]
         return [Label("↑ ↓", "move"), Label("Enter", "stay there"), back]

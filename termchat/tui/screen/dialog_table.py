@@ -34,13 +34,14 @@ def _breakpoints(features: Features) -> None:
     features.parts.open(BreakpointsDialog(features.parts.chat, features.parts.palette()))
 
 
-def bias(features: Features, text: str = "") -> None:
+def _bias(features: Features) -> None:
     """Shows the logit biases; in token mode with the candidates of the token under the cursor."""
     from termchat.tui.tokens.bias_dialog import BiasDialog
 
     parts = features.parts
     shown = parts.tokens.mode.shown() if parts.tokens.mode.open else None
-    parts.tokens.read(BiasDialog(parts, text, shown.token if shown is not None else None))
+    token = shown.token if shown is not None else None
+    parts.tokens.read(BiasDialog(parts.chat, parts.desk.knobs, parts.do, parts.palette(), token))
 
 
 def _tree(features: Features) -> None:
@@ -122,7 +123,7 @@ DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "full": _full,
     "breakpoints": _breakpoints,
     "constraint": _constraint,
-    "bias": bias,
+    "bias": _bias,
     "tree": _tree,
     "prompt": _prompt,
     "reply-tokens": lambda features: _tokens_of(features, "Reply", lambda first: first),

@@ -121,12 +121,6 @@ class Rewriting:
         else:
             self._do(lambda: self._chat.editing.edit_system(text))
 
-    @property
-    def does(self) -> str:
-        """What Enter does, for the key line."""
-        reply = self._messages[self._at][0].node.role == "assistant"
-        return "apply on a new branch" if reply else "send on a new branch"
-
     def line(self, room: int) -> Line:
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD
         which = f"{self._at + (not head)} of {len(self._messages) - head}"

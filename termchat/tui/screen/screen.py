@@ -493,7 +493,7 @@ class ChatScreen(LiveScreen):
         self.copying.copy_thoughts()
 
     def action_answer(self) -> None:
-        if self._chat.thinking is not None:
+        if self._chat.replies.may_think:
             self._do(self._chat.replies.end_thinking)
         else:
             self.action_thoughts()
@@ -527,7 +527,8 @@ class ChatScreen(LiveScreen):
         knobs = self._desk.knobs
         self._do(lambda: knobs.bias(event.token, event.how))
         amount = shown_bias(knobs.bias_of(event.token)) or "no bias"
-        self.tell(Notice(knobs.error or f"{event.text} ({event.token}): {amount}"))
+        undo = f"{name_of('tune')} z undoes it" if event.how == "ban" else ""
+        self.tell(Notice(knobs.error or f"{event.text} ({event.token}): {amount}", undo))
         self._show_soon()
 
     def on_key_line_stops_wanted(self) -> None:

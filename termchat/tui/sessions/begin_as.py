@@ -79,7 +79,8 @@ class PersonaStarting:
         before = chat.conversation.system
         if new:
             self._conversations.begin(persona.system, raw=chat.configured.raw and not persona.system)
-        self._do(lambda: chat.adjust_all(*replaced(chat.origin, persona.values, persona.origins)))
+        turn = chat.adjust_all if new else self._parts.desk.knobs.apply  # which TUNE's undo takes back
+        self._do(lambda: turn(*replaced(chat.origin, persona.values, persona.origins)))
         stays = not new and persona.system and persona.system != before
         hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
         self._tell(Notice(": ".join(filter(None, (persona.origin, told(persona)))), hint))

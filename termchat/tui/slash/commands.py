@@ -421,7 +421,7 @@ def _all() -> dict[str, Command]:
 COMMANDS: dict[str, Command] = dict(sorted(_all().items()))
 """Name to command, by the alphabet."""
 
-_NAME = 20
+_NAME = 24
 _TAKES = 16
 
 

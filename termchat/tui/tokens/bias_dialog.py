@@ -4,16 +4,17 @@ of what is biased. All of it counts at once, also for a reply that is running.""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.questions import Biasing, Questions
+from termchat.chat.service import Chat
 from termchat.decoding import biases
 from termchat.decoding.biases import BANNED, Bias
-from termchat.decoding.escapes import escape, unescape
+from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.stages import LOGIT_BIAS
@@ -24,7 +25,8 @@ from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
 from termchat.tui.keys.dialogs import BIASES, name_of
-from termchat.tui.screen.parts import Parts
+from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.themes.theme_file import Palette
 
 _AMOUNT, _ID = 8, 8
 _BAN = Ink("error", bold=True)
@@ -41,7 +43,8 @@ class _Row(NamedTuple):
 
 
 class BiasDialog(ListDialog[None]):
-    """`token` is the one whose candidates are listed while nothing is typed."""
+    """`do` has the screen take in what came of a change, which `knobs` makes and takes back. While nothing is typed the
+    candidates of `token` are listed."""
 
     DEFAULT_CSS = "BiasDialog > Vertical { width: 92; max-height: 32; }"
     TITLE = "Logit biases"
@@ -52,15 +55,18 @@ class BiasDialog(ListDialog[None]):
     KEYS = "LOGIT BIASES"
     BINDINGS = [*ARROWS, *(key.binding for key in BIASES)]  # noqa: RUF012
 
-    def __init__(self, parts: Parts, text: str, token: Token | None) -> None:
-        super().__init__(parts.palette())
-        self._parts, self._text, self._token = parts, text, token
+    def __init__(
+        self, chat: Chat, knobs: Tune, do: Callable[[Callable[[], object]], None], palette: Palette, token: Token | None
+    ) -> None:
+        super().__init__(palette)
+        self._chat, self._knobs, self._do, self._token = chat, knobs, do, token
+        self._text = ""
         self._found: Biasing | None = None
         self._rows: list[_Row] = []
 
     def inputs(self) -> Iterable[Widget]:
         hint = "type a text to see its tokens; a leading space counts, \\n is a line break"
-        yield Field(escape(self._text), placeholder=hint, select_on_focus=False)
+        yield Field(placeholder=hint)
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -92,7 +98,7 @@ class BiasDialog(ListDialog[None]):
             super().action_move(how)
 
     def _ask(self) -> None:
-        self._parts.chat.questions.biases(self._text)
+        self._chat.questions.biases(self._text)
         self._lay_out(first=True)
 
     def _lay_out(self, *, first: bool = False) -> None:
@@ -150,7 +156,7 @@ class BiasDialog(ListDialog[None]):
 
     @property
     def _written(self) -> tuple[str, ...]:
-        return self._parts.chat.tuning.logit_bias
+        return self._chat.tuning.logit_bias
 
     def _own(self, target: str) -> float:
         """The value of the bias of that name; 0 without one."""
@@ -170,9 +176,8 @@ class BiasDialog(ListDialog[None]):
         """Biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in map(biases.parse, self._written)} | dict(changes)
         written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
-        knobs = self._parts.desk.knobs
-        self._parts.do(lambda: knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
-        self.say(knobs.error)
+        self._do(lambda: self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
+        self.say(self._knobs.error)
         self._lay_out()
 
     # --- keys --------------------------------------------------------------------------------------------------------
@@ -203,9 +208,8 @@ class BiasDialog(ListDialog[None]):
             self._put((row.target, 0.0))
 
     def action_undo(self) -> None:
-        knobs = self._parts.desk.knobs
-        self._parts.do(knobs.undo)
-        self.say(knobs.error)
+        self._do(self._knobs.undo)
+        self.say(self._knobs.error)
         self._lay_out()
 
     def action_word(self) -> None:

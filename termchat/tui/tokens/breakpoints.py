@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from textual.suggester import SuggestFromList
 from textual.widget import Widget
@@ -15,13 +16,15 @@ from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
-from termchat.tui.draw.marks import ACCENT, MUTED, TEXT
+from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, column
 from termchat.tui.keys.dialogs import BREAKPOINTS
 from termchat.tui.themes.theme_file import Palette
 
 _ACTIONS = {
-    "pause": ("pauses at  ", Ink("stamp")), "stop": ("stops at   ", Ink("warning")), "ignore": ("ignores    ", Ink("stamp")),
-}  # fmt: skip
+    "pause": ("pauses at  ", Ink("stamp")),
+    "stop": ("stops  at  ", Ink("warning")),
+    "ignore": ("ignores    ", Ink("stamp")),
+}
 
 
 def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected: int) -> list[Line]:
@@ -67,7 +70,11 @@ class BreakpointsDialog(ListDialog[None]):
         rules = [(one.condition, one.enabled) for one in self._chat.breakpoints[rows.start : rows.stop]]
         if rules:
             return rule_lines(rules, width, selected=chosen - rows.start)
-        return [Line(((one_line(example, width), MUTED),)) for example in ("for example:", *EXAMPLES)]
+        half = width // 2
+        pairs = (
+            f"{column(one, half)}{other}" for one, other in zip_longest(EXAMPLES[::2], EXAMPLES[1::2], fillvalue="")
+        )
+        return [Line(((one_line(pair, width), MUTED),)) for pair in ("for example:", *pairs)]
 
     def on_input_changed(self) -> None:
         self.say("")

@@ -274,6 +274,13 @@ class ThoughtBlock(TextBlock):
 
     BAR = (("▎ ", Ink("border")),)
 
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        """Without blank lines before the first word."""
+        lines, offsets = super().content(width)
+        said = (row for row, line in enumerate(lines) if line.text != self.BAR[0][0])
+        begin = next(said, len(lines) - 1) if self.start == 0 and lines else 0
+        return lines[begin:], offsets[begin:] if offsets is not None else None
+
 
 class FoldBlock(Block):
     """The line that stands for the thoughts, or above them; a click opens or folds them. `node` is one of their turn."""
