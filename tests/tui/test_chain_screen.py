@@ -46,6 +46,10 @@ async def test_what_needs_the_whole_vocabulary_is_named_with_what_it_takes() -> 
         desk.engine.say(" two", stages=STAGES, sample_us=2930)
         await desk.type("", "ctrl+t", "k", "0", "enter")
         assert re.search("top_p needs all tokens +2.9 ms/token", desk.text)
+        desk.engine.say(" three", stages=STAGES, sample_us=0)  # as a preview, which was not timed
+        await desk.settle()
+        assert "top_p needs all tokens" in desk.text
+        assert "ms/token" not in desk.text
         await desk.type("", "p", "x")
         assert "needs all tokens" not in desk.text  # min_p cuts first: its floor is known
 

@@ -75,7 +75,7 @@ def chain_lines(
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     whole = needs_all(tuning)
     if whole:
-        took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None else ""
+        took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None and token.sample_us else ""
         lines.append(Line(spread([(f"{whole} needs all tokens", MUTED)], [(took, MUTED)], width)))
     if off or unfolded:
         lines.append(_fold(off, width))
