@@ -180,6 +180,8 @@ class _With(NamedTuple):
 def _with(step: RecordedStep) -> _With | None:
     if step.token is None or step.start is None or step.settings is None or step.start.dice != dice.VERSION:
         return None
+    if step.settings.constraint is not None and step.settings.constraint.after_chain:  # only what came as far is marked
+        return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
     return _With(step.settings.samplers, step.start.seed, step.token.state, refused, _bias(step.settings))
 
@@ -439,7 +441,7 @@ def _of_logits(
         mine: Evidence = evidence if sole or evidence == "excluded" else "recorded"
         told = "; ".join(filter(None, (cause.detail, detail if mine == "shown" else "")))
         found.append(msgspec.structs.replace(cause, evidence=mine, detail=told, since=_beginning(cause, shift)))
-    if strong:
+    if strong or evidence == "excluded":
         return found
     if shift.distance > FAR:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"

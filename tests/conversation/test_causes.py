@@ -188,8 +188,8 @@ COMPUTED = {
 def with_constraint(made: RecordedReply) -> RecordedReply:
     """Its settings name one."""
     node = made._pieces[0].node
-    constraint = Constraint("regex", "a")
-    node.settings = [msgspec.structs.replace(record, constraint=constraint) for record in node.settings]
+    held_to = Constraint("regex", "a+")
+    node.settings = [msgspec.structs.replace(record, constraint=held_to) for record in node.settings]
     return made
 
 

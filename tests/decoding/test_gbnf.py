@@ -223,7 +223,7 @@ def test_a_fault_is_told_with_its_place(text: str, line: int, column: int, says:
 
 
 def test_what_is_refused_llama_cpp_refuses_too(session: Session) -> None:
-    lenient = ("[]", "((", "\\ud800", "<")  # no fault there, or not to be tried without a vocabulary
+    lenient = ("[]", "((", "\\ud800", "<", "{2,1}")  # no fault there; the last takes all memory
     texts = [text for text, *_ in FAULTS if text and not any(part in text for part in lenient)]
     assert len(texts) > 12
     for text in texts:
