@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import NOT_YET, Constraint
 from termchat.text import show_piece
 
 _BENT = math.log(2)
@@ -25,10 +25,10 @@ class StandingReply(NamedTuple):
 
 
 def standing_reply(conversation: Conversation, node: Node, index: int) -> StandingReply | None:
-    """The reply before token `index` of its piece `node`; None where no constraint is in force there."""
+    """The reply before token `index` of its piece `node`; None where no constraint is in force there, as in thoughts."""
     reached = [record for record, at in zip(node.settings, node.settings_at, strict=True) if at <= index]
     record = max(reached, key=lambda one: one.number, default=None)
-    if record is None or record.constraint is None:
+    if record is None or record.constraint is None or record.constraint_begun == NOT_YET:
         return None
     data, cost, bent, skip = bytearray(), 0.0, list[tuple[float, str]](), record.constraint_begun
     for span in conversation.reply(node.number):
