@@ -200,9 +200,13 @@ def _answer(
             printer.failed(chat.failure)
         if chat.failure is not None or refused:
             return FAILED
-        end = chat.conversation.reply()[-1].node.finished
+        node = chat.conversation.reply()[-1].node
+        which, end = f"reply {number + 1}" if asked.replies > 1 else "the reply", node.finished
+        dropped = next((settings.constraint_dropped for settings in node.settings if settings.constraint_dropped), "")
+        if dropped:
+            _complain(f"{which} does not match the constraint, which was dropped: {dropped}")
+            code = FAILED
         if end is not None and end.reason == "context":
-            which = f"reply {number + 1}" if asked.replies > 1 else "the reply"
             _complain(
                 f"{which} was cut off: the context is full ({end.detail} tokens)",
                 "shorten the prompt, or load the model with a larger --context",

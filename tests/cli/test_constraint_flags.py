@@ -105,3 +105,10 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     done = termchat(tmp_path, "run", "Hello", "--regex", "a(b")
     assert (done.returncode, done.stdout) == (2, "")
     assert "unclosed group" in done.stderr
+
+
+def test_a_reply_that_left_its_constraint_is_a_failure(tmp_path: Path) -> None:
+    impossible = ("--choice", "7", "--logit-bias", '"7"=ban', "--max-tokens", "3")
+    done = termchat(tmp_path, "run", "Name a number.", *impossible)
+    assert done.returncode == 1
+    assert "termchat: the reply does not match the constraint, which was dropped: " in done.stderr
