@@ -251,15 +251,17 @@ def test_what_is_no_transcript_is_told(tmp_path: Path, data: bytes, said: str) -
     assert said in caught.value.message
 
 
-def test_wherever_a_file_is_cut_the_rest_is_read_or_the_line_is_named(tmp_path: Path) -> None:
+def test_wherever_a_line_is_cut_it_is_named(tmp_path: Path) -> None:
     chat, records = made()
     whole = "".join(line + "\n" for line in export(chat, INFO, records)).encode()
     path = tmp_path / "chat.jsonl"
     for size in range(1, len(whole) - 1, 131):
+        if b"\n" in whole[size - 1 : size + 1]:
+            continue  # what is whole up to here may be a chat
         path.write_bytes(whole[:size])
         with pytest.raises(TranscriptError) as caught:
             jsonl_reader.read(path)
-        number = whole[:size].count(b"\n") + (not whole[:size].endswith(b"\n"))
+        number = whole[:size].count(b"\n") + 1
         assert caught.value.message.startswith(f"chat.jsonl, line {number}: ")
 
 

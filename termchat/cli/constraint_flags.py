@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from termchat.cli.help import Grouped
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
-from termchat.decoding.constraint_check import check
-from termchat.decoding.text_error import TextError
+
+if TYPE_CHECKING:
+    from termchat.decoding.constraint import Constraint, Kind
 
 _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--json-schema", {"metavar": "FILE|TEXT", "help": "the reply is JSON that matches this schema"}),
@@ -39,6 +39,11 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
     }
     if len(wanted) > 1:
         raise click.UsageError(f"choose one of {' and '.join(wanted)}")
+    if not wanted:
+        return None
+    from termchat.decoding.constraint_check import check
+    from termchat.decoding.text_error import TextError
+
     for flag, value in wanted.items():
         if "" in (value, *value):
             raise click.BadParameter("the text is empty", param_hint=flag)
@@ -52,6 +57,8 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
 
 
 def _made(flag: str, value: Any) -> Constraint:
+    from termchat.decoding.constraint import Constraint, choice
+
     if flag == "--choice":
         return choice(value)
     if flag == "--regex":
@@ -67,6 +74,8 @@ def _text(flag: str, value: str) -> tuple[str, str]:
     Raises:
         click.BadParameter: it is neither.
     """
+    from termchat.decoding.constraint import LONGEST
+
     path = Path(value)
     try:
         if path.is_file():

@@ -168,7 +168,7 @@ async def test_on_a_low_screen_there_are_more_themes_and_the_keys_in_place_of_th
         (1, "probability (model) 0% 100% forced"),
         (2, "after (chain) 0% 100% forced"),
         (3, "entropy 6 bit and more 0 bit forced"),
-        (4, "rank 256 and beyond 0, the likeliest forced"),
+        (4, "rank 257 and beyond 1, the likeliest forced"),
         (5, "time 4 × the median the median forced"),
         (6, ""),
     ],

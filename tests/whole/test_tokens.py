@@ -65,7 +65,7 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     terminal.keys("w", "zebra", "enter")
     terminal.wait(lambda: "WHY NOT ze" in panel(terminal) and "To survive it needs" in panel(terminal))
     terminal.keys("esc", "i")
-    terminal.wait(lambda: "ASKED" in panel(terminal))
+    terminal.wait(lambda: "RECOMPUTED" in panel(terminal))
     terminal.keys("esc", "v")
     terminal.wait(lambda: "%" in panel(terminal) and "WHAT IF" in panel(terminal).upper())
     terminal.keys("esc")

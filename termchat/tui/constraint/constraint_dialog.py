@@ -70,7 +70,7 @@ class ConstraintDialog(Dialog[None]):
             yield Label("", classes="problem", markup=False)
             yield Label("", id="constraint-stage", markup=False)
             does = (
-                ("constraint-set", "sets it, without text: none"), ("constraint-kind", "changes the kind"),
+                ("constraint-set", "applies it, or removes it if the text is empty"), ("constraint-kind", "changes the kind"),
                 ("constraint-recent", "recent ones"), ("constraint-stage", "moves the stage"),
                 ("constraint-editor", "opens your editor"), ("newline", "breaks the line"), ("close", "closes"),
             )  # fmt: skip

@@ -141,7 +141,7 @@ BREAKPOINTS: tuple[Key, ...] = (
 )
 
 CONSTRAINT: tuple[Key, ...] = (
-    Key("constraint-set", "enter", "set", "Put the constraint in force; without text, none", {}, priority=False),
+    Key("constraint-set", "enter", "set", "Apply the constraint; without text, remove it", {}, priority=False),
     Key("constraint-kind", "tab", "kind(1)", "Next or previous kind of constraint", {}, display="Tab"),
     Key("constraint-kind-before", "shift+tab", "kind(-1)", "", {}),
     Key("constraint-recent", "pageup", "recent(1)", "Earlier or later constraint", {}, display="PgUp PgDn"),
