@@ -1,8 +1,8 @@
 """Constraints by llguidance: which tokens may come next, so that a reply matches what it has to.
 
 `Grammars` compiles constraints for one vocabulary, after a trial in a process of its own (`grammar_trial`). A `Follower` keeps
-to a reply: it is told of each token, and computes the mask for the next one in a thread of its own, beside `llama_decode`,
-which leaves the interpreter to others. Its state follows from the ids since the step with which the constraint began, and is
+to a reply: it is told of each token, and computes the mask for the next one, a slow one in a thread of its own, beside
+`llama_decode`, which leaves the interpreter to others. Its state follows from the ids since the step with which the constraint began, and is
 made again from them.
 
 llguidance never raises for what a grammar or a token does; its matchers go into an error state for good, whose mask allows the
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _KEPT = 8
 """Compiled grammars; a large one takes a quarter of a megabyte."""
+_LONG = 0.0005
+"""Seconds of a mask from which on the next one is computed beside `llama_decode`; for a shorter one, changing threads costs
+more than waiting."""
 _SPACE = r"( |\n[ \t]{0,20})"
 """Between the parts of JSON, as in llama.cpp's grammars: a model that may write any white space sometimes never stops."""
 _SPECIAL = b"\xff"
@@ -230,6 +233,7 @@ class Follower:
         self._bits = np.zeros((n_vocab + 31) // 32, np.uint32)
         self._running: Future[None] | None = None
         self._known = False
+        self._took = 0.0
         self._mask = Mask(self._bits, constraint.after_chain)
         self.compile_ms = compile_ms
         self.problem = ""
@@ -266,8 +270,8 @@ class Follower:
         return not self.problem and bool(self._matcher.is_accepting())
 
     def begin(self) -> None:
-        """Computes the mask for the next token in the meantime."""
-        if not self.problem and not self._known and self._running is None:
+        """Computes the mask for the next token in the meantime, if that is likely to take long."""
+        if self._took > _LONG and not self.problem and not self._known and self._running is None:
             self._running = self._thread.submit(self._compute)
 
     def mask(self) -> Mask | None:
@@ -279,7 +283,9 @@ class Follower:
         return None if self.problem else self._mask
 
     def _compute(self) -> None:
+        begun = perf_counter()
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
+        self._took = perf_counter() - begun
         self._known = True
 
     def _wait(self) -> None:

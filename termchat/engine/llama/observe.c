@@ -436,9 +436,15 @@ typedef struct {
 
 static bool is_allowed(const step *s, int32_t id) { return s->allowed[id >> 5] >> (id & 31) & 1; }
 
-/* Writes the row without what the grammar does not allow, and counts what it does. */
+static int count_allowed(const step *s) {
+    int words = s->n_vocab >> 5, rest = s->n_vocab & 31, count = 0;
+    for (int i = 0; i < words; i++) count += __builtin_popcount(s->allowed[i]);
+    return rest ? count + __builtin_popcount(s->allowed[words] & ((1u << rest) - 1)) : count;
+}
+
+/* Writes the row without what the grammar does not allow. */
 static void mask_row(step *s) {
-    int n = s->n_vocab, count = 0;
+    int n = s->n_vocab;
     for (int begin = 0; begin < n; begin += 32) {
         int end = begin + 32 < n ? begin + 32 : n;
         uint32_t bits = s->allowed[begin >> 5];
@@ -447,16 +453,10 @@ static void mask_row(step *s) {
             for (int i = begin; i < end; i++) s->masked[i] = -INFINITY;
         } else if (bits == UINT32_MAX) {
             memcpy(s->masked + begin, s->logits + begin, 32 * sizeof(float));
-            count += 32;
         } else {
-            for (int i = begin; i < end; i++) {
-                bool is = bits >> (i - begin) & 1;
-                s->masked[i] = is ? s->logits[i] : -INFINITY;
-                count += is;
-            }
+            for (int i = begin; i < end; i++) s->masked[i] = bits >> (i - begin) & 1 ? s->logits[i] : -INFINITY;
         }
     }
-    s->n_allowed = count;
 }
 
 /* All tokens that the grammar allows, highest first, where they are few. */
@@ -737,14 +737,18 @@ static int restrict_to_allowed(step *s, double highest, double mass, view *v, to
     int n_near;
     if (s->n_allowed <= MAX_NEAR - s->n_moving) {
         n_near = list_allowed(s, near);
-        v->row = s->masked;
+        tokens all = {near, (size_t)n_near, -1, true};
         v->bound = -INFINITY;
-        if (n_near && s->cut == TOP_N_SIGMA) v->all = moments_of(s->masked, s->n_vocab, near[0].logit);
+        v->all = (moments){0, 0, 0};
+        *allowed = 0;
+        for (int i = 0; i < n_near; i++) *allowed += exp((double)near[i].logit - near[0].logit);
+        if (n_near && s->cut == TOP_N_SIGMA) add(&v->all, &all, near[0].logit, 1);
     } else {
+        mask_row(s);
         n_near = look(s, s->masked, s->needs, s->cut, v, near);
+        if (n_near) masses(s->masked, s->n_vocab, near[0].logit, allowed, &unused);
     }
     if (!n_near) return 0;
-    masses(s->masked, s->n_vocab, near[0].logit, allowed, &unused);
     s->n_kept = s->n_allowed;
     s->kept = s->kept_of_all = fmin(exp(log(*allowed) + near[0].logit - highest - log(mass)), 1);
     for (int i = 0; i < s->n_watched; i++)
@@ -763,13 +767,14 @@ static bool observe(step *s, bool first) {
     s->n_watched = 0;
     for (int i = 0; i < s->candidates; i++) watch(s, raw[i].id);
     if (s->forced >= 0) watch(s, s->forced);
-    if (s->allowed) mask_row(s);
+    if (s->allowed) s->n_allowed = count_allowed(s);
     if (first) {
         n_near = restrict_to_allowed(s, highest, mass, &v, few, &given);
         near = few;
         total = s->n_allowed;
     } else if (s->allowed) {
         double unused, weight;
+        mask_row(s);
         masses(s->masked, s->n_vocab, (float)highest, &weight, &unused);
         s->kept_of_all = fmin(weight / mass, 1);
     }
