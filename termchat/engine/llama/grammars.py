@@ -2,8 +2,8 @@
 
 `Grammars` compiles constraints for one vocabulary, after a trial in a process of its own (`grammar_trial`). A `Follower` keeps
 to a reply: it is told of each token, and computes the mask for the next one, a slow one in a thread of its own, beside
-`llama_decode`, which leaves the interpreter to others. Its state follows from the ids since the step with which the constraint began, and is
-made again from them.
+`llama_decode`, which leaves the interpreter to others. Its state follows from the ids since the step with which the
+constraint began, and is made again from them.
 
 llguidance never raises for what a grammar or a token does; its matchers go into an error state for good, whose mask allows the
 end tokens only. So that is looked at after each mask, and no token is consumed that was not validated.
