@@ -209,6 +209,8 @@ def test_what_a_terminal_that_went_away_was_not_told_does_not_change_how_the_cha
 _INTERRUPTED_WHILE_IT_IMPORTS = """
 import os, runpy, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
+
 class Finder:
     def find_spec(self, name, *_):
         if name == "termchat.cli.main":
