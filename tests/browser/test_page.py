@@ -117,7 +117,7 @@ def test_pointing_at_a_token_tells_of_it(browser: Browser, tmp_path: Path) -> No
     assert facts == {
         "token": "1, id 1001",
         "bytes": "20 75 70 6f 6e",
-        "model": "53.8%, rank 0",
+        "model": "53.8%, rank 1",
         "after": "44.0%",
         "entropy": "3.9 bit",
         "end": "0.200%",
