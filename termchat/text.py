@@ -150,6 +150,12 @@ def extent(data: bytes) -> str:
     return f"{characters} ({letters}), {size}"
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """A share from 0 to 1; one too small for its digits shows as such."""
+    least = 10.0 ** -(digits + 2)
+    return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
+
+
 def guess_of(name: str, known: Iterable[str]) -> str:
     """What a misspelled or shortened name may have meant, case aside: " (did you mean top_k?)"; "" if none is near."""
     folded, word = {one.lower(): one for one in known}, name[:_NAME].lower()

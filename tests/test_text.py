@@ -14,7 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat import text as door
-from termchat.text import cells, duration, extent, guess_of, home, in_place, one_line, sanitize, show_piece, size
+from termchat.text import (
+    cells,
+    duration,
+    extent,
+    guess_of,
+    home,
+    in_place,
+    one_line,
+    percent,
+    sanitize,
+    show_piece,
+    size,
+)
 
 # Written out here on its own, from Unicode's names for them, so that a slip in the module's ranges shows.
 BIDI = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -224,6 +236,7 @@ WORK: dict[str, Callable[[str], object]] = {
     "home": home,
     "size": lambda text: size(len(text)),
     "duration": lambda text: duration(len(text)),
+    "percent": lambda text: percent(1 / (1 + len(text))),
 }
 TEXTS = (
     "a", " ", "a b", "\n", "\r\n", "\t", "\x1b[", "\u0301", "e\u0301", "漢", "👩\u200d", "\ufe0f", "\u3164", "\u200b",

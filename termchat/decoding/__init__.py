@@ -18,5 +18,10 @@ screen or a file.
   matches.
 - `biases`: logit biases as people write them.
 - `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
+- `drafting`: where guessed tokens come from, how many pay, and whether any do.
+- `group`: why several replies to one prompt were made; `walk_plan`: which ones to make, as a person asks for them.
+- `token_trie`: what they begin with together, and where they part; `parting`: why two with the same dice do; `walk_figures`:
+  how likely, varied and alike they are; `ranking`: which is the best, or what most of them answer (`answers`).
+- `deadline`: how long a person's regular expressions and a model's template may take.
 - `escapes`: backslash escapes in typed text.
 """

@@ -5,6 +5,8 @@ before any sampler; `rank` 0 is the highest raw logit; `entropy` is of that dist
 tokens. `probability` is after the whole chain, what the draw was made from (1.0 when greedy, 0.0 when cut). `noise` is the
 dice's fixed number for the token at this step. Times are `_ms` (milliseconds) or `_us` (microseconds).
 
+`walk` is the number of the reply among those of its group, from 0 on; None for a single one.
+
 On the pipe and in the store records are msgpack arrays (field order is the format: add at the end, with a default); as
 JSON they are objects, see `to_json`.
 """
@@ -22,6 +24,8 @@ import msgspec
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.group import Group
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import Phase
 
@@ -66,6 +70,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     exact: bool
     prefill: str = ""
     thinking: tuple[str, ...] = ()
+    walk: int | None = None
+    group: Group | None = None
 
 
 class TokenBias(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +92,8 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     `constraint` is what the reply matches from step `constraint_begun` on; it was compiled in `constraint_ms` milliseconds,
     None where it was compiled before. Thoughts are free; while they last it begins `constraint.NOT_YET`. `constraint_dropped`
     says why it is no longer applied: "" where it is.
+
+    `draft` is who drafts, None where nobody does; `drafting` says why nothing is drafted at present: "" where it is.
     """
 
     number: int
@@ -99,6 +107,9 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     constraint_begun: int = 0
     constraint_ms: float | None = None
     constraint_dropped: str = ""
+    walk: int | None = None
+    draft: DraftSettings | None = None
+    drafting: str = ""
 
 
 class Shape(NamedTuple):
@@ -110,13 +121,15 @@ class Shape(NamedTuple):
 
 class Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
     """The prompt is in the cache: `tokens` in all, `reused` of them were there, `shapes` are the sizes of the batches decoded,
-    and `threads` the number of threads that decoded each of them."""
+    and `threads` the number of threads that decoded each of them. All walks of a group have the same, as it is
+    decoded once."""
 
     tokens: int
     reused: int
     shapes: list[int]
     ms: float
     threads: list[int] = []
+    walk: int | None = None
 
 
 class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -194,13 +207,32 @@ def as_packed(value: object) -> msgspec.Raw:
     raise NotImplementedError(f"{type(value)} cannot be written")
 
 
+class DraftToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One token of a draft."""
+
+    id: int
+    text: str
+
+
+class Draft(msgspec.Struct, frozen=True, array_like=True):
+    """Something was drafted for a step, `by` the context ("ngram") or a model, of which this is the name. `accepted`: it is the
+    token that was taken. `tokens` are the whole draft where it begins, in later steps only the one of the step; making it took
+    `us` microseconds, which are told where it begins."""
+
+    by: str
+    accepted: bool
+    tokens: list[DraftToken]
+    us: int = 0
+
+
 class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     """One step of the loop: what the model said, what the chain left, what was drawn.
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
     UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
     one. `end`: it is an end token, with which a reply ends, unless that is ignored. `phase` None: the token may be a part of
-    the tag that opens the thoughts; it is of the phase that follows.
+    the tag that opens the thoughts; it is of the phase that follows. `draft` None: nothing was drafted for the step. Where it
+    was accepted the step was decoded with the first one of the draft, whose `decode_us` is that of all.
     """
 
     step: int
@@ -223,12 +255,15 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     sample_us: int
     end: bool = False
     phase: Phase | None = "answer"
+    walk: int | None = None
+    draft: Draft | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """The reply is over. `held` is text that came out with no token: for `stop` it is withheld for good; else it is what a
     stop sequence could have begun with, and belongs to the reply. It ends with U+FFFD if the last bytes are only a part of a
-    character, which the next token completes if the reply is continued.
+    character, which the next token completes if the reply is continued. So many tokens were `drafted` in so many `rounds`, and
+    `accepted` of them taken; None where nothing was drafted.
     """
 
     reason: Reason
@@ -239,6 +274,10 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     prefill_ms: float
     decode_ms: float
     tokens_per_second: float | None
+    walk: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    rounds: int | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
@@ -247,16 +286,74 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     kind: str
     message: str
     hint: str = ""
+    walk: int | None = None
 
 
-Record = Start | SettingsRecord | Prefill | Token | Finished | Failed
+class Beam(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One token that a beam search looked at in a step. `parent` is the place, in the step before, of the beam that it goes on
+    from (0 in the first step); `logprob` is the token's own, `score` that of the beam with it. `finished`: it ends the beam.
+
+    `walk` is its place in its step: those that go on, best first from 0 on, then the finished ones, then those
+    that were dropped.
+    """
+
+    walk: int
+    parent: int
+    id: int
+    text: str
+    logprob: float
+    score: float
+    finished: bool = False
+
+
+class Beams(msgspec.Struct, frozen=True, array_like=True, tag="beams"):
+    """One step of a beam search: the beams that it keeps, and the next best ones, which it `dropped`. It belongs to the group's
+    walk 0, as all steps do; the walks are what was found in the end, best first."""
+
+    step: int
+    beams: list[Beam]
+    dropped: list[Beam]
+
+
+class Ranked(msgspec.Struct, frozen=True, array_like=True):
+    """A walk in a ranking. `score` is what it is ranked by; in a vote `answer` is what was taken out of it (None: nothing, or
+    it did not end by itself) and `votes` are how many walks have that answer."""
+
+    walk: int
+    score: float | None
+    mean_logprob: float | None
+    tokens: int
+    answer: str | None = None
+    votes: int | None = None
+
+
+class Ranking(msgspec.Struct, frozen=True, array_like=True, tag="ranking"):
+    """The walks of a group, best first."""
+
+    walks: list[Ranked]
+
+
+Record = Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking
 
 RECORD_NAMES: dict[type, str] = {
-    record: str(record.__struct_config__.tag) for record in (Start, SettingsRecord, Prefill, Token, Finished, Failed)
+    record: str(record.__struct_config__.tag)
+    for record in (Start, SettingsRecord, Prefill, Token, Finished, Failed, Beams, Ranking)
 }
 
 
 _PLAIN = (str, int, bool, type(None))
+
+_LEFT_OUT: dict[Any, tuple[str, ...]] = {
+    Candidate: ("bias",),
+    Start: ("walk", "group"),
+    Ranked: ("answer", "votes"),
+    SettingsRecord: ("walk", "draft", "drafting"),
+    Token: ("walk", "draft"),
+    Finished: ("walk", "drafted", "accepted", "rounds"),
+} | dict.fromkeys((Prefill, Failed), ("walk",))
+"""Fields that JSON has only where they are something."""
+_NOTHING = {"drafting": ""}
+"""What it is to be nothing, for a field that is never None."""
 
 
 def to_dict(value: Any) -> Any:
@@ -276,8 +373,9 @@ def to_dict(value: Any) -> Any:
         if type(value) is Stage and value.removed_mass is None:
             fields = fields[:-2]
         named |= {name: to_dict(getattr(value, name)) for name in fields}
-        if isinstance(value, Candidate) and value.bias is None:
-            del named["bias"]
+        for name in _LEFT_OUT.get(type(value), ()):
+            if named[name] == _NOTHING.get(name):
+                del named[name]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]

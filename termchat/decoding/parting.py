@@ -1,0 +1,115 @@
+"""Where two replies with the same dice part, and why. The records of that step have the same logits and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from termchat.decoding.records import Candidate, Token
+from termchat.decoding.stages import DICE
+from termchat.text import percent, show_piece
+
+Cause = Literal["cut", "uncut", "overtaken", "forced", "other dice", "unknown"]
+"""The first one's token is cut in the second; or the second one's is cut in the first; or neither is, and the order changed. A
+person chose one of the two; their dice differ; or the candidates on record do not tell."""
+
+_CUTS_NOTHING = "penalties"
+"""A stage that is always there."""
+
+
+class Divergence(NamedTuple):
+    """Two replies part at `step`, where the first takes `one` and the second takes `other`, tokens as they are shown.
+
+    `of_one` and `of_other` are the probabilities of these two, after the chain, in the first reply and in the second; None
+    where it was cut, or is not on record. `stage` is the one that cut it, "" where that is not known.
+    """
+
+    step: int
+    cause: Cause
+    one: str
+    other: str
+    of_one: tuple[float | None, float | None] = (None, None)
+    of_other: tuple[float | None, float | None] = (None, None)
+    stage: str = ""
+
+    def __str__(self) -> str:
+        """On one line, as replies A and B; the step counts from 1."""
+        cut = f"cut by {self.stage}" if self.stage else "cut"
+        told = {
+            "cut": f"{_change(self.one, self.of_one, cut)}",
+            "uncut": f"{_change(self.other, self.of_other, cut)}",
+            "overtaken": f"{_change(self.one, self.of_one)}, overtaken by {_change(self.other, self.of_other)}",
+            "forced": f"{self.other} instead of {self.one}, forced",
+            "other dice": f"{self.other} instead of {self.one}, with other dice",
+            "unknown": f"{self.other} instead of {self.one}",
+        }
+        return f"they part at token {self.step + 1} (A → B): {told[self.cause]}"
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """The first place where two sequences of ids differ; None where one begins as the other is."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+
+
+def parting(first: Token, second: Token) -> Divergence:
+    """Why the second of two replies takes another token than the first, at the first step where they differ."""
+    here, there = _listed(first), _listed(second)
+    pieces = _piece(first, there), _piece(second, here)
+
+    of_one = first.probability, _left(first.id, there)
+    of_other = _left(second.id, here), second.probability
+
+    def found(cause: Cause, stage: str = "") -> Divergence:
+        return Divergence(first.step, cause, *pieces, of_one, of_other, stage)
+
+    if first.forced or second.forced:
+        return found("forced")
+    common = here.keys() & there.keys()
+    if any(here[id].noise != there[id].noise for id in common):
+        return found("other dice")
+    if (stage := _cut(first.id, second, there)) is not None:
+        return found("cut", stage)
+    if (stage := _cut(second.id, first, here)) is not None:
+        return found("uncut", stage)
+    return found("overtaken" if common and first.id in there else "unknown")
+
+
+def _listed(token: Token) -> dict[int, Candidate]:
+    return {candidate.id: candidate for candidate in token.candidates}
+
+
+def _piece(token: Token, others: dict[int, Candidate]) -> str:
+    listed = next((one for one in token.candidates if one.id == token.id), others.get(token.id))
+    return show_piece(listed.text if listed is not None else token.bytes.decode("utf-8", "replace"))
+
+
+def _left(id: int, listed: dict[int, Candidate]) -> float | None:
+    """Its probability after the chain, if it is on record and was not cut."""
+    return listed[id].probability if id in listed and listed[id].removed_by is None else None
+
+
+def _cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
+    """The stage that cut an id at a step, "" where it is not known which; None where none did, as far as is known.
+
+    One that is not listed is less likely than all that are. It is cut where all that are left are listed; and by the first
+    stage for which that is so, if none before it cut anything.
+    """
+    if id in listed:
+        return listed[id].removed_by
+    whole = next((stage.survivors for stage in token.stages if stage.name == _CUTS_NOTHING), 0)
+    gone: set[str | None] = set()
+    before = whole
+    for stage in token.stages:
+        gone.add(stage.name)
+        if stage.name != DICE and stage.survivors <= sum(one.removed_by not in gone for one in listed.values()):
+            return stage.name if before == whole else ""
+        before = stage.survivors
+    return None
+
+
+def _change(piece: str, shares: tuple[float | None, float | None], cut: str = "") -> str:
+    """How the probability of a token changed, as "the 61% → 22%"; what is not known is left out."""
+    known = [share for share in shares if share is not None]
+    digits = 1 if len(known) == 2 and percent(known[0], 0) == percent(known[1], 0) else 0
+    told = [cut if share is None else percent(share, digits) for share in shares]
+    return " ".join([piece, " → ".join(filter(None, told))]).rstrip()

@@ -1,0 +1,193 @@
+"""The tokens of several replies to one prompt as a trie: what they begin with together stands there once.
+
+A node is a `Run`: tokens that the same walks took. Where these part, and where one of them has no more tokens, runs follow it.
+The trie is the same in whatever order the tokens of different walks came.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+
+class Run:
+    """Tokens `begin` to `end` (counted from the prompt, the last not included) of the `walks`, in order of their numbers.
+
+    `children` go on from it, ordered by their first walks; a walk that is in none of them has no further token.
+    """
+
+    __slots__ = ("begin", "children", "end", "parent", "walks")
+
+    def __init__(self, begin: int, end: int, walks: list[int], parent: Run | None) -> None:
+        self.begin, self.end, self.walks, self.parent = begin, end, walks, parent
+        self.children: list[Run] = []
+
+    @property
+    def first(self) -> int:
+        return self.walks[0]
+
+
+class TrieStretch(NamedTuple):
+    """A run as it is drawn, after the one that it follows: `level` is the number of runs before it, `ids` are its tokens, and
+    `begin` says how many stand before them. `last` says whether no other run follows the same one after it. The `over` of its
+    `walks` have no further token."""
+
+    level: int
+    begin: int
+    ids: Sequence[int]
+    walks: tuple[int, ...]
+    last: bool
+    over: tuple[int, ...]
+
+
+class Taken(NamedTuple):
+    """A token that was taken at a fork, and the walks that took it."""
+
+    id: int
+    walks: tuple[int, ...]
+
+
+class Fork(NamedTuple):
+    """Where walks with the same beginning took different tokens: `at` tokens stand before these, which are ordered by their
+    first walks. The `over` have no token there."""
+
+    at: int
+    taken: list[Taken]
+    over: tuple[int, ...]
+
+
+class TokenTrie:
+    """Adding a token takes time in proportion to the number of walks at most, however many tokens there are."""
+
+    def __init__(self) -> None:
+        self._root = Run(0, 0, [], None)
+        self._ids: dict[int, array[int]] = {}
+        self._places: dict[int, Run] = {}
+        self.first_parted: int | None = None
+        """How many tokens all have in common before the first two differ; None while no two do."""
+
+    @property
+    def walks(self) -> list[int]:
+        return self._root.walks
+
+    def ids(self, walk: int) -> Sequence[int]:
+        """All tokens of a walk; () of one that is not there."""
+        return self._ids.get(walk, ())
+
+    def add(self, walk: int) -> None:
+        """A walk that has no tokens yet; one that is there already stays as it is."""
+        if walk not in self._ids:
+            self._ids[walk] = array("i")
+            self._places[walk] = self._root
+            insort(self._root.walks, walk)
+
+    def extend(self, walk: int, ids: Iterable[int]) -> None:
+        for id in ids:
+            self.append(walk, id)
+
+    def append(self, walk: int, id: int) -> None:
+        """The next token of a walk, which is added where it is not there yet."""
+        self.add(walk)
+        self._ids[walk].append(id)
+        run = self._places[walk]
+        if run.walks == [walk] and run.parent is not None:
+            run.end += 1
+            return
+        child = next((child for child in run.children if self._ids[child.first][child.begin] == id), None)
+        if child is None:
+            child = Run(run.end, run.end + 1, [walk], run)
+            run.children.append(child)
+            if len(run.children) > 1:
+                self.first_parted = run.end if self.first_parted is None else min(run.end, self.first_parted)
+        else:
+            child = self._cut(child)
+            insort(child.walks, walk)
+        run.children.sort(key=attrgetter("first"))
+        self._places[walk] = child
+        if child.walks == run.walks and run.parent is not None:
+            self._join(run, child)
+
+    def stretches(self) -> Iterator[TrieStretch]:
+        """Every run, each before those that follow it, and these in order: what there is to draw, line by line."""
+        open_ = _following(self._root, 0)
+        while open_:
+            run, level, last = open_.pop()
+            ids = self._ids[run.first][run.begin : run.end]
+            yield TrieStretch(level, run.begin, ids, tuple(run.walks), last, _over(run))
+            open_ += _following(run, level + 1)
+
+    def forks(self) -> list[Fork]:
+        """Where walks part, from the first token on; of those at the same token the one with the lower walk first."""
+        runs = [run for run in self._runs() if len(run.children) > 1]
+        runs.sort(key=attrgetter("end", "first"))
+        return [Fork(run.end, [self._taken(child) for child in run.children], _over(run)) for run in runs]
+
+    def parted(self, a: int, b: int) -> int | None:
+        """How many tokens two walks begin with together, if they differ after these; None while one begins as the other is."""
+        one, other = self._places[a], self._places[b]
+        ancestors = set()
+        run: Run | None = one
+        while run is not None:
+            ancestors.add(id(run))
+            run = run.parent
+        while id(other) not in ancestors:
+            assert other.parent is not None
+            other = other.parent
+        together = other.end
+        return together if together < min(len(self._ids[a]), len(self._ids[b])) else None
+
+    @property
+    def different(self) -> int:
+        """How many different replies there are: walks with the same tokens count once."""
+        return len({id(place) for place in self._places.values()})
+
+    @property
+    def shared(self) -> float | None:
+        """The share of all tokens that stand in a beginning which another walk has, too; None where there are no tokens."""
+        tokens = sum(map(len, self._ids.values()))
+        alone = sum(run.end - run.begin for run in self._runs() if len(run.walks) == 1)
+        return 1 - alone / tokens if tokens else None
+
+    def _runs(self) -> Iterator[Run]:
+        open_ = [self._root]
+        while open_:
+            run = open_.pop()
+            yield run
+            open_ += reversed(run.children)
+
+    def _taken(self, run: Run) -> Taken:
+        return Taken(self._ids[run.first][run.begin], tuple(run.walks))
+
+    def _cut(self, run: Run) -> Run:
+        """Leaves a run its later tokens, and has the first one stand before it in a run of its own, which this returns."""
+        if run.end == run.begin + 1:
+            return run
+        parent = run.parent
+        assert parent is not None
+        head = Run(run.begin, run.begin + 1, list(run.walks), parent)
+        head.children = [run]
+        parent.children[parent.children.index(run)] = head
+        run.begin, run.parent = head.end, head
+        return head
+
+    def _join(self, run: Run, child: Run) -> None:
+        """The only child of a run, which all its walks went on to, becomes a part of it."""
+        run.end, run.children = child.end, child.children
+        for one in run.children:
+            one.parent = run
+        for walk in run.walks:
+            if self._places[walk] is child:
+                self._places[walk] = run
+
+
+def _following(run: Run, level: int) -> list[tuple[Run, int, bool]]:
+    """The children of a run, the last one first."""
+    return [(child, level, at == 0) for at, child in enumerate(reversed(run.children))]
+
+
+def _over(run: Run) -> tuple[int, ...]:
+    going = {walk for child in run.children for walk in child.walks}
+    return tuple(walk for walk in run.walks if walk not in going)
