@@ -15,7 +15,17 @@ from typing import IO
 from termchat import regular_files
 from termchat.decoding.records import Failed
 from termchat.engine import wire
-from termchat.engine.port import ALL_FEATURES, LAST, Command, EngineError, Event, Generate, Steer
+from termchat.engine.port import (
+    ALL_FEATURES,
+    Command,
+    EngineError,
+    Event,
+    Generate,
+    GenerateWalks,
+    SearchBeams,
+    Steer,
+    is_last,
+)
 
 _LOOK = 100
 """Milliseconds after which the thread checks whether the outbox was closed."""
@@ -139,7 +149,7 @@ class LocalEngine:
             if found:
                 wait = 0.0
         for number, event in found:
-            if isinstance(event, LAST):
+            if is_last(event):
                 self._open.pop(number, None)
         return found
 
@@ -207,7 +217,11 @@ class LocalEngine:
     def _died(self) -> tuple[int, Event]:
         assert self._process is not None
         code = self._process.wait()
-        replies = (number for number, command in self._open.items() if isinstance(command, Generate))
+        replies = (
+            number
+            for number, command in self._open.items()
+            if isinstance(command, Generate | GenerateWalks | SearchBeams)
+        )
         number = next(replies, min(self._open, default=0))
         self._process = None
         self._outbox.close()

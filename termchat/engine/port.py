@@ -12,8 +12,10 @@ import msgspec
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.group import Group
+from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, SettingsRecord, Shape, Start, Token
 from termchat.decoding.records import Explanation as Explanation
-from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
 from termchat.decoding.records import Misfit as Misfit
 from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
@@ -149,7 +151,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
     scripted tokens came from, for the `Start` record. `state` is what mirostat and adaptive_p remember of the reply so far
     (`decoding.stage_state`), here and in the questions below. The reply matches the `constraint` from step `constraint_begun`
-    on, here and below.
+    on, here and below. With a `draft` tokens are guessed and decoded together, which changes none of them, but where rows of a
+    batch have other bits than each alone; the `Start` says whether the reply is exact then.
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -171,16 +174,19 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     state: dict[str, float] = {}
     constraint: Constraint | None = None
     constraint_begun: int = 0
+    draft: DraftSettings | None = None
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
     """Other settings from the next token on, for the reply that is running. No answer but the `Settings` record, and a
-    `Paused` where it waits. A constraint that is another one than before begins with the next token."""
+    `Paused` where it waits. A constraint that is another one than before begins with the next token. `draft` None leaves it as
+    it is."""
 
     samplers: SamplerSettings
     conditions: tuple[Condition, ...]
     origin: dict[str, str] = {}
     constraint: Constraint | None = None
+    draft: DraftSettings | None = None
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
@@ -265,7 +271,107 @@ class Score(msgspec.Struct, frozen=True, tag=True):
     constraint_begun: int = 0
 
 
-Steer = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
+class Walk(msgspec.Struct, frozen=True):
+    """One of several replies from one prompt: its number, and what is its own, named as in `Generate`.
+
+    With `base` = (walk, at) it begins with the first `at` tokens of another walk, whose cells it copies; its first step is then
+    `at` steps later, and its script, its constraint and `state` count from the prompt as ever.
+    """
+
+    number: int
+    samplers: SamplerSettings
+    conditions: tuple[Condition, ...]
+    seed: int
+    origin: dict[str, str] = {}
+    script: tuple[Scripted, ...] = ()
+    paused: bool = False
+    constraint: Constraint | None = None
+    base: tuple[int, int] | None = None
+    state: dict[str, float] = {}
+
+
+class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
+    """Several replies to one prompt, decoded in one batch a step; fields as in `Generate`. The prompt is decoded once.
+
+    However many threads compute a batch, its rows have the bits of one: so every walk is what its seed and settings give alone
+    with one thread, where the model's weights allow that; its `Start` says whether they do, and all records say `threads` 1.
+    Cells of a walk that ended stay until all are over: without them the others would be computed otherwise. When there is no
+    cell for each that runs, all of them end (`context`).
+
+    Answer: `Prefilling` …, then the record streams of all walks, interleaved, each record with its `walk`, in every stream as
+    for `Generate`; a `Paused` whenever a walk waits; and `WalksFinished` in the end. A `Failed` with a walk ends only that one.
+    """
+
+    ids: list[int]
+    walks: list[Walk]
+    group: Group
+    done: int = 0
+    raw: bool = False
+    candidates: int = 20
+    shapes: list[Shape] = []
+    rebuild_exactly: bool = False
+    prefill: str = ""
+    constraint_begun: int = 0
+
+
+class SearchBeams(msgspec.Struct, frozen=True, tag=True):
+    """A beam search from a prompt, as the `beams` of the `group` say; other fields as in `Generate`. Of the conditions only the
+    length and the stop sequences count. It is exact as walks are, where there is a cell for each token that the beams can take;
+    else cells that nobody needs any more are freed as it goes. Afterwards `Keep` takes any of its walks.
+
+    Answer: `Prefilling` …, then `Start`, `Settings` and `Prefill` of walk 0, a `FirstToken`, a `Beams` a step, and when it is
+    over the tokens and `Finished` of walk 0, the best; then the same of the other ones of the n best, each with its `Start`,
+    `Settings` and `Prefill`; then `WalksFinished`. There are fewer than the n best where no more were found. Their tokens are
+    forced: the search chose them.
+
+    It obeys `Pause`, `Resume`, `Step`, of whatever unit one step, and `Cancel`, which ends it with the beams that there are.
+    `Paused` has what the best beam would take.
+    """
+
+    ids: list[int]
+    samplers: SamplerSettings
+    conditions: tuple[Condition, ...]
+    seed: int
+    group: Group
+    origin: dict[str, str] = {}
+    done: int = 0
+    raw: bool = False
+    candidates: int = 20
+    shapes: list[Shape] = []
+    rebuild_exactly: bool = False
+    paused: bool = False
+    prefill: str = ""
+    state: dict[str, float] = {}
+    constraint: Constraint | None = None
+    constraint_begun: int = 0
+
+
+SteerReply = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
+"""Commands that steer one reply."""
+
+
+class ToWalk(msgspec.Struct, frozen=True, tag=True):
+    """A command for one walk of the running group; the same command alone is for all of them."""
+
+    walk: int
+    command: SteerReply
+
+
+class Join(msgspec.Struct, frozen=True, tag=True):
+    """One more walk for the running group. Answer: its records; `Failed` with its number where there is no room."""
+
+    walk: Walk
+
+
+class Keep(msgspec.Struct, frozen=True, tag=True):
+    """The walk of the group that is over becomes the engine's main sequence, cells and all, and the others are dropped: what
+    comes next goes on from its ids with nothing decoded again, as if it had been made alone. Answer: `Kept`, or `Failed` where
+    the cells are there no longer."""
+
+    walk: int
+
+
+Steer = SteerReply | ToWalk | Join
 """Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
 
 
@@ -294,6 +400,9 @@ Command = (
     | Describe
     | Spell
     | Generate
+    | GenerateWalks
+    | SearchBeams
+    | Keep
     | Steer
     | Inspect
     | Explain
@@ -453,6 +562,25 @@ class FirstToken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The reply's first token was drawn `ttft_ms` milliseconds after the request; its record follows."""
 
     ttft_ms: float
+    walk: int | None = None
+
+
+class WalksFinished(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """All walks of a group are over: so many `tokens` in all, in `steps` batches, which took `decode_ms` milliseconds with all
+    that belongs to a step; `tokens_per_second` counts the tokens after each walk's first. Of a beam search these are the tokens
+    that its beams took, and not only those of the walks."""
+
+    tokens: int
+    steps: int
+    decode_ms: float
+    tokens_per_second: float | None
+
+
+class Kept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The main sequence has `cells` cells of the walk that was kept; to save and restore them took `ms` milliseconds."""
+
+    cells: int
+    ms: float
 
 
 class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -471,6 +599,7 @@ class Paused(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     token: Token
     why: str = ""
+    walk: int | None = None
 
 
 class Explained(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -512,13 +641,19 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 Event = (
     Progress | Loaded | Unloaded | Probed | Rendered | Tokenized | Spelled
     | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
-    | Start | SettingsRecord | Prefill | Token | Finished | Failed
+    | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 
-LAST = (
-    Loaded, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored, Checked, Compared, Finished, Failed
+_LAST = (
+    Loaded, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored, Checked, Compared, Kept,
+    WalksFinished, Finished, Failed,
 )  # fmt: skip
-"""What ends the answer to a command: no more events have its number."""
+
+
+def is_last(event: Event) -> bool:
+    """Whether it ends the answer to a command: no more events have its number."""
+    return isinstance(event, _LAST) and not (isinstance(event, Finished | Failed) and event.walk is not None)
+
 
 # --- who asks whom ---------------------------------------------------------------------------------------------------
 
@@ -532,7 +667,8 @@ class EngineError(Exception):
 
 
 Feature = Literal[
-    "render", "tokenize", "adjust", "pause", "step", "force", "seeds", "inspect", "explain", "score"
+    "render", "tokenize", "adjust", "pause", "step", "force", "seeds", "inspect", "explain", "score", "walks", "beams",
+    "drafts",
 ]  # fmt: skip
 """What one engine can do and another cannot. Every engine loads, generates and cancels."""
 
@@ -547,6 +683,9 @@ FEATURES: dict[Feature, str] = {
     "inspect": "inspect a past position",
     "explain": "explain why a token was not drawn",
     "score": "redraw a whole reply with different knobs",
+    "walks": "make several replies at once",
+    "beams": "search with beams",
+    "drafts": "draft tokens",
 }
 """Each feature as a verb: "this engine cannot …"."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 import numpy as np
@@ -12,8 +12,9 @@ from termchat.engine.llama import loop
 from termchat.engine.llama.cache import ContextFull
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.running_reply import Said
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import FirstToken, Generate, ModelSpec, Paused, Prefilling, Render, Steer
+from termchat.engine.port import Generate, ModelSpec, Render, Steer
 
 
 class FakeModel:
@@ -68,7 +69,7 @@ class FakeCache:
     def rewind(self, count: int) -> None:
         del self.ids[count:]
 
-    def read(self, ids: list[int], shape: Shape, _seconds: float) -> Shape:
+    def read(self, ids: list[int], shape: Shape, _seconds: float, _ahead: Sequence[int] = ()) -> Shape:
         if len(self.ids) + shape.rows > self.capacity:
             raise ContextFull
         self.ids += ids[len(self.ids) : len(self.ids) + shape.rows]
@@ -101,7 +102,5 @@ class FakeSession:
     def render(self, command: Render) -> tuple[list[int], bool]:
         return self.model.tokenize("".join(message.content for message in command.messages)), True
 
-    def generate(
-        self, command: Generate, poll: Callable[[], Steer | None], arrived: float
-    ) -> Iterator[loop.Record | Prefilling | FirstToken | Paused]:
+    def generate(self, command: Generate, poll: Callable[[], Steer | None], arrived: float) -> Iterator[Said]:
         return loop.generate(self.cache, Pace(1), command, poll, arrived)  # type: ignore[arg-type]

@@ -51,18 +51,21 @@ def theirs(logits: Logits, samplers: list[Any], past: list[int]) -> tuple[Left, 
 
 
 def sampler(stage: str, s: SamplerSettings, session: Session) -> Any:
-    """llama.cpp's own, called by its documentation and not by our table."""
-    model = session.model
+    return native(stage, s, session.model.vocab, session.model.n_vocab)
+
+
+def native(stage: str, s: SamplerSettings, vocab: Any, n_vocab: int) -> Any:
+    """llama.cpp's own, called by its documentation and not by our table. XTC acts whenever it is asked."""
     match stage:
         case "penalties":
             return LIB.llama_sampler_init_penalties(
-                model.n_vocab, s.repeat_last_n, s.repeat_penalty, s.frequency_penalty, s.presence_penalty
+                n_vocab, s.repeat_last_n, s.repeat_penalty, s.frequency_penalty, s.presence_penalty
             )
         case "dry":
             breakers = [text.encode() for text in s.dry_sequence_breakers]
             array = (ctypes.c_char_p * len(breakers))(*breakers)
             return LIB.llama_sampler_init_dry(
-                model.vocab,
+                vocab,
                 s.dry_multiplier,
                 s.dry_base,
                 s.dry_allowed_length,
@@ -80,8 +83,16 @@ def sampler(stage: str, s: SamplerSettings, session: Session) -> Any:
             return LIB.llama_sampler_init_top_p(s.top_p, 1)
         case "min_p":
             return LIB.llama_sampler_init_min_p(s.min_p, 1)
+        case "xtc":
+            return LIB.llama_sampler_init_xtc(1.0, s.xtc_threshold, 1, 1)
         case "temperature":
             return LIB.llama_sampler_init_temp_ext(s.temperature, s.dynatemp_range, s.dynatemp_exponent)
+        case "mirostat" if s.mirostat == 1:
+            return LIB.llama_sampler_init_mirostat(n_vocab, 1, s.mirostat_tau, s.mirostat_eta, 100)
+        case "mirostat":
+            return LIB.llama_sampler_init_mirostat_v2(1, s.mirostat_tau, s.mirostat_eta)
+        case "adaptive_p":
+            return LIB.llama_sampler_init_adaptive_p(s.adaptive_target, s.adaptive_decay, 1)
     raise AssertionError(stage)
 
 

@@ -25,6 +25,7 @@ from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels
+from tests.engine.native_chains import native
 
 N_VOCAB = 640
 """So many that native code preselects among them, and so few that ten thousand chains take no time."""
@@ -74,43 +75,8 @@ def cases(count: int) -> Iterator[Case]:
 Array = NDArray[Any]
 
 
-def native(name: str, s: SamplerSettings, vocab: Any) -> Any:
-    """The sampler, called by llama.cpp's documentation and not by our table."""
-    match name:
-        case "penalties":
-            return LIB.llama_sampler_init_penalties(
-                N_VOCAB, s.repeat_last_n, s.repeat_penalty, s.frequency_penalty, s.presence_penalty
-            )
-        case "dry":
-            none = (ctypes.c_char_p * 0)()
-            return LIB.llama_sampler_init_dry(
-                vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n, none, 0
-            )
-        case "top_n_sigma":
-            return LIB.llama_sampler_init_top_n_sigma(s.top_n_sigma)
-        case "top_k":
-            return LIB.llama_sampler_init_top_k(s.top_k)
-        case "typical_p":
-            return LIB.llama_sampler_init_typical(s.typical_p, 1)
-        case "top_p":
-            return LIB.llama_sampler_init_top_p(s.top_p, 1)
-        case "min_p":
-            return LIB.llama_sampler_init_min_p(s.min_p, 1)
-        case "xtc":  # it is asked only when it acts
-            return LIB.llama_sampler_init_xtc(1.0, s.xtc_threshold, 1, 1)
-        case "temperature":
-            return LIB.llama_sampler_init_temp_ext(s.temperature, s.dynatemp_range, s.dynatemp_exponent)
-        case "mirostat" if s.mirostat == 1:
-            return LIB.llama_sampler_init_mirostat(N_VOCAB, 1, s.mirostat_tau, s.mirostat_eta, 100)
-        case "mirostat":
-            return LIB.llama_sampler_init_mirostat_v2(1, s.mirostat_tau, s.mirostat_eta)
-        case "adaptive_p":
-            return LIB.llama_sampler_init_adaptive_p(s.adaptive_target, s.adaptive_decay, 1)
-    raise AssertionError(name)
-
-
 def by_llama_cpp(name: str, data: Array, case: Case, vocab: Any) -> Array:
-    sampler = native(name, case.settings, vocab)
+    sampler = native(name, case.settings, vocab, N_VOCAB)  # XTC is asked only when it acts
     for token in case.past:
         LIB.llama_sampler_accept(sampler, token)
     pointer = ctypes.cast(data.ctypes.data, LIB.llama_token_data_p)

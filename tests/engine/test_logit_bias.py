@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from termchat.conversation.transcripts.jsonl_reader import decode
+from termchat.conversation.transcripts.jsonl_lines import decode
 from termchat.decoding import whynot
 from termchat.decoding.records import SettingsRecord, Token, TokenBias, to_dict, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning

@@ -12,7 +12,7 @@ from termchat.decoding.loops import LoopFinder
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.units import UnitCounter
-from termchat.engine.llama import loop
+from termchat.engine.llama import running_reply
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import Adjust, Force, Generate, Resume, Scripted
 from tests.engine.conftest import prompt, records, tokens
@@ -71,7 +71,7 @@ def test_a_reply_that_goes_on_behind_its_sentences_is_not_held_by_them_again(
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock is a tenth of a second later."""
     ticks = count()
-    monkeypatch.setattr(loop, "perf_counter", lambda: next(ticks) / 10)
+    monkeypatch.setattr(running_reply, "perf_counter", lambda: next(ticks) / 10)
 
 
 @pytest.mark.usefixtures("clock")

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from termchat.decoding.deadline import deadline
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.sandbox import deadline
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Cancel, EngineError, Message, Render, Scripted
@@ -183,7 +183,8 @@ def test_nothing_that_catches_exceptions_outlives_the_deadline() -> None:
 
 def test_what_never_comes_back_to_python_ends_the_worker_and_not_the_app() -> None:
     program = (
-        "from termchat.engine.llama.sandbox import deadline, last_resort\n"
+        "from termchat.decoding.deadline import deadline\n"
+        "from termchat.engine.llama.sandbox import last_resort\n"
         "with deadline(0.1), last_resort(0.5):\n"
         "    sum([[0] * 10_000] * 20_000, [])\n"
     )

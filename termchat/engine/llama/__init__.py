@@ -3,10 +3,12 @@
 `worker` owns a `model_session`: one loaded `model` (vocabulary, ids to bytes), its `cache` (a llama_context seen as a list
 of ids), its chat `template`, and what answers questions about past positions (`scoring`, `decoding.whynot`).
 
-A reply is a generator, `loop.generate`. At each step it takes the logits from the cache, has `chain` apply the stages of
-`decoding.stages` and draw, writes a record, and decodes the token. `steering` holds what a person changes meanwhile: settings,
-conditions, pauses, forced tokens. `spellings` says which tokens a word is made of. `chain` does a step in Python and numpy
-(`softmax`), or in one call of `observe.c`, which `build_hook` compiles and `observe` calls.
+A `running_reply` is a generator. At each step it takes a row of logits, has `chain` apply the stages of `decoding.stages` and
+draw, writes a record, and has the token decoded: by `loop`, for it alone, or by `walk_batch`, in one batch with others, each of
+which is a sequence of its own in the cache. The beams of a search (`beams`) are such sequences, too. `steering` holds what a
+person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which tokens a word is made of. `chain`
+does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which `build_hook` compiles and `observe` calls.
+`drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one.
 
 `grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.

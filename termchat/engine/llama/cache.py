@@ -5,12 +5,20 @@ micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone:
 give the same numbers on the CPU, and a rewound reply continues just as it did. A single row depends on the number of threads,
 too, from cell `SPLIT` on: llama.cpp then splits the attention among them. The order of the cells counts as well; it is that of
 the ids, since what the spare sequence uses is always at the end and freed before the main one goes on.
+
+Other sequences begin as copies of the main one, or of one another: a copy shares its cells, and what is decoded then is its
+own. Rows of several of them are one batch. Up to `EXACT_BATCH` rows, with weights that `does_batch_alike` knows, each row has
+the bits that it has alone with one thread. For that the cells of each sequence have to be in the order of its ids, and are,
+until a sequence is dropped: what is decoded afterwards fills the holes.
+
+Behind the main sequence's ids there may be cells of tokens that were drafted, and decoded in one batch with the last id. Nobody
+else sees them: `advance` makes the next of them an id, and whatever else is decoded cuts them off first.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -27,9 +35,15 @@ FAST_BATCH = 512
 SPLIT = 256
 MAIN, SPARE = 0, 1
 _SPARE_CELLS = 64
+_SEQUENCES = 64
+"""Main, spare and all others: at most `n_batch`, else llama.cpp aborts. Each costs the memory of a row of logits."""
+_UNUSED = _SEQUENCES - 1
+"""Holds the cells of sequences that ended, while others go on."""
 
 _KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 _SPLIT_TYPES = ("f32", "f16")
+_ALIKE_TYPES = ("f32", "f16", "bf16", "q8_0")
+_ALIKE_WEIGHTS = {"q4_0", "q4_1", "q5_1", "q8_0"}
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 
 
@@ -45,8 +59,31 @@ class ContextFull(Exception):
     """No cell is left for the next token."""
 
 
+def does_batch_alike(model: Model) -> bool:
+    """Whether it is known that a row of a batch has the bits, on the CPU, that it has alone with one thread.
+
+    It is not so without flash attention, nor for K-quants, F16 and F32: their products with several rows are summed in another
+    order, those of K-quants from eight rows on. What a file calls itself does not tell: one of Q4_0 mostly has a K-quant among
+    its tensors. Its vectors are of F32, and what chooses the experts, where it has some.
+    """
+    spec, weights = model.spec, model.weights - {"f32"}
+    has_experts = model.metadata(f"{model.metadata('general.architecture')}.expert_count") not in (None, "0")
+    alike = bool(weights) and weights <= _ALIKE_WEIGHTS and not has_experts
+    return alike and spec.kv_type in _ALIKE_TYPES and spec.flash_attention != "off"
+
+
+class _Cell:
+    """A cell beyond those of the main sequence, and the one before it. So many sequences and cells have it as their last, or
+    as the one before them."""
+
+    __slots__ = ("before", "heirs")
+
+    def __init__(self, before: _Cell | None) -> None:
+        self.before, self.heirs = before, 1
+
+
 class Cache:
-    """Owns a `llama_context`. `ids` are those whose cells the main sequence holds.
+    """Owns a `llama_context`. `ids` are those whose cells the main sequence holds, `sequences` those of the others.
 
     `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
     same with 1 for what a person set, and may not be changed.
@@ -72,8 +109,8 @@ class Cache:
         params = LIB.llama_context_default_params()
         params.n_ctx = self.capacity + _SPARE_CELLS
         params.n_batch = params.n_ubatch = max(self.batch_size, 64)
-        params.n_seq_max = 2
-        params.kv_unified = True  # else the spare sequence cannot share the main one's cells
+        params.n_seq_max = _SEQUENCES
+        params.kv_unified = True  # else the other sequences cannot share the main one's cells
         params.n_threads, params.n_threads_batch = threads, threads_batch
         params.flash_attn_type = _FLASH[spec.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[spec.kv_type]
@@ -87,7 +124,12 @@ class Cache:
             )
         self.memory: Any = LIB.llama_get_memory(self.pointer)
         self.ids: list[int] = []
+        self.sequences: dict[int, list[int]] = {}
+        self._ends: dict[int, _Cell | None] = {}
+        self._used = 0
         self._made: list[tuple[int, Shape]] = []
+        self._ahead: list[int] = []
+        self._alike = does_batch_alike(model) and not model.gpu_layers
         self.abort = AbortFlag()
         size = max(self.batch_size, 64)
         self._batch: Any = LIB.llama_batch_init(size, 0, 1)
@@ -103,7 +145,9 @@ class Cache:
         self._one.logits[0] = 1
         self.current = False
         self._fetched = False
-        self._address = 0
+        self._index = -1
+        self._address = self._rows_address = 0
+        self._rows: NDArray[np.float32] = np.empty((0, 0), np.float32)
         self._logits: NDArray[np.float32] = np.empty(0, np.float32)
         self._kept: NDArray[np.float32] | None = None
 
@@ -113,6 +157,13 @@ class Cache:
             LIB.llama_batch_free(self._one)
             LIB.llama_free(self.pointer)
             self.pointer = None
+
+    @property
+    def alike_until(self) -> int:
+        """Up to which cell a row of a batch has the bits that it has alone, with as many threads as were loaded."""
+        if not self._alike:
+            return 0
+        return SPLIT if self._splits and self.loaded[0] > 1 else self.capacity
 
     def set_threads(self, threads: int) -> None:
         """Takes effect with the next decode; batches are decoded with no more threads if these are fewer than loaded."""
@@ -132,13 +183,21 @@ class Cache:
 
     def common(self, ids: list[int]) -> int:
         """How many cells `ids` can reuse: the longest common prefix, at most all but the last id."""
-        limit = min(len(self.ids), len(ids) - 1)
-        if self.ids[:limit] == ids[:limit]:
-            return limit
-        return next(i for i in range(limit) if self.ids[i] != ids[i])
+        return _common(self.ids, ids)
+
+    def nearest(self, ids: list[int]) -> tuple[int, int]:
+        """The sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
+        best = MAIN, self.common(ids)
+        for sequence, own in self.sequences.items():
+            if (count := _common(own, ids)) > best[1]:
+                best = sequence, count
+        return best
 
     def rewind(self, count: int) -> int:
-        """Keeps the first `count` cells. Returns how many are left: none when the model cannot rewind."""
+        """Keeps the first `count` cells, and drops all other sequences. Returns how many are left: none when the model cannot
+        rewind."""
+        self.drop_all()
+        self.cut()
         if count < len(self.ids) or count == 0:
             self.current = False
             if not LIB.llama_memory_seq_rm(self.memory, MAIN, count, -1):
@@ -216,8 +275,10 @@ class Cache:
         """
         return (self.read(ids, shape) for shape in plan)
 
-    def read(self, ids: list[int], shape: Shape, seconds: float = inf) -> Shape:
+    def read(self, ids: list[int], shape: Shape, seconds: float = inf, ahead: Sequence[int] = ()) -> Shape:
         """Decodes the next ids after those that have cells; returns the shape with the threads that it had.
+
+        With a single id go those `ahead`, which count in the shape and are drafted: `advance` makes them ids.
 
         Raises:
             OutOfTime: it took more than `seconds`.
@@ -235,6 +296,8 @@ class Cache:
         try:
             if shape.rows == 1:
                 self.decode(ids[at])
+            elif ahead:
+                self._decode_ahead([ids[at], *ahead], at)
             else:
                 self._decode_rows(ids[at : at + shape.rows], at)
         finally:
@@ -268,25 +331,60 @@ class Cache:
         Raises:
             ContextFull, EngineError: see `read`.
         """
+        if self._ahead:
+            self.cut()
         at = len(self.ids)
         if at >= self.capacity:
             raise ContextFull
         one = self._one
         one.token[0] = token
         one.pos[0] = at
-        self._run(one, at)
+        self._run(one, {MAIN: at})
         self.ids.append(token)
         self._made.append((at, Shape(1, self.threads)))
         self.current = True
 
     def _decode_rows(self, ids: list[int], at: int) -> None:
+        self.cut()
         if at + len(ids) > self.capacity:
             raise ContextFull
         self._fill(ids, at, MAIN)
-        self._run(self._batch, at)
+        self._run(self._batch, {MAIN: at})
         self.ids.extend(ids)
         self._made += [(at, Shape(len(ids), self.threads_batch))] * len(ids)
         self.current = True
+
+    def _decode_ahead(self, ids: list[int], at: int) -> None:
+        self.cut()
+        if at + len(ids) > self.capacity:
+            raise ContextFull
+        self._fill(ids, at, MAIN)
+        self._wanted[: len(ids)] = 1
+        self._run(self._batch, {MAIN: at})
+        self._add_row(ids[0], 0)
+        self._ahead = ids[1:]
+        self.current = True
+
+    def _add_row(self, token: int, index: int) -> None:
+        """The row `index` of the last batch is the next one of the main sequence."""
+        # A row of a batch has the bits of one thread; else it was made in no shape that can be rebuilt.
+        self._made.append((len(self.ids), Shape(1, 1) if self._alike else Shape(0)))
+        self.ids.append(token)
+        self._index, self._fetched = index, False
+
+    def advance(self, token: int) -> bool:
+        """Makes the first id that is ahead one of `ids`, if it is this one; the logits are then those after it."""
+        if not self._ahead or self._ahead[0] != token:
+            return False
+        del self._ahead[0]
+        self._add_row(token, self._index + 1)
+        return True
+
+    def cut(self) -> None:
+        """Frees the cells of the ids ahead."""
+        if self._ahead:
+            self._ahead = []
+            LIB.llama_memory_seq_rm(self.memory, MAIN, len(self.ids), -1)
 
     def _fill(self, ids: list[int], at: int, sequence: int) -> None:
         count = len(ids)
@@ -298,22 +396,27 @@ class Cache:
         for i in range(count):
             self._batch.seq_id[i][0] = sequence
 
-    def _run(self, batch: Any, at: int, sequence: int = MAIN) -> None:
-        if sequence == MAIN:
+    def _run(self, batch: Any, begins: Mapping[int, int]) -> None:
+        """Decodes a `llama_batch` of sequences that begin at these positions in it."""
+        if MAIN in begins:
             self._kept = None
         elif self.current and self._kept is None:
             self._kept = self._row().copy()
-        self._fetched = False
+            self.cut()  # the rows of those ahead are written over
+        self._fetched, self._index = False, -1
         code = LIB.llama_decode(self.pointer, batch)
         if code == 0:
             return
-        removed = LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
-        if sequence == MAIN:
-            self.current = False
-            if not removed:
-                LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)  # a state that cannot be cut is of no use any more
-                self.ids.clear()
-            del self._made[len(self.ids) :]
+        for sequence, at in begins.items():
+            removed = LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
+            if sequence == MAIN:
+                self.current = False
+                if not removed:
+                    LIB.llama_memory_seq_rm(
+                        self.memory, MAIN, -1, -1
+                    )  # a state that cannot be cut is of no use any more
+                    self.ids.clear()
+                del self._made[len(self.ids) :]
         if code == 2:
             raise Aborted if self.abort.is_set else OutOfTime
         if code == 1:
@@ -328,7 +431,7 @@ class Cache:
         """A view of the last decode's logits, whichever sequence it was for."""
         if self._fetched:
             return self._logits
-        pointer = LIB.llama_get_logits_ith(self.pointer, -1)
+        pointer = LIB.llama_get_logits_ith(self.pointer, self._index)
         address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
         if address != self._address:
             self._address = address
@@ -342,7 +445,132 @@ class Cache:
         Raises:
             ContextFull, Aborted, EngineError: see `read`.
         """
-        self._run(batch, at, SPARE)
+        self._run(batch, {SPARE: at})
+
+    # --- several sequences -------------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """How many cells are left for rows of other sequences."""
+        return self.capacity - len(self.ids) - self._used
+
+    def begin(self, source: int = MAIN, count: int | None = None) -> int:
+        """A new sequence, which shares the first `count` cells of another one, or all; returns its number.
+
+        While there are such sequences, nothing may be decoded for the main one: to rewind drops them first.
+
+        Raises:
+            EngineError: there are too many sequences, or the model's cells cannot be shared.
+        """
+        if not self.model.can_rewind:
+            raise EngineError(
+                "capability",
+                "this model cannot make several replies at once",
+                "its state cannot be copied: ask for one",
+            )
+        number = next((i for i in range(SPARE + 1, _UNUSED) if i not in self.sequences), None)
+        if number is None:
+            raise EngineError("walks", f"there are {_UNUSED - SPARE - 1} sequences already, which is the most", "")
+        self.cut()
+        own = self.ids if source == MAIN else self.sequences[source]
+        count = len(own) if count is None else count
+        end = None if source == MAIN else self._ends[source]
+        for _ in range(len(own) - count):
+            end = end and end.before
+        if end is not None:
+            end.heirs += 1
+        self.sequences[number], self._ends[number] = own[:count], end
+        LIB.llama_memory_seq_cp(self.memory, source, number, 0, count)
+        return number
+
+    def drop(self, sequence: int, *, free: bool = True) -> None:
+        """Ends a sequence and frees the cells that it shares with no other. What is decoded next fills them: the bits of all
+        other sequences are then no longer those that they would have alone. If not to be `free`, they stay until all are
+        dropped, and so do the bits."""
+        own, end = 0, self._ends.pop(sequence)
+        while end is not None:
+            end.heirs -= 1
+            if end.heirs:
+                break
+            end, own = end.before, own + 1
+        ids = self.sequences.pop(sequence)
+        if free:
+            self._used -= own
+        elif own:
+            LIB.llama_memory_seq_cp(self.memory, sequence, _UNUSED, len(ids) - own, len(ids))
+        LIB.llama_memory_seq_rm(self.memory, sequence, -1, -1)
+
+    def drop_all(self) -> None:
+        """Ends all sequences but the main one."""
+        for sequence in list(self.sequences):
+            self.drop(sequence)
+        if self._used:
+            LIB.llama_memory_seq_rm(self.memory, _UNUSED, -1, -1)
+            self._used = 0
+
+    def decode_rows(
+        self, rows: Sequence[tuple[int, int]], threads: int = 1, seconds: float = inf
+    ) -> NDArray[np.float32]:
+        """Adds a token to each of several sequences, in one batch; `rows` are their numbers and the tokens.
+
+        Returns the logits after each, shape (rows, n_vocab): a view, which the next decode writes over. A row alone is computed
+        with one thread, several with `threads`, from now on; the bits are those of one, see above.
+
+        Raises:
+            Aborted, OutOfTime, ContextFull, EngineError: see `read`. Nothing was added then.
+        """
+        if len(rows) > self.free:
+            raise ContextFull
+        begins = {sequence: len(self.sequences[sequence]) for sequence, _ in rows}
+        count = self._batch.n_tokens = len(rows)
+        self._tokens[:count] = [token for _, token in rows]
+        self._positions[:count] = list(begins.values())
+        self._wanted[:count] = 1
+        for i, sequence in enumerate(begins):
+            self._batch.seq_id[i][0] = sequence
+        self._use(1, threads)
+        self.abort.watch(self.pointer, seconds)
+        try:
+            self._run(self._batch, begins)
+            found = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
+        finally:
+            self.abort.leave(self.pointer)
+        for sequence, token in rows:
+            self.sequences[sequence].append(token)
+            self._ends[sequence] = _Cell(self._ends[sequence])
+        self._used += count
+        address = ctypes.cast(found, ctypes.c_void_p).value or 0
+        if address != self._rows_address:
+            self._rows_address = address
+            self._rows = np.ctypeslib.as_array(found, (_SEQUENCES, self.model.n_vocab))
+        return self._rows[:count]
+
+    def keep(self, sequence: int, *, alone: bool = True) -> None:
+        """Makes a sequence the main one and drops all others. Its cells are saved and restored, so that they stand in a row
+        from the first one on, as if it had been alone; nothing is decoded. If not as they are `alone`, since cells of others
+        were freed meanwhile, its rows count as made in an unknown way.
+
+        Raises:
+            EngineError: llama.cpp could not restore it; nothing is left then.
+        """
+        ids, end, own = self.sequences[sequence], self._ends[sequence], 0
+        while end is not None:
+            end, own = end.before, own + 1
+        shared = len(ids) - own
+        # What has other bits than one thread gives was made in no shape that can be rebuilt.
+        alone = alone and does_batch_alike(self.model) and not self.model.gpu_layers
+        row = Shape(1, 1) if alone else Shape(0)
+        made = [*self._made[:shared], *((at, row) for at in range(shared, len(ids)))]
+        state = np.empty(LIB.llama_state_seq_get_size(self.pointer, sequence), np.uint8)
+        data = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        saved = LIB.llama_state_seq_get_data(self.pointer, data, len(state), sequence)
+        self.rewind(0)
+        if not saved or not LIB.llama_state_seq_set_data(self.pointer, data, saved, MAIN):
+            LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
+            raise EngineError("walks", f"llama.cpp could not move the reply: {last_errors()}", "it is decoded again")
+        self.ids, self._made = ids, made
+
+    # --- the spare sequence ------------------------------------------------------------------------------------------
 
     def probe(self, seconds: float = inf) -> None:
         """Decodes a row for nobody, as long as a token takes.
@@ -363,16 +591,23 @@ class Cache:
             ContextFull: the spare sequence does not fit.
             EngineError: llama.cpp failed.
         """
-        kept = self.common(ids)
         if not self.model.can_rewind:
             raise EngineError("capability", "past positions cannot be inspected with this model", "")
-        LIB.llama_memory_seq_cp(self.memory, MAIN, SPARE, 0, kept)
+        source, kept = self.nearest(ids)
+        LIB.llama_memory_seq_cp(self.memory, source, SPARE, 0, kept)
         try:
             at = kept
             for rows, _ in self._planned(ids, kept):
                 self._fill(ids[at : at + rows], at, SPARE)
-                self._run(self._batch, at, SPARE)
+                self._run(self._batch, {SPARE: at})
                 at += rows
             return self._row().copy()
         finally:
             LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
+
+
+def _common(own: list[int], ids: list[int]) -> int:
+    limit = min(len(own), len(ids) - 1)
+    if own[:limit] == ids[:limit]:
+        return limit
+    return next(i for i in range(limit) if own[i] != ids[i])

@@ -250,6 +250,11 @@ class Chain:
             sampler.close()
         self._stages = []
 
+    @property
+    def remembers(self) -> bool:
+        """Whether what it leaves depends on the tokens before."""
+        return bool(self._last_n)
+
     def accept(self, token: int) -> None:
         """Tells the stages that remember of a token that was taken."""
         if self._last_n:
@@ -447,6 +452,18 @@ def apply_masked(
     left.stages.insert(0, Stage(GRAMMAR, len(allowed), kept, 1 - kept, len(allowed) == 1))
     removed = left.removed | {i: GRAMMAR for i in watched if not is_allowed[i]}
     return left._replace(removed=removed)
+
+
+def left_by(chain: Chain, logits: NDArray[np.float32], seed: int, step: int, mask: Mask | None) -> Survivors:
+    """What the chain, and the mask, leave of logits of shape (n_vocab,), without what is only told.
+
+    Raises:
+        NothingFits: see `Observer.draw`.
+    """
+    if mask is not None:
+        return apply_masked(logits, chain, mask, (), seed, step, float(logits.max()))
+    needs = chain.needs()
+    return chain.apply(logits, None if needs is None else top(logits, needs), (), seed, step)
 
 
 class Observer:

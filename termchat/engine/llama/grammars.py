@@ -16,6 +16,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +243,14 @@ class Follower:
             self.problem = _said(matcher.get_error())
         elif taken < len(ids):
             self.problem = self._refused(ids[taken])
+
+    def fork(self) -> Follower:
+        """Another one, for a reply that is the same until now."""
+        self._wait()
+        made = copy(self)
+        made._matcher, made._bits, made._known = self._matcher.deep_copy(), np.zeros_like(self._bits), False
+        made._mask = self._mask._replace(bits=made._bits)
+        return made
 
     def allows(self, token: int) -> bool:
         self._wait()

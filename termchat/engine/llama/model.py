@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -33,8 +34,12 @@ _LOAD_MODES = {
 """llama.cpp's name for how to load, by `mmap` and `mlock`."""
 
 
+_TENSORS = re.compile(r" - type +(\w+): +\d+ tensors")
+
+
 class Model:
-    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded.
+    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded, and
+    `weights` the types of its tensors, as "q4_1".
 
     Raises:
         EngineError: the file cannot be loaded, or holds a vocabulary only.
@@ -73,6 +78,7 @@ class Model:
         said = placements()
         told = offloaded(said)
         self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if told is None else told
+        self.weights = frozenset(found[1] for line in said if (found := _TENSORS.search(line)) is not None)
         self.locked = spec.mlock and not any("failed to" in line for line in said)
         self.context_trained = max(int(LIB.llama_model_n_ctx_train(self.pointer)), 0)  # what the file has as unsigned
         self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))

@@ -5,40 +5,45 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from time import perf_counter
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding import whynot
-from termchat.decoding.records import Record, Token
+from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
-from termchat.engine.llama import loop, native, offload
+from termchat.engine.llama import beams, loop, native, offload, walk_batch
 from termchat.engine.llama.cache import Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
+from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.running_reply import Poll, Said, token_record
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.llama.threads import default_threads
 from termchat.engine.port import (
     EngineError,
+    Event,
     Explain,
     Explained,
-    FirstToken,
     Generate,
+    GenerateWalks,
     Inspect,
+    Kept,
     ModelInfo,
     ModelSpec,
-    Paused,
-    Prefilling,
     Remark,
     Render,
     Score,
     Scored,
+    SearchBeams,
     Tokenized,
+    WalksFinished,
 )
 
 
@@ -60,7 +65,9 @@ class Session:
             loop.warm_up(self.cache, self.pace)
         self._scorer = Scorer(self.cache)
         self.speller = Speller(self.model)
+        self._learned = Learned()
         self._template: ChatTemplate | None = None
+        self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
@@ -170,22 +177,50 @@ class Session:
         """
         return difference(self.cache, ids, at)
 
-    def generate(
-        self, command: Generate, poll: loop.Poll, arrived: float
-    ) -> Iterator[Record | Prefilling | FirstToken | Paused]:
+    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
         self._scorer.follow(command.ids, command.done, keep=command.keep_logits)
-        for record in loop.generate(self.cache, self.pace, command, poll, arrived, self._scorer.row):
+        for record in loop.generate(self.cache, self.pace, command, poll, arrived, self._scorer.row, self._learned):
             yield record
             if isinstance(record, Token):
                 self._scorer.keep(record.id)
 
+    def generate_walks(
+        self, command: GenerateWalks, poll: walk_batch.Poll, wait: Callable[[], None], arrived: float
+    ) -> Iterator[list[Event]]:
+        """The records of many replies; see `WalkBatch.records`."""
+        self.cache.abort.clear()
+        self._walks = walk_batch.WalkBatch(self.cache, self.pace, command, arrived)
+        yield from self._walks.records(poll, wait)
+
+    def search(self, command: SearchBeams, poll: Poll, arrived: float) -> Iterator[Said | WalksFinished]:
+        """The records of a beam search; see `BeamSearch.records`."""
+        self.cache.abort.clear()
+        self._walks = beams.BeamSearch(self.cache, self.pace, command, poll, arrived)
+        yield from self._walks.records()
+
+    def keep(self, walk: int) -> Kept:
+        """See `Keep`.
+
+        Raises:
+            EngineError: its cells are there no longer.
+        """
+        walks = self._walks
+        sequence = walks.sequence(walk) if walks is not None else None
+        if walks is None or sequence is None:
+            raise EngineError(
+                "walks", f"the cells of walk {walk} are gone", "go on from its tokens: they are decoded again"
+            )
+        begun = perf_counter()
+        self.cache.keep(sequence, alone=walks.rows_alone)
+        return Kept(len(self.cache.ids), (perf_counter() - begun) * 1e3)
+
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         """What would be drawn after `command.ids`, and whether a fresh forward pass was needed.
 
-        With `alone`, no reply is running: much that is not in the cache is then decoded where the next turn can reuse it.
-        That is given up once something else is `wanted`.
+        With `alone`, no reply is running: much that is not in the cache is then decoded where the next turn can reuse it,
+        unless walks are still there. That is given up once something else is `wanted`.
 
         Raises:
             EngineError: there is no room, it was given up, or llama.cpp failed.
@@ -203,7 +238,7 @@ class Session:
                 drawn = observer.draw(logits, chain, command.seed, command.done)
         finally:
             chain.close()
-        return loop.token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
+        return token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
         """Why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
@@ -275,7 +310,9 @@ class Session:
         cache = self.cache
         if cache.current and cache.ids == ids:
             return cache.logits().copy(), False
-        if alone and len(ids) - cache.common(ids) > cache.batch_size:
+        missing = len(ids) - cache.nearest(ids)[1]
+        stays = cache.sequences and missing <= cache.free  # walks, one of which may be kept yet
+        if alone and missing > cache.batch_size and not stays:
             cache.abort.clear()
             for _ in loop.prefill(cache, self.pace, ids, cache.prepare(ids)):
                 if wanted():

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.draw import draw
-from termchat.engine.llama.cache import EXACT_BATCH, MAIN, SPARE, Aborted, Cache
-from termchat.engine.llama.chain import Chain, NothingFits, apply_masked, top
+from termchat.engine.llama.cache import EXACT_BATCH, SPARE, Aborted, Cache
+from termchat.engine.llama.chain import Chain, NothingFits, left_by
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.softmax import Row
@@ -65,7 +65,7 @@ class Rows:
         self._rows.append(row)
 
 
-class Drafts:
+class KeptRows:
     """Room for rows that may be kept, allocated many at a time: fresh pages cost more than the copy."""
 
     def __init__(self, n_vocab: int) -> None:
@@ -93,7 +93,7 @@ class Scorer:
         self._cache = cache
         self._n_vocab = cache.model.n_vocab
         self._streamed, self._asked = Rows(streamed_bytes, self._n_vocab), Rows(asked_bytes, self._n_vocab)
-        self._drafts = Drafts(self._n_vocab)
+        self._drafts = KeptRows(self._n_vocab)
         self._draft: Row | None = None
         self._follows = False
 
@@ -193,11 +193,7 @@ class Scorer:
 
 def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int, mask: Mask | None) -> tuple[int, float]:
     """What the dice take, as `Observer.draw` does it, and the probability that the chain leaves for `token`."""
-    needs = chain.needs()
-    if mask is None:
-        left = chain.apply(logits, None if needs is None else top(logits, needs), (), seed, step)
-    else:
-        left = apply_masked(logits, chain, mask, (), seed, step, float(logits.max()))
+    left = left_by(chain, logits, seed, step, mask)
     drawn = draw(left.ids, left.logits, seed, step, (token,))
     chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))
     return drawn.id, drawn.probability[token]
@@ -211,10 +207,10 @@ def batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None
     """
     if not cache.model.can_rewind:
         raise EngineError("capability", "past positions cannot be inspected with this model", "")
-    end, shared = len(ids) - 1, cache.common(ids)
+    end, (source, shared) = len(ids) - 1, cache.nearest(ids)
     at = min(shared, row)
     batch = _Batch(min(cache.batch_size, EXACT_BATCH))
-    LIB.llama_memory_seq_cp(cache.memory, MAIN, SPARE, 0, at)
+    LIB.llama_memory_seq_cp(cache.memory, source, SPARE, 0, at)
     try:
         while at < end:
             until = min(at + batch.size, end if at >= row else row)
@@ -228,9 +224,9 @@ def batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None
                 cache.abort.leave(cache.pointer)
             if at >= row:
                 yield np.ctypeslib.as_array(rows, (until - at, cache.model.n_vocab))
-            if until <= shared:  # the main sequence's own cells take the place of these
+            if until <= shared:  # that sequence's own cells take the place of these
                 LIB.llama_memory_seq_rm(cache.memory, SPARE, at, -1)
-                LIB.llama_memory_seq_cp(cache.memory, MAIN, SPARE, at, until)
+                LIB.llama_memory_seq_cp(cache.memory, source, SPARE, at, until)
             at = until
     finally:
         LIB.llama_memory_seq_rm(cache.memory, SPARE, -1, -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -19,22 +20,32 @@ from termchat.decoding.conditions import (
     describe,
 )
 from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint
+from termchat.decoding.deadline import MATCHING, deadline
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.rules import Measured, Rules
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
 from termchat.decoding.thinking import PhaseParser
 from termchat.decoding.units import ends_sentence
-from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.chain import Chain
+from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError, Follower
+from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Mask
-from termchat.engine.llama.sandbox import deadline
-from termchat.engine.port import Adjust, Cancel, EndThinking, EngineError, Force, Generate, Pause, Resume, Steer, Unit
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    EndThinking,
+    EngineError,
+    Force,
+    Generate,
+    Pause,
+    Resume,
+    SteerReply,
+    Unit,
+)
 from termchat.text import one_line
 
-MATCHING = 0.25
-"""Seconds of processor time that a step's regular expressions may take."""
 Redraw = Callable[[SamplerSettings], int]
 """The token that other settings would take at the present step."""
 _REMEDIES: dict[str, float] = {"dry_multiplier": 0.8, "repeat_penalty": 1.1}
@@ -58,25 +69,41 @@ class Cancelled(Exception):
     """The user ended the reply."""
 
 
+class Context(Protocol):
+    """What a reply is made in: a model, room for `capacity` tokens, `threads` that compute the next decode, and its drafts."""
+
+    model: Model
+    capacity: int
+
+    @property
+    def drafts(self) -> NoDrafts: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    def set_threads(self, threads: int) -> None: ...
+
+
 class Steering:
     """Obeys the commands, the script and the conditions of one reply.
 
     `waiting`: the reply pauses before its next step, unless that is forced; `why` is the condition that was met. `past`
-    are all ids so far, of which `reply` do not belong to the reply; it is read, never written.
+    are all ids so far, of which `reply` do not belong to the reply; it is read, never written. `walk` is for its records.
 
     Raises:
         EngineError: a condition does not compile.
     """
 
-    def __init__(self, request: Generate, cache: Cache, past: list[int], reply: int) -> None:
+    def __init__(
+        self, request: Generate, context: Context, past: list[int], reply: int, walk: int | None = None
+    ) -> None:
         self.samplers: SamplerSettings = request.samplers
         self.origin = request.origin
         self.number = -1
         self.chain: Chain | None = None
         self.waiting = request.paused
         self.why = ""
-        self.keeps_threads = any(entry.threads for entry in request.script)
-        self._cache = cache
+        self._context, self._model, self._walk = context, context.model, walk
         self._past, self._reply, self._state = past, reply, request.state
         self._script = deque(request.script)
         self._queue: deque[int] = deque()
@@ -94,7 +121,7 @@ class Steering:
         if request.constraint is not None and self.grammar is None:
             raise EngineError("constraint", self.dropped, "change or remove the constraint")
         self._condition(request.conditions)
-        self.gate.resume(b"".join(map(cache.model.piece, past[reply:])))
+        self.gate.resume(b"".join(map(self._model.piece, past[reply:])))
         self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
 
     @property
@@ -105,14 +132,15 @@ class Steering:
     def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
-        biases = self._cache.model.token_biases(self.samplers.logit_bias)
+        biases = self._model.token_biases(self.samplers.logit_bias)
         order = [stage.name for stage in chain_of(self.samplers, biased=bool(biases))]
         if self.constraint is not None and not self.dropped:
             order.insert(len(order) if self.constraint.after_chain else 0, GRAMMAR)
         compile_ms, self._compile_ms = self._compile_ms, None
         return SettingsRecord(
-            self.number, self.samplers, self.conditions, self.origin, self._cache.threads, tuple(order), biases,
-            self.constraint, self.constraint_begun, compile_ms, self.dropped,
+            self.number, self.samplers, self.conditions, self.origin, self._context.threads, tuple(order), biases,
+            self.constraint, self.constraint_begun, compile_ms, self.dropped, self._walk,
+            self._context.drafts.settings, self._context.drafts.why,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -124,7 +152,7 @@ class Steering:
         """Makes a chain for the settings, whose penalties have seen all ids so far."""
         state = self._state if self.chain is None else self.chain.state
         self.close()
-        model = self._cache.model
+        model = self._model
         self.chain = Chain(
             self.samplers,
             model.n_vocab,
@@ -136,7 +164,7 @@ class Steering:
 
     def _thoughts(self) -> PhaseParser:
         """Knows the phase of the next token; has seen the reply so far."""
-        model, past, reply = self._cache.model, self._past, self._reply
+        model, past, reply = self._model, self._past, self._reply
         tags = model.thinking
         before = past[max(reply - _OPENING, 0) : reply] if tags is not None else []
         thoughts = PhaseParser(tags, b"".join(map(model.spelled, before)))
@@ -146,13 +174,13 @@ class Steering:
 
     def _answer(self) -> None:
         """Forces the end of the thoughts, unless tokens are forced already: those may be that end."""
-        tags = self._cache.model.thinking
+        tags = self._model.thinking
         if tags is not None and self.thoughts.phase == "thinking" and not self._queue:
-            self._queue.extend(self._cache.model.tokenize(tags.ending, special=True))
+            self._queue.extend(self._model.tokenize(tags.ending, special=True))
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
-    def obey(self, command: Steer) -> Iterator[SettingsRecord]:
+    def obey(self, command: SteerReply) -> Iterator[SettingsRecord]:
         """Carries out a command, from the next token on; a change of settings is a record.
 
         Raises:
@@ -163,6 +191,8 @@ class Steering:
             raise Cancelled
         if isinstance(command, Adjust):
             self._change(command.samplers, command.conditions, command.origin, command.constraint)
+            if command.draft is not None:
+                self._context.drafts.set(command.draft)
             yield self.record()
         elif isinstance(command, Pause):
             self.waiting = True
@@ -173,7 +203,7 @@ class Steering:
                 self._answer()
                 return
             if isinstance(command, Force):
-                self._queue.extend(i for i in command.ids if 0 <= i < self._cache.model.n_vocab)
+                self._queue.extend(i for i in command.ids if 0 <= i < self._model.n_vocab)
                 return
             self.waiting = False
             if isinstance(command, Resume):
@@ -209,14 +239,14 @@ class Steering:
         The reply may have to wait then. `redraw` says what other settings would take at this step.
         """
         if self._steps and self._said is not None:
-            next_text = self._cache.model.piece(token).decode("utf-8", "replace")
+            next_text = self._model.piece(token).decode("utf-8", "replace")
             if _UNIT_ENDS[self._steps[0]](self._said, next_text):
                 self._steps.popleft()
                 self._said = None
                 self.waiting = not self._steps
         if self.forced is not None:
             return ""
-        model = self._cache.model
+        model = self._model
         ends = token in model.end_ids and not self.rules.ignores_end
         rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token))
         return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
@@ -246,7 +276,7 @@ class Steering:
 
     def _loop(self, token: int, redraw: Redraw) -> str:
         """Which text the reply says again and again, how often, and what a penalty would say instead of going on with it."""
-        loop, model = self.rules.repetition, self._cache.model
+        loop, model = self.rules.repetition, self._model
         assert loop is not None
         first = self._reply + loop.begin
         said = b"".join(map(model.piece, self._past[first : first + loop.period]))
@@ -298,7 +328,7 @@ class Steering:
         if constraint is None:
             return
         try:
-            self.grammar = self._cache.model.grammars.follow(constraint, self._past[self._reply + begun :])
+            self.grammar = self._model.grammars.follow(constraint, self._past[self._reply + begun :])
         except ConstraintError as error:
             self.dropped = f"the constraint cannot be used: {error}"
         else:
@@ -330,7 +360,7 @@ class Steering:
         if thinking:
             return None
         first = self.constraint_begun == self._step - 1 and self.thoughts.thought > 0
-        if first and self._cache.model.piece(token).isspace() and not self.grammar.allows(token):
+        if first and self._model.piece(token).isspace() and not self.grammar.allows(token):
             self.constraint_begun += 1  # white space that is forced behind the thoughts
             return self.record()
         self.grammar.take(token)
@@ -371,11 +401,11 @@ class Steering:
         self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
         said = self._past[self._reply :]
-        self._search(lambda: self.rules.resume(said, b"".join(map(self._cache.model.piece, said))))
+        self._search(lambda: self.rules.resume(said, b"".join(map(self._model.piece, said))))
 
     def _use_threads(self, threads: int) -> bool:
         threads = min(threads, MOST_THREADS)
-        if threads <= 0 or threads == self._cache.threads:
+        if threads <= 0 or threads == self._context.threads:
             return False
-        self._cache.set_threads(threads)
+        self._context.set_threads(threads)
         return True

@@ -23,9 +23,10 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from termchat.decoding.deadline import deadline
 from termchat.decoding.escapes import well_formed
 from termchat.engine.llama.model import LSTRIP, RSTRIP, Model
-from termchat.engine.llama.sandbox import deadline, last_resort, memory
+from termchat.engine.llama.sandbox import last_resort, memory
 from termchat.engine.port import EngineError, Message
 
 DEADLINE = 2.0

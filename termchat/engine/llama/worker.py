@@ -16,10 +16,11 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from termchat.decoding.records import Failed, Token
+from termchat.decoding.records import Beams, Failed, Token
 from termchat.engine import wire
 from termchat.engine.port import (
     Cancel,
@@ -32,8 +33,11 @@ from termchat.engine.port import (
     Event,
     Explain,
     Generate,
+    GenerateWalks,
     Inspect,
     Inspected,
+    Join,
+    Keep,
     Load,
     Loaded,
     Paused,
@@ -45,10 +49,13 @@ from termchat.engine.port import (
     Rendered,
     Score,
     Scoring,
+    SearchBeams,
     Spell,
     Spelled,
     Steer,
+    SteerReply,
     Tokenize,
+    ToWalk,
     Unload,
     Unloaded,
 )
@@ -160,8 +167,10 @@ class Worker:
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
         try:
-            if isinstance(command, Generate):
+            if isinstance(command, Generate | SearchBeams):
                 self._generate(number, command, arrived)
+            elif isinstance(command, GenerateWalks):
+                self._generate_walks(number, command, arrived)
             else:
                 self._send(number, self._answer(number, command))
         except EngineError as error:
@@ -192,6 +201,8 @@ class Worker:
             return Rendered(ids, whole)
         if isinstance(command, Check):
             return session.model.grammars.check(command.constraint)
+        if isinstance(command, Keep):
+            return session.keep(command.walk)
         if isinstance(command, Compare):
             return Compared(session.compare(command.ids, command.at))
         alone, wanted = not self._replying, self._inbox.has_work
@@ -235,21 +246,56 @@ class Worker:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session
 
-    def _generate(self, number: int, command: Generate, arrived: float) -> None:
+    def _generate(self, number: int, command: Generate | SearchBeams, arrived: float) -> None:
         session = self._loaded()
         self._replying = True
         try:
-            for record in session.generate(command, lambda: self._inbox.steering(number), arrived):
+            poll = partial(self._steering_one, number)
+            made = (
+                session.search(command, poll, arrived)
+                if isinstance(command, SearchBeams)
+                else session.generate(command, poll, arrived)
+            )
+            for record in made:
                 self._send(number, record)
-                while isinstance(record, (Token, Prefilling)) and (other := self._inbox.between_tokens()) is not None:
+                while (
+                    isinstance(record, (Token, Prefilling, Beams))
+                    and (other := self._inbox.between_tokens()) is not None
+                ):
                     self._do(*other)
                 while isinstance(record, Paused) and (other := self._inbox.while_paused(number)) is not None:
                     self._do(*other)
         finally:
             self._replying = False
 
-    def _send(self, number: int, event: Event) -> None:
-        data = memoryview(wire.frame(wire.EVENT_ENCODER, number, event))
+    def _generate_walks(self, number: int, command: GenerateWalks, arrived: float) -> None:
+        session = self._loaded()
+
+        def poll() -> Steer | None:
+            return self._inbox.steering(number)
+
+        def wait() -> None:
+            while (other := self._inbox.while_paused(number)) is not None:
+                self._do(*other)
+
+        self._replying = True
+        try:
+            for events in session.generate_walks(command, poll, wait, arrived):
+                self._send(number, *events)
+                while (other := self._inbox.between_tokens()) is not None:
+                    self._do(*other)
+        finally:
+            self._replying = False
+
+    def _steering_one(self, number: int) -> SteerReply | None:
+        """The next command for a single reply; what is meant for a walk does nothing."""
+        command = self._inbox.steering(number)
+        while isinstance(command, ToWalk | Join):
+            command = self._inbox.steering(number)
+        return command
+
+    def _send(self, number: int, *events: Event) -> None:
+        data = memoryview(b"".join(wire.frame(wire.EVENT_ENCODER, number, event) for event in events))
         while data:
             data = data[os.write(self._descriptor, data) :]
 

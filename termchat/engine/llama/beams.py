@@ -1,0 +1,468 @@
+"""A beam search: many beginnings of a reply at once, of which the best go on. `decoding.beam_search` has the rules.
+
+Each running beam is a sequence of the cache, which shares the cells of the prompt, and of what it has in common with others. A
+step decodes a row for each, and looks for its best tokens. The first beam that goes on from another stays in its sequence, all
+further ones begin as copies of it, and a sequence from which none goes on is dropped. Where there is room for all tokens that
+the search can take, cells that nobody needs any more stay until its end, so that each row has the bits that it has alone
+(`Cache.drop`). Else they are freed: what is decoded then fills them, attention sums in the order of the cells, and so the
+numbers depend on the course of the search. The same search gives the same then, too, but `Start` says that it is not exact.
+
+Which beams are among the best is known in the end. So each token is observed when its beam takes it, while its logits are at
+hand, and is kept, as a list that later tokens share, until the replies are told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from time import perf_counter
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search, choose, enough, problem
+from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.constraint import GRAMMAR, NOT_YET
+from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Shape, Token
+from termchat.decoding.thinking import Phase
+from termchat.engine.llama import loop
+from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull, does_batch_alike
+from termchat.engine.llama.chain import Chain, NothingFits, Observer, left_by, top
+from termchat.engine.llama.drafts import NoDrafts
+from termchat.engine.llama.grammars import Follower
+from termchat.engine.llama.observe import Drawn
+from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.running_reply import Poll, Said, check, is_exact, start_of, token_record
+from termchat.engine.llama.softmax import Exponentials, Row
+from termchat.engine.llama.steering import Cancelled, Steering
+from termchat.engine.port import (
+    Cancel,
+    EngineError,
+    FirstToken,
+    Generate,
+    Pause,
+    Paused,
+    Prefilling,
+    Resume,
+    SearchBeams,
+    WalksFinished,
+)
+from termchat.engine.port import Step as StepOn
+
+Event = Said | WalksFinished
+Ending = tuple[Reason, str]
+
+
+class _Taken(NamedTuple):
+    """A token that a beam took, after others."""
+
+    before: _Taken | None
+    drawn: Drawn
+    decode_us: int
+    sample_us: int
+
+
+class _Ended(NamedTuple):
+    """A beam that runs no longer, and why. Its sequence lacks the last token: that was not decoded."""
+
+    last: _Taken | None
+    ending: Ending
+    sequence: int | None = None
+
+
+def _path(last: _Taken | None) -> list[_Taken]:
+    """All that a beam took, from its first token on."""
+    found = []
+    while last is not None:
+        found.append(last)
+        last = last.before
+    return found[::-1]
+
+
+class _Running(NamedTuple):
+    """A beam and its sequence. `total` is the sum of its logprobs, `tail` the bytes in which a stop sequence may have begun."""
+
+    sequence: int
+    total: float
+    last: _Taken | None
+    chain: Chain
+    tail: bytes
+    grammar: Follower | None
+
+
+class BeamSearch:
+    """One search, from the request on until something else is decoded: its running beams, which all have `length` tokens, and
+    its clock, which stops while it is paused.
+
+    Raises:
+        EngineError: the settings, the prompt or the constraint cannot be used.
+    """
+
+    threads = 1
+    """The bits are those of one, whatever computes them."""
+    drafts = NoDrafts()
+
+    def __init__(self, cache: Cache, pace: Pace, request: SearchBeams, poll: Poll, asked_at: float) -> None:
+        how = request.group.beams
+        wrong = problem(how) if how is not None else "a beam search has settings"
+        if how is None or wrong:
+            raise EngineError("settings", wrong, "change the settings of the search")
+        if not cache.model.can_rewind:
+            raise EngineError("capability", "this model cannot search with beams: its state cannot be copied", "")
+        check(cache, request.ids)
+        self.cache, self.pace, self.request, self.poll, self.how = cache, pace, request, poll, how
+        self.model, self.capacity = cache.model, cache.capacity
+        self.rows_alone = self.exact = False
+        self.reply = Generate(
+            request.ids, request.samplers, tuple(c for c in request.conditions if isinstance(c, Length | Stop)),
+            request.seed, request.origin, request.done, request.raw, request.candidates, request.shapes,
+            request.rebuild_exactly, prefill=request.prefill, state=request.state, constraint=request.constraint,
+            constraint_begun=request.constraint_begun,
+        )  # fmt: skip
+        self.steering = self._steering(0)
+        if self.steering.constraint_begun == NOT_YET:
+            raise EngineError(
+                "constraint",
+                "a beam search cannot keep to a constraint that begins behind thoughts",
+                "turn thinking off, or remove the constraint",
+            )
+        self.stops = [c.text.encode() for c in self.reply.conditions if isinstance(c, Stop)]
+        self.open_tail = max(map(len, self.stops), default=1) - 1
+        self.search = Search[_Ended](self.how)
+        self.running: list[_Running] = []
+        self.chains: list[Chain] = []
+        self.kept: dict[int, tuple[int, list[int]]] = {}
+        self.length = self.tokens = 0
+        self.waiting, self.steps = request.paused, 0
+        self.asked_at, self.waited = asked_at, 0.0
+        self.decode_us, self.prefill = 0, Prefill(0, 0, [], 0.0)
+        self.chosen_at: list[float] = []
+        self.first = 0
+        self.endings: dict[Continuation, Ending] = {}
+        self.followers: dict[Continuation, Follower] = {}
+        model = self.model
+        self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
+        self.exponentials = Exponentials(model.n_vocab)
+        self.batches = loop.Batches(cache)
+        self.enough = enough(self.how.width, len(model.end_ids))
+
+    def set_threads(self, threads: int) -> None:
+        pass
+
+    def sequence(self, walk: int) -> int | None:
+        """The cache's sequence that holds a walk, but for its last token; None once its cells are gone."""
+        sequence, ids = self.kept.get(walk, (0, None))
+        return sequence if ids is not None and self.cache.sequences.get(sequence) is ids else None
+
+    def records(self) -> Iterator[Event]:
+        """What answers the request. After a `Paused` it continues when `poll` has a command.
+
+        Raises:
+            EngineError: llama.cpp failed.
+        """
+        try:
+            yield from self._records()
+        finally:
+            for chain in self.chains:
+                chain.close()
+            self.pace.rest()
+            self.cache.limit_threads(self.pace.limit)
+
+    def _records(self) -> Iterator[Event]:
+        cache, request = self.cache, self.request
+        plan = loop.plan_for_many(cache, request)
+        self.rows_alone = self._has_room() and does_batch_alike(self.model)
+        self.exact = self.rows_alone and is_exact(cache, request, plan)
+        yield start_of(self.reply, self, 0, request.group)
+        yield self.steering.record()
+        ending: Ending | None
+        try:
+            yield from self._prefill(plan)
+            ending = yield from self._steps()
+        except (Cancelled, Aborted):
+            ending = "user", "" if self.running else "during prefill"
+        except ContextFull:
+            ending = "context", f"{cache.capacity} of {cache.capacity}"
+        found = [_Ended(None, ending or ("user", ""))]
+        if self.length:
+            running = [(self._broken_off(beam, ending), beam.total) for beam in self.running] if ending else []
+            found = [one.beam for one in self.search.n_best(running, self.length)]
+        for walk, ended in enumerate(found):
+            if ended.sequence is not None:
+                self.kept[walk] = ended.sequence, cache.sequences[ended.sequence]
+        for walk, ended in enumerate(found):
+            yield from self._reply(walk, ended)
+        decoding = self.chosen_at[-1] - self.chosen_at[0] if self.chosen_at else 0.0
+        rate = (self.tokens - self.first) / decoding if decoding else None
+        yield WalksFinished(self.tokens, len(self.chosen_at), decoding * 1e3, rate)
+
+    # --- its course --------------------------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        """Whether there is a cell for each token that the beams can take; the last of each is not decoded."""
+        limit = self.steering.limit
+        left = self.cache.capacity - len(self.request.ids)
+        return limit is not None and self.how.width * (limit - self.request.done - 1) <= left
+
+    def _read(self) -> None:
+        """Obeys what was asked meanwhile.
+
+        Raises:
+            Cancelled: the search is to end.
+        """
+        while (command := self.poll()) is not None:
+            if isinstance(command, Cancel):
+                raise Cancelled
+            if isinstance(command, Pause | Resume):
+                self.waiting, self.steps = isinstance(command, Pause), 0
+            elif isinstance(command, StepOn):
+                self.waiting = True
+                self.steps += 1
+
+    def _now(self) -> float:
+        return perf_counter() - self.waited
+
+    def _prefill(self, plan: list[Shape]) -> Iterator[Prefilling | Prefill]:
+        prompt = loop.PromptReader(self.cache, self.pace, self.request.ids, plan)
+        self._read()
+        for said in prompt.decode():
+            if isinstance(said, Prefill):
+                self.prefill = msgspec.structs.replace(said, walk=0)
+                yield self.prefill
+            else:
+                yield said
+                self._read()
+        self.decode_us = prompt.decode_us
+
+    def _steps(self) -> Generator[Beams | FirstToken | Paused, None, Ending | None]:
+        """Searches; returns why the beams that still run were broken off, None where they were beaten."""
+        limit = self.steering.limit
+        self.running = [self._root()]
+        rows = self.cache.logits()[None]
+        while True:
+            self._read()
+            begun = self._now()
+            self.endings, self.followers = {}, {}
+            best = [self._best(beam, row) for beam, row in zip(self.running, rows, strict=True)]
+            chosen = choose([beam.total for beam in self.running], best, self.how.width, self._finishes)
+            going = [*chosen.running, *chosen.finished]
+            if not going:
+                return "rule", f"no token fits ({GRAMMAR})"
+            drawn = [self._draw(one, rows[one.parent]) for one in going]
+            sample_us = int((self._now() - begun) * 1e6)
+            taken = [
+                _Taken(self.running[one.parent].last, each, self.decode_us, sample_us)
+                for one, each in zip(going, drawn, strict=True)
+            ]
+            yield from self._wait(drawn[0])
+            self.chosen_at.append(self._now())
+            if len(self.chosen_at) == 1:
+                self.first = len(going)
+                yield FirstToken((self.chosen_at[0] - self.asked_at) * 1e3, 0)
+            self.tokens += len(going)
+            yield self._told(chosen)
+            for one, last in zip(chosen.finished, taken[len(chosen.running) :], strict=True):
+                self._finish(one, last)
+            self._advance(chosen.running, taken)
+            if self.search.is_over(self.running[0].total if self.running else None, self.length):
+                return None
+            if limit is not None and self.request.done + self.length >= limit:
+                return "length", f"max_tokens {limit}"
+            rows = self._decode()
+
+    def _wait(self, drawn: Drawn) -> Iterator[Paused]:
+        """Waits until the step may be taken, with what the best beam would take."""
+        while self.waiting and not self.steps:
+            since = perf_counter()
+            yield Paused(self._token(drawn, self.length, "", self.decode_us, 0), walk=0)
+            self._read()
+            self.waited += perf_counter() - since
+        self.steps -= bool(self.steps)
+
+    def _decode(self) -> NDArray[np.float32]:
+        rows = [(beam.sequence, beam.last.drawn.id) for beam in self.running if beam.last is not None]
+        found, self.decode_us = self.batches.decode(rows)
+        return found
+
+    # --- its beams ---------------------------------------------------------------------------------------------------
+
+    def _root(self) -> _Running:
+        """What all beams begin with."""
+        steering, model = self.steering, self.model
+        own = self.request.ids[len(self.request.ids) - self.request.done :]
+        tail = self._tail(b"".join(map(model.piece, own)))
+        grammar = None if steering.dropped else steering.grammar
+        return _Running(MAIN, 0.0, None, self._chain(None), tail, grammar)
+
+    def _tail(self, data: bytes) -> bytes:
+        return data[len(data) - min(self.open_tail, len(data)) :]
+
+    def _chain(self, last: _Taken | None) -> Chain:
+        """A chain that has seen the prompt and what a beam took."""
+        request, model = self.request, self.model
+        past = [*request.ids, *(taken.drawn.id for taken in _path(last))]
+        bias = model.bias(request.samplers.logit_bias)
+        made = Chain(request.samplers, model.n_vocab, past, state=request.state, vocab=model.vocab, bias=bias)
+        self.chains.append(made)
+        return made
+
+    def _best(self, beam: _Running, row: Row) -> list[Scored]:
+        """The best tokens after a beam, with their logprobs."""
+        mask = beam.grammar.mask() if beam.grammar is not None else None
+        if beam.grammar is not None and mask is None:
+            return []
+        if self.how.after_chain:
+            try:
+                left = left_by(beam.chain, row, self.request.seed, self.request.done + self.length, mask)
+            except NothingFits:
+                return []
+            ids, logits = left.ids, left.logits.astype(np.float64)
+            highest = float(logits.max())
+            mass = float(np.exp(logits - highest).sum())
+        else:
+            suppressed = self.model.suppressed
+            allowed = row if mask is None else np.where(mask.allowed(len(row)), row, np.float32(-np.inf))
+            ids = top(allowed, self.enough + len(suppressed))
+            ids = ids[np.isfinite(allowed[ids]) & ~np.isin(ids, suppressed)]
+            logits = row[ids].astype(np.float64)
+            highest = float(row.max())
+            mass = self.exponentials.of(row, highest)
+        order = np.lexsort((ids, -logits))[: self.enough]
+        logprobs = logits[order] - (highest + math.log(mass))
+        return list(zip(ids[order].tolist(), logprobs.tolist(), strict=True))
+
+    def _finishes(self, one: Continuation) -> bool:
+        """Whether a token finishes the beam: an end token, one that completes a stop sequence, or the last that a constraint
+        allows."""
+        beam, model = self.running[one.parent], self.model
+        if one.id in model.end_ids:
+            self.endings[one] = "end", model.name(one.id)
+            return True
+        piece = model.piece(one.id)
+        text = beam.tail + piece
+        for stop in self.stops:
+            if text.find(stop, max(len(beam.tail) - len(stop) + 1, 0)) >= 0:
+                self.endings[one] = "stop", stop.decode()
+                return True
+        if beam.grammar is not None:
+            follower = self.followers[one] = beam.grammar.fork()
+            follower.take(one.id)
+            if follower.complete:
+                self.endings[one] = "end", f"nothing can follow ({GRAMMAR})"
+                return True
+        return False
+
+    def _draw(self, one: Continuation, row: Row) -> Drawn:
+        """The token as it is observed under the settings; the search chose it, and not the dice."""
+        beam = self.running[one.parent]
+        mask = beam.grammar.mask() if beam.grammar is not None else None
+        step = self.request.done + self.length
+        return self.observer.draw(row, beam.chain, self.request.seed, step, one.id, mask)
+
+    def _told(self, chosen: BeamStep) -> Beams:
+        model, length = self.model, self.length + 1
+        beams = [
+            Beam(
+                place, one.parent, one.id, model.name(one.id), one.logprob, self.search.score(one.total, length), ended
+            )
+            for place, (one, ended) in enumerate(
+                [
+                    *((one, False) for one in chosen.running),
+                    *((one, True) for one in chosen.finished),
+                    *((one, False) for one in chosen.dropped),
+                ]
+            )
+        ]
+        kept = len(chosen.running) + len(chosen.finished)
+        return Beams(self.request.done + self.length, beams[:kept], beams[kept:])
+
+    def _advance(self, chosen: list[Continuation], taken: list[_Taken]) -> None:
+        """These run on, each in a sequence of its own."""
+        before, after = self.running, list[_Running]()
+        parents = {one.parent for one in chosen}
+        for place, beam in enumerate(before):
+            if place not in parents:
+                self._drop(beam)
+        staying = set[int]()
+        for one, last in zip(chosen, taken[: len(chosen)], strict=True):
+            parent = before[one.parent]
+            stays = one.parent not in staying and parent.sequence != MAIN
+            staying.add(one.parent)
+            sequence = parent.sequence if stays else self.cache.begin(parent.sequence)
+            if not parent.chain.remembers:
+                chain = parent.chain
+            elif stays:
+                chain = parent.chain
+                chain.accept(one.id)
+            else:
+                chain = self._chain(last)
+            tail = self._tail(parent.tail + self.model.piece(one.id))
+            after.append(_Running(sequence, one.total, last, chain, tail, self.followers.get(one)))
+        self.running, self.length = after, self.length + 1
+
+    def _finish(self, one: Continuation, last: _Taken) -> None:
+        """This one ends; its cells stay as long as it is one of the best."""
+        sequence = self.cache.begin(self.running[one.parent].sequence)
+        worst = self.search.finish(_Ended(last, self.endings[one], sequence), one.total, self.length + 1)
+        if worst is not None and worst.sequence is not None:
+            self.cache.drop(worst.sequence, free=not self.rows_alone)
+
+    def _drop(self, beam: _Running) -> None:
+        if beam.sequence != MAIN:
+            self.cache.drop(beam.sequence, free=not self.rows_alone)
+        if beam.chain.remembers:
+            self.chains.remove(beam.chain)
+            beam.chain.close()
+
+    def _broken_off(self, beam: _Running, ending: Ending) -> _Ended:
+        reason, detail = ending
+        if beam.grammar is not None and not beam.grammar.accepting:
+            detail = f"{detail}; {GRAMMAR}: incomplete" if detail else f"{GRAMMAR}: incomplete"
+        return _Ended(beam.last, (reason, detail), beam.sequence if beam.sequence != MAIN else None)
+
+    # --- what it tells -----------------------------------------------------------------------------------------------
+
+    def _steering(self, walk: int) -> Steering:
+        """What knows the limit, the phase and the visible text of a walk that begins."""
+        ids = list(self.request.ids)
+        return Steering(self.reply, self, ids, len(ids) - self.request.done, walk)
+
+    def _reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
+        """The records of one of the best: all but of the first one's beginning, which is told already."""
+        steering, model = self._steering(walk), self.model
+        if walk:
+            yield start_of(self.reply, self, walk, self.request.group)
+            yield steering.record()
+            yield msgspec.structs.replace(self.prefill, walk=walk)
+        (reason, detail), path, gate = ended.ending, _path(ended.last), steering.gate
+        for step, taken in enumerate(path):
+            text = gate.push(model.piece(taken.drawn.id))
+            if step + 1 == len(path) and reason not in ("end", "stop", "user"):
+                text += gate.release()
+            phase = steering.thoughts.push(model.spelled(taken.drawn.id))
+            yield self._token(taken.drawn, step, text, taken.decode_us, taken.sample_us, phase, walk)
+        gate.finish()
+        times = self.chosen_at[: len(path)]
+        decoding = times[-1] - times[0] if times else 0.0
+        yield Finished(
+            reason, detail, gate.held, len(path), (times[0] - self.asked_at) * 1e3 if times else None, self.prefill.ms,
+            decoding * 1e3, (len(path) - 1) / decoding if decoding else None, walk,
+        )  # fmt: skip
+
+    def _token(
+        self,
+        drawn: Drawn,
+        step: int,
+        text: str,
+        decode_us: int,
+        sample_us: int,
+        phase: Phase | None = None,
+        walk: int = 0,
+    ) -> Token:
+        request = self.request
+        return token_record(
+            drawn, request.done + step, len(request.ids) + step, text, self.model, 0, decode_us, sample_us,
+            forced=True, phase=phase, walk=walk,
+        )  # fmt: skip

@@ -1,0 +1,399 @@
+"""Drafts change no record but the times and what is told of them: whatever was drafted, and whatever is done to the reply in
+the middle of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from time import perf_counter
+
+import msgspec
+import pytest
+
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.drafting import BatchTimes, DraftSettings
+from termchat.decoding.records import Finished, Record, SettingsRecord, Shape, Start, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.llama import drafts
+from termchat.engine.llama.cache import SPLIT
+from termchat.engine.llama.model_session import Session
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    EngineError,
+    Explain,
+    Force,
+    Generate,
+    Inspect,
+    ModelSpec,
+    Pause,
+    Paused,
+    Resume,
+    Score,
+    Steer,
+    Step,
+)
+from tests.engine.conftest import prompt, records, request, tokens
+from tests.engine.walking import plain
+
+ON = DraftSettings("ngram")
+LENGTH = 24
+SETTINGS = {
+    "greedy": Tuning(temperature=0),
+    "warm": Tuning(temperature=0.8),
+    "hot": Tuning(temperature=1.6, top_k=0, top_p=1.0, min_p=0.0),
+    "penalties": Tuning(temperature=0.8, repeat_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2),
+    "dry": Tuning(temperature=0.7, dry_multiplier=0.8, dry_allowed_length=1),
+    "xtc": Tuning(temperature=1.0, xtc_probability=0.6, xtc_threshold=0.05),
+    "mirostat": Tuning(mirostat=2, mirostat_tau=4.0),
+}
+SCHEMA = Constraint("json_schema", '{"type": "array", "items": {"type": "integer"}, "minItems": 4}')
+TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 40
+
+
+class Knowing:
+    """Drafts what the reply is going to say, with faults; or whatever else is to be tried."""
+
+    by = "ngram"
+    said: Sequence[int] = ()
+    begin = 0
+    faults = 0.3
+    instead: Callable[[list[int], int], list[int]] | None = None
+
+    def __init__(self, _learned: object, ids: list[int]) -> None:
+        self._random = Random(len(ids))
+
+    def saw(self, ids: list[int]) -> None:
+        pass
+
+    def propose(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
+        if self.instead is not None:
+            return self.instead(ids, most)
+        known = list(self.said[len(ids) - self.begin :])[: self._random.randint(1, most)]
+        return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]
+
+
+@pytest.fixture
+def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
+    """What drafts instead of the context. It never rests."""
+    made = type("MyKnowing", (Knowing,), {})
+    monkeypatch.setattr(drafts, "ByNgrams", made)
+    monkeypatch.setattr(drafts.Judge, "rests", False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def small(small_model_path: Path) -> Iterator[Session]:
+    with closing(session_of(small_model_path)) as made:
+        yield made
+
+
+def session_of(path: Path, **more: object) -> Session:
+    spec = ModelSpec(str(path), "small", context=1024, threads=1)
+    return Session(msgspec.structs.replace(spec, **more), lambda _: None)
+
+
+def ids_of(session: Session, count: int) -> list[int]:
+    return session.model.tokenize(TEXT, special=False)[:count]
+
+
+def same(stream: Iterable[Record]) -> list[Record]:
+    """Records without their times, and without what is told of drafts."""
+    found: list[Record] = []
+    for record in plain(stream):
+        if isinstance(record, Token):
+            record = msgspec.structs.replace(record, draft=None, settings=0)
+        elif isinstance(record, Finished):
+            record = msgspec.structs.replace(record, drafted=None, accepted=None, rounds=None)
+        elif isinstance(record, SettingsRecord):
+            record = msgspec.structs.replace(record, draft=None, drafting="", number=0)
+            if record in found:
+                continue
+        found.append(record)
+    return found
+
+
+def end(stream: Iterable[object]) -> Finished:
+    *_, last = stream
+    assert isinstance(last, Finished)
+    return last
+
+
+def both(session: Session, knowing: type[Knowing] | None, command: Generate) -> tuple[list[Record], list[Record]]:
+    """The records of a reply from an empty cache, without and with drafts."""
+    session.cache.rewind(0)
+    without = records(session, command)
+    if knowing is not None:
+        knowing.begin = len(command.ids) - command.done
+        knowing.said = [*command.ids[knowing.begin :], *(token.id for token in tokens(without))]
+    session.cache.rewind(0)
+    return without, records(session, msgspec.structs.replace(command, draft=ON))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_all_records_are_those_without_drafts(small: Session, knowing: type[Knowing], name: str) -> None:
+    tuning = SETTINGS[name].turned({"max_tokens": LENGTH})
+    accepted = drafted = 0
+    for seed in range(8):
+        ids = ids_of(small, 30 if seed % 5 else SPLIT - 8)
+        without, with_them = both(small, knowing, request(ids, tuning, seed))
+        assert same(with_them) == same(without)
+        told = end(with_them)
+        assert told.drafted is not None
+        assert told.accepted is not None
+        drafted, accepted = drafted + told.drafted, accepted + told.accepted
+    assert 20 < accepted < drafted
+
+
+def test_a_constraint_goes_along(small: Session, knowing: type[Knowing]) -> None:
+    for seed in range(6):
+        tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
+        without, with_them = both(small, knowing, request(ids_of(small, 30), tuning, seed, constraint=SCHEMA))
+        assert same(with_them) == same(without)
+        assert end(with_them).accepted
+
+
+def test_what_was_drafted_is_told_token_by_token(small: Session, knowing: type[Knowing]) -> None:
+    _, stream = both(small, knowing, request(ids_of(small, 30), Tuning(max_tokens=LENGTH)))
+    told, rounds, drafted = tokens(stream), 0, 0
+    expected: list[int] = []
+    for token in told:
+        if token.draft is None:
+            assert not expected
+            continue
+        draft = [each.id for each in token.draft.tokens]
+        if not expected:
+            rounds, drafted, expected = rounds + 1, drafted + len(draft), draft
+        else:
+            assert draft == expected[:1]
+            assert token.decode_us == token.draft.us == 0
+        assert token.draft.accepted is (token.id == expected[0])
+        assert token.draft.tokens[0].text == small.model.name(expected[0])
+        expected = expected[1:] if token.draft.accepted else []
+    finished = end(stream)
+    assert (finished.rounds, finished.drafted) == (rounds, drafted)
+    assert finished.accepted == sum(token.draft is not None and token.draft.accepted for token in told)
+
+
+@pytest.mark.parametrize("length", [30, SPLIT - 8])
+def test_cells_serve_the_next_reply_as_those_made_one_by_one(
+    small: Session, knowing: type[Knowing], length: int
+) -> None:
+    tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
+    ids = ids_of(small, length)
+    small.cache.rewind(0)
+    said = [token.id for token in tokens(records(small, request(ids, tuning)))]
+    cells = [Shape(63)] * ((length - 1) // 63) + [Shape((length - 1) % 63)] * bool((length - 1) % 63)
+    following = (
+        ([*ids, *said, 5, 6, 7], {}),  # goes on behind it
+        ([*ids, *said[:9]], {"done": 9}),  # from one of its tokens
+        (
+            [*ids, *said[:-1]],
+            {"done": LENGTH - 1, "shapes": [*cells, *[Shape(1, 1)] * LENGTH], "rebuild_exactly": True},
+        ),
+        ([*ids[:20], 9], {}),
+    )
+    for path, more in following:
+        found = []
+        for draft in (None, ON):
+            small.cache.rewind(0)
+            knowing.begin, knowing.said = length, said
+            records(small, request(ids, tuning, draft=draft))
+            found.append(records(small, request(path, tuning, 8, **more)))
+        assert plain(found[0]) == plain(found[1])
+        assert isinstance(found[1][0], Start)
+        assert found[1][0].exact
+
+
+def test_the_context_is_full_in_the_middle_of_a_round(small_model_path: Path, knowing: type[Knowing]) -> None:
+    with closing(session_of(small_model_path, context=64)) as session:
+        knowing.faults = 0.0
+        without, with_them = both(session, knowing, request(ids_of(session, 50), Tuning(temperature=1.0)))
+    assert same(with_them) == same(without)
+    assert end(with_them).reason == "context"
+    assert end(with_them).accepted
+
+
+# --- what is done in the middle of a round ---------------------------------------------------------------------------
+
+
+def steered(
+    session: Session, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
+) -> list[Record | Paused]:
+    """A reply from an empty cache, to which this is done once it has `at` tokens, and one thing whenever it is paused."""
+    session.cache.rewind(0)
+    waiting: list[Steer] = []
+    planned = iter(when_paused)
+    found: list[Record | Paused] = []
+    made = session.generate(command, lambda: waiting.pop(0) if waiting else None, perf_counter())
+    for said in made:
+        if isinstance(said, Record | Paused):
+            found.append(said)
+        if isinstance(said, Token) and said.step + 1 == at:
+            waiting += deeds
+        elif isinstance(said, Paused):
+            waiting.append(next(planned))
+    return found
+
+
+HOT = Tuning(temperature=1.4, max_tokens=LENGTH)
+DEEDS: dict[str, tuple[Sequence[Steer], Sequence[Steer]]] = {
+    "pause": ([Pause()], [Resume()]),
+    "step": ([Pause()], [Step(), Step(), Step("token"), Resume()]),
+    "force": ([Force([300, 301])], []),
+    "pause and force": ([Pause()], [Force([300]), Resume()]),
+    "adjust": ([Adjust(HOT.samplers(), HOT.conditions())], []),
+    "drafts off": (
+        [Adjust(Tuning(max_tokens=LENGTH).samplers(), HOT.conditions(), draft=DraftSettings("off"))],
+        [],
+    ),
+    "shorter": ([Adjust(Tuning(max_tokens=LENGTH).samplers(), Tuning(max_tokens=12).conditions())], []),
+    "cancel": ([Cancel()], []),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
+    small: Session, knowing: type[Knowing], deed: str
+) -> None:
+    command = request(ids_of(small, 40), Tuning(max_tokens=LENGTH))
+    said, _ = both(small, knowing, command)
+    knowing.said, knowing.begin = [token.id for token in tokens(said)], 40
+    knowing.faults = 0.0
+    commands, when_paused = DEEDS[deed]
+    for at in (2, 6):
+        without = steered(small, command, at, commands, when_paused)
+        with_them = steered(small, msgspec.structs.replace(command, draft=ON), at, commands, when_paused)
+
+        def bare(stream: Iterable[Record | Paused]) -> list[tuple[int, float, bool]]:
+            each = (said.token if isinstance(said, Paused) else said for said in stream)
+            return [(t.id, t.probability, t.forced) for t in each if isinstance(t, Token)]
+
+        assert bare(with_them) == bare(without)
+        both_ends = [end(stream) for stream in (without, with_them)]
+        assert both_ends[0].reason == both_ends[1].reason
+        assert both_ends[1].accepted
+        ids = [*command.ids, *(t.id for t in tokens([s for s in with_them if not isinstance(s, Paused)]))]
+        assert small.cache.ids == ids[: len(small.cache.ids)]
+        after = [records(small, request([*ids, 5], Tuning(max_tokens=3)))]
+        small.cache.rewind(0)
+        after.append(records(small, request([*ids, 5], Tuning(max_tokens=3))))
+        assert [t.candidates for t in tokens(after[0])] == [t.candidates for t in tokens(after[1])]
+
+
+def test_a_stop_sequence_in_mid_round(small: Session, knowing: type[Knowing]) -> None:
+    knowing.faults = 0.0
+    free, _ = both(small, knowing, request(ids_of(small, 40), Tuning(max_tokens=LENGTH)))
+    text = "".join(token.text for token in tokens(free))
+    stop = text[len(text) // 2 :][:5]
+    without, with_them = both(small, knowing, request(ids_of(small, 40), Tuning(max_tokens=LENGTH, stop=(stop,))))
+    assert same(with_them) == same(without)
+    assert end(with_them).reason == "stop"
+
+
+def test_questions_in_mid_round_see_only_what_was_accepted(small: Session, knowing: type[Knowing]) -> None:
+    tuning = Tuning(max_tokens=LENGTH, temperature=1.0)
+    ids = ids_of(small, 40)
+    without, _ = both(small, knowing, request(ids, tuning))
+    knowing.faults = 0.0
+    small.cache.rewind(0)
+    made: list[Token] = []
+    for said in small.generate(request(ids, tuning, draft=ON), lambda: None, perf_counter()):
+        if not isinstance(said, Token):
+            continue
+        made.append(said)
+        path, samplers = [*ids, *(token.id for token in made)], tuning.samplers()
+        if said.step % 3 == 1:
+            found, _ = small.inspect(Inspect(path[:-1], samplers, 7, said.step), alone=False, wanted=lambda: False)
+            assert (found.id, found.candidates) == (said.id, said.candidates)
+            small.explain(Explain(path, 40, samplers, 7, said.step + 1), alone=False, wanted=lambda: False)
+            score = Score(path, len(made), samplers, 7)
+            scored = small.score(score, alone=False, progress=lambda *_: None, wanted=lambda: False)
+            assert scored.ids == [token.id for token in made]
+    assert [msgspec.structs.replace(t, draft=None, settings=0, decode_us=0, sample_us=0) for t in made] == tokens(
+        same(without)
+    )
+
+
+# --- drafters that fail, and what drafts must not do -----------------------------------------------------------------
+
+
+def _dies(_ids: list[int], _most: int) -> list[int]:
+    raise RuntimeError("no idea")
+
+
+@pytest.mark.parametrize(
+    ("instead", "fails"),
+    [
+        (_dies, True),
+        (lambda _ids, _most: [10**9, -5, 3], False),
+        (lambda _ids, most: [7] * (most + 400), False),
+        (lambda _ids, _most: None, True),
+    ],
+    ids=["dies", "no such ids", "too many", "nothing at all"],
+)
+def test_nonsense_costs_time_only(
+    small: Session, knowing: type[Knowing], instead: Callable[..., list[int]], fails: bool
+) -> None:
+    knowing.instead = staticmethod(instead)  # type: ignore[assignment]
+    without, with_them = both(small, None, request(ids_of(small, 30), Tuning(max_tokens=8)))
+    assert same(with_them) == same(without)
+    settings = [record for record in with_them if isinstance(record, SettingsRecord)]
+    assert ("failed" in settings[-1].drafting) is fails
+
+
+def test_a_reply_past_the_border_with_two_threads_is_not_exact_and_an_exact_one_does_not_draft_there(
+    small_model_path: Path, knowing: type[Knowing]
+) -> None:
+    tuning = Tuning(max_tokens=14)
+    knowing.faults = 0.0
+    with closing(session_of(small_model_path, threads=2, threads_batch=1)) as two:
+        for length, exact in ((SPLIT - 14, True), (SPLIT - 6, False)):
+            without, with_them = both(two, knowing, request(ids_of(two, length), tuning))
+            assert isinstance(with_them[0], Start)
+            assert with_them[0].exact is exact
+            if exact:
+                assert same(with_them) == same(without)
+        knowing.begin, knowing.said = SPLIT - 6, [t.id for t in tokens(without)]
+        on = Adjust(tuning.samplers(), tuning.conditions(), draft=ON)
+        turned = [
+            r for r in steered(two, request(ids_of(two, SPLIT - 6), tuning), 1, [on]) if not isinstance(r, Paused)
+        ]
+        assert tokens(same(turned)) == tokens(same(without))
+        assert end(turned).accepted
+        assert any("exact" in record.drafting for record in turned if isinstance(record, SettingsRecord))
+    with closing(session_of(small_model_path, threads=2, threads_batch=1, kv_type="bf16")) as two:
+        without, with_them = both(two, knowing, request(ids_of(two, SPLIT - 6), tuning))
+        assert same(with_them) == same(without)
+        assert isinstance(with_them[0], Start)
+        assert with_them[0].exact
+
+
+def test_a_model_that_cannot_rewind_refuses(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small.model, "can_rewind", False)
+    with pytest.raises(EngineError, match="cannot take back"):
+        records(small, request(ids_of(small, 30), Tuning(max_tokens=4), draft=ON))
+
+
+# --- the real model, from its own context ----------------------------------------------------------------------------
+
+QUOTE = (
+    "Repeat this text: The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships"
+    " that passed far away in the dark."
+)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_what_is_quoted_is_drafted_from_the_context(
+    session: Session, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchTimes, "add", lambda *_: None)  # a busy machine measures anything
+    tuning = Tuning(temperature=temperature, max_tokens=30)
+    session._learned = drafts.Learned()
+    without, with_them = both(session, None, request(prompt(session, QUOTE), tuning, 1))
+    assert same(with_them) == same(without)
+    finished = end(with_them)
+    assert finished.accepted is not None
+    assert finished.accepted >= 10

@@ -1,0 +1,208 @@
+"""Several sequences in one batch: their rows, their cells, and which one is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull, does_batch_alike
+from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.softmax import Row
+from termchat.engine.port import EngineError, ModelSpec
+from tests.requantized import requantized
+
+
+@pytest.fixture(scope="module")
+def cache(small_model_path: Path) -> Iterator[Cache]:
+    spec = ModelSpec(str(small_model_path), "small", context=640, threads=1, threads_batch=2)
+    with closing(Session(spec, lambda _: None)) as session:
+        yield session.cache
+
+
+def story(cache: Cache, count: int) -> list[int]:
+    return cache.model.tokenize("The ship sailed on over the wide, quiet water. " * 60, special=False)[:count]
+
+
+def read(cache: Cache, ids: list[int]) -> None:
+    cache.rewind(0)
+    for _ in cache.prefill(ids, cache.prepare(ids)):
+        pass
+
+
+def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
+    """The logits after each of `more`, decoded one by one."""
+    read(cache, ids)
+    found = []
+    for token in more:
+        cache.decode(token)
+        found.append(cache.logits().copy())
+    return found
+
+
+def tails(cache: Cache, count: int, length: int) -> list[list[int]]:
+    rng = np.random.default_rng(3)
+    return rng.integers(1000, cache.model.n_vocab, (count, length)).tolist()
+
+
+@pytest.mark.parametrize(("prompt", "walks"), [(40, 3), (SPLIT - 3, 8), (SPLIT + 40, 2)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_of_a_batch_are_those_of_each_alone(cache: Cache, prompt: int, walks: int, threads: int) -> None:
+    ids, more = story(cache, prompt), tails(cache, walks, 6)
+    expected = [alone(cache, ids, tail) for tail in more]
+    read(cache, ids)
+    numbers = [cache.begin() for _ in more]
+    for step in range(6):
+        # The first ends early, the last begins later.
+        going = [i for i in range(walks) if not (i == 0 and step > 3) and not (i == walks - 1 and step < 2)]
+        rows = cache.decode_rows([(numbers[i], more[i][step - 2 * (i == walks - 1)]) for i in going], threads)
+        for row, i in zip(rows, going, strict=True):
+            assert np.array_equal(row, expected[i][step - 2 * (i == walks - 1)])
+    assert cache.free == cache.capacity - prompt - 4 - 6 * (walks - 2) - 4
+
+
+def test_a_sequence_that_begins_within_another_goes_on_as_it_alone(cache: Cache) -> None:
+    ids, (one, other) = story(cache, SPLIT - 2), tails(cache, 2, 6)
+    forked = one[:3] + other[3:]
+    expected = alone(cache, ids, forked)
+    read(cache, ids)
+    first = cache.begin()
+    for token in one:
+        cache.decode_rows([(first, token)])
+    fork = cache.begin(first, len(ids) + 3)
+    assert cache.sequences[fork] == ids + one[:3]
+    for step in range(3, 6):
+        assert np.array_equal(cache.decode_rows([(fork, forked[step])])[0], expected[step])
+    used = cache.capacity - cache.free
+    cache.drop(first)
+    assert cache.capacity - cache.free == used - 3  # the first three are shared
+    cache.drop(fork)
+    assert cache.free == cache.capacity - len(ids)
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_cells_that_stay_leave_the_bits_of_others_as_they_are(cache: Cache, free: bool) -> None:
+    ids, (one, other, third) = story(cache, 60), tails(cache, 3, 8)
+    expected = alone(cache, ids, one[:2] + other[2:])
+    read(cache, ids)
+    first, last = cache.begin(), cache.begin()
+    for step in range(2):
+        cache.decode_rows([(first, one[step]), (last, third[step])])
+    second = cache.begin(first)
+    cache.decode_rows([(first, one[2]), (second, other[2]), (last, third[2])])
+    assert cache.free == cache.capacity - 60 - 7
+    cache.drop(first, free=free)
+    cache.drop(last, free=free)
+    assert cache.free == cache.capacity - 60 - (3 if free else 7)
+    found = [cache.decode_rows([(second, token)])[0].copy() for token in other[3:]]
+    assert all(np.array_equal(*pair) for pair in zip(found, expected[3:], strict=True)) is not free
+    cache.drop_all()
+    assert cache.free == cache.capacity - 60
+    # No cell is lost to later sequences.
+    numbers = [cache.begin() for _ in range(58)]
+    for _ in range(10):
+        cache.decode_rows([(number, 500) for number in numbers])
+    assert cache.free == 0
+
+
+def test_the_logits_of_the_prompt_stay_at_hand(cache: Cache) -> None:
+    ids = story(cache, 30)
+    read(cache, ids)
+    row = cache.logits().copy()
+    cache.decode_rows([(cache.begin(), 500), (cache.begin(), 600)])
+    assert cache.current
+    assert np.array_equal(cache.logits(), row)
+
+
+def test_positions_of_any_sequence_can_be_asked_about(cache: Cache) -> None:
+    ids, (tail,) = story(cache, 50), tails(cache, 1, 5)
+    expected = alone(cache, ids, tail)
+    read(cache, ids)
+    cache.begin()
+    number = cache.begin()
+    for token in tail:
+        cache.decode_rows([(number, token)])
+    assert cache.nearest([*ids, *tail, 9]) == (number, len(ids) + 5)
+    assert cache.nearest([*ids, 9]) == (MAIN, len(ids))
+    assert np.array_equal(cache.peek([*ids, *tail[:3]]), expected[2])
+    assert np.array_equal(cache.peek([*ids, *tail]), expected[4])
+
+
+@pytest.mark.parametrize("prompt", [40, SPLIT - 3])
+def test_the_one_that_is_kept_goes_on_as_if_it_had_been_alone(cache: Cache, prompt: int) -> None:
+    ids, more = story(cache, prompt), tails(cache, 4, 8)
+    expected = alone(cache, ids, more[2])
+    made = list(cache._made)
+    read(cache, ids)
+    numbers = [cache.begin() for _ in more]
+    for step in range(5):
+        cache.decode_rows([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], 2)
+    cache.keep(numbers[2])
+    assert cache.ids == ids + more[2][:5]
+    assert cache._made == made[: prompt + 5]
+    assert not cache.sequences
+    assert not cache.current
+    for step in range(5, 8):
+        cache.decode(more[2][step])
+        assert np.array_equal(cache.logits(), expected[step])
+
+
+def test_no_cell_left(cache: Cache) -> None:
+    read(cache, story(cache, cache.capacity - 3))
+    numbers = [cache.begin() for _ in range(4)]
+    with pytest.raises(ContextFull):
+        cache.decode_rows([(number, 5) for number in numbers])
+    cache.decode_rows([(number, 5) for number in numbers[:3]])
+    assert cache.free == 0
+    assert [len(cache.sequences[number]) for number in numbers] == [cache.capacity - 2] * 3 + [cache.capacity - 3]
+    cache.rewind(20)
+    assert not cache.sequences
+    assert cache.free == cache.capacity - 20
+
+
+def test_no_sequence_left(cache: Cache) -> None:
+    read(cache, story(cache, 20))
+    numbers = [cache.begin() for _ in range(_UNUSED - 2)]
+    with pytest.raises(EngineError, match="the most"):
+        cache.begin()
+    cache.drop(numbers[5])
+    assert cache.begin() == numbers[5]
+
+
+def test_what_can_not_be_rewound_can_not_be_shared(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(cache, story(cache, 20))
+    monkeypatch.setattr(cache.model, "can_rewind", False)
+    with pytest.raises(EngineError, match="several replies") as raised:
+        cache.begin()
+    assert raised.value.kind == "capability"
+
+
+def test_which_models_batch_alike(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = cache.model
+    assert model.weights == {"f32", "q4_1", "q8_0"}
+    assert does_batch_alike(model)
+    for types, alike in (("q4_0 f32", True), ("q8_0", True), ("q4_0 q6_K f32", False), ("f32", False), ("", False)):
+        monkeypatch.setattr(model, "weights", frozenset(types.split()))
+        assert does_batch_alike(model) is alike
+    monkeypatch.setattr(model, "weights", frozenset(("q4_1",)))
+    for changed in ({"kv_type": "q4_0"}, {"flash_attention": "off"}):
+        monkeypatch.setattr(model, "spec", msgspec.structs.replace(cache.model.spec, **changed))
+        assert not does_batch_alike(model)
+        monkeypatch.undo()
+
+
+def test_half_precision_is_known_not_to_batch_alike(small_model_path: Path, tmp_path: Path) -> None:
+    path = requantized(small_model_path, tmp_path / "half.gguf", "F16")
+    spec = ModelSpec(str(path), "half", context=256, threads=1)
+    with closing(Session(spec, lambda _: None)) as session:
+        assert session.model.weights == {"f32", "f16"}
+        assert not does_batch_alike(session.model)
+        ids = story(session.cache, 20)
+        (expected,) = alone(session.cache, ids, [500])
+        read(session.cache, ids)
+        rows = session.cache.decode_rows([(session.cache.begin(), 500) for _ in range(2)])
+        assert not np.array_equal(rows[0], expected)

@@ -1,0 +1,442 @@
+"""Many replies in one batch: each is what it is alone, whatever happens to the others."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from contextlib import closing
+from math import inf
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.records import Failed, Finished, Prefill, Start, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.llama import loop, running_reply
+from termchat.engine.llama.cache import SPLIT
+from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.pace import Pace
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    EngineError,
+    Explain,
+    Force,
+    Generate,
+    GenerateWalks,
+    Inspect,
+    Inspected,
+    Join,
+    Keep,
+    Kept,
+    ModelSpec,
+    Pause,
+    Resume,
+    Scripted,
+    Step,
+    ToWalk,
+    WalksFinished,
+)
+from tests.engine.conftest import Driver, records, tokens
+from tests.engine.walking import alone, ask, end, firsts, of, paused, plain, walk, walked
+from tests.requantized import requantized
+
+LENGTH = 10
+FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
+
+
+@pytest.fixture(scope="module")
+def session(small_model_path: Path) -> Iterator[Session]:
+    """Two blocks of the real model, so that it is quick."""
+    spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
+    with closing(Session(spec, lambda _: None)) as made:
+        yield made
+
+
+def story(session: Session, count: int = 40) -> list[int]:
+    return session.model.tokenize("The ship sailed on over the wide, quiet water. " * 60, special=False)[:count]
+
+
+def check_each(session: Session, stream: list[object], command: GenerateWalks) -> None:
+    for one in command.walks:
+        assert plain(of(stream, one.number)) == alone(session, command, one)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("count", "prompt"), [(2, SPLIT - 4), (4, 40), (4, SPLIT + 20), (16, SPLIT - 5)])
+def test_each_walk_is_what_its_seed_gives_alone(session: Session, count: int, prompt: int) -> None:
+    command = ask(story(session, prompt), [walk(i, FREE, 30 + i) for i in range(count)])
+    session.cache.rewind(0)
+    stream = walked(session, command)
+    check_each(session, stream, command)
+    starts = [event for event in stream if isinstance(event, Start)]
+    assert [(start.walk, start.group, start.threads, start.exact) for start in starts] == [
+        (i, command.group, 1, True) for i in range(count)
+    ]
+    assert len({tuple(t.id for t in tokens(of(stream, i))) for i in range(count)}) > 1
+    over = stream[-1]
+    assert isinstance(over, WalksFinished)
+    assert over.tokens == sum(end(stream, i).tokens for i in range(count))
+    assert over.steps == max(end(stream, i).tokens for i in range(count)) - 1
+    assert over.tokens_per_second == pytest.approx((over.tokens - count) / over.decode_ms * 1e3)
+    assert sorted(first.walk or 0 for first in firsts(stream)) == list(range(count))
+
+
+def test_the_whole_model_says_the_same_in_a_batch(model_path: Path) -> None:
+    spec = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
+    with closing(Session(spec, lambda _: None)) as whole:
+        command = ask(story(whole, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
+        check_each(whole, walked(whole, command), command)
+
+
+def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_off = 0
+
+    class Restless(Pace):
+        """Another number of threads for every batch; every third one is broken off."""
+
+        def allowed(self, rows: int = 1) -> float:
+            nonlocal broken_off
+            broken_off += 1
+            return 1e-6 if broken_off % 3 == 0 else inf
+
+        def observe(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
+            self._limit = 3 - self._limit
+            return self._limit
+
+    monkeypatch.setattr(loop, "Pace", Restless)
+    spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, proposed_threads=True)
+    with closing(Session(spec, lambda _: None)) as two:
+        command = ask(story(two, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
+        two.cache.rewind(0)
+        stream = walked(two, command)
+        for one in command.walks:
+            expected = alone(two, command, one, script=(Scripted(0, threads=1),))
+            assert [r for r in plain(of(stream, one.number)) if not isinstance(r, Start | Prefill)] == [
+                r for r in expected if not isinstance(r, Start | Prefill)
+            ]
+        assert broken_off >= LENGTH * 4 // 3
+
+
+def test_walks_begin_at_any_token_of_a_reply(session: Session) -> None:
+    ids = story(session, SPLIT - 4)
+    session.cache.rewind(0)
+    reply = records(session, Generate(ids, FREE.samplers(), FREE.conditions(), 3))
+    path = [*ids, *(t.id for t in tokens(reply)[:6])]
+    command = ask(path, [walk(3, FREE, 3), walk(4, FREE, 4)], done=6)
+    stream = walked(session, command)
+    assert tokens(plain(of(stream, 3))) == tokens(plain(reply))[6:]
+    (prefill, _) = [event for event in stream if isinstance(event, Prefill)]
+    assert prefill.shapes == [1]
+    forced = tuple(Scripted(n, i) for n, i in enumerate(path[len(ids) :]))
+    whole = alone(session, ask(ids, []), walk(4, FREE, 4, script=forced))
+    assert [t.candidates for t in tokens(of(stream, 4))] == [t.candidates for t in tokens(whole)[6:]]
+
+
+def test_each_has_knobs_rules_and_a_constraint_of_its_own(session: Session) -> None:
+    knobs: list[dict[str, object]] = [
+        {"temperature": 0.0}, {"max_tokens": 3}, {"repeat_penalty": 1.3, "top_k": 200}, {"mirostat": 2},
+        {"dry_multiplier": 0.8, "top_k": 0, "min_p": 0.1}, {"xtc_probability": 0.5, "xtc_threshold": 0.02},
+    ]  # fmt: skip
+    walks = [walk(i, Tuning(**{"max_tokens": LENGTH, **more})) for i, more in enumerate(knobs)]  # type: ignore[arg-type]
+    walks.append(walk(6, FREE, constraint=Constraint("regex", "[0-9]{4}")))
+    script = (Scripted(2, samplers=Tuning(temperature=2.0).samplers()), Scripted(4, 500), Scripted(4, 600))
+    walks.append(walk(7, FREE, script=script))
+    command = ask(story(session), walks)
+    session.cache.rewind(0)
+    stream = walked(session, command)
+    check_each(session, stream, command)
+    assert end(stream, 6).reason == "end"
+    text = "".join(t.text for t in tokens(of(stream, 6)))
+    assert len(text) == 4
+    assert text.isdecimal()
+
+
+def test_one_that_is_stopped_or_ends_early_leaves_the_others_as_they_are(session: Session) -> None:
+    walks = [walk(i, Tuning(max_tokens=4 if i == 1 else LENGTH), i) for i in range(4)]
+    command = ask(story(session, SPLIT - 4), walks)
+    session.cache.rewind(0)
+    stream = walked(session, command, {(0, 5): [ToWalk(2, Cancel())]})
+    check_each(session, [e for e in stream if getattr(e, "walk", 2) != 2], ask(command.ids, [*walks[:2], walks[3]]))
+    assert (end(stream, 2).reason, end(stream, 2).tokens) == ("user", 5)
+    assert (end(stream, 1).reason, end(stream, 1).tokens) == ("length", 4)
+    free = alone(session, command, walks[2])
+    assert plain(of(stream, 2))[:-1] == free[: len(of(stream, 2)) - 1]
+
+
+def test_cancel_ends_all(session: Session) -> None:
+    command = ask(story(session), [walk(i, FREE, i, paused=i == 1) for i in range(3)])
+    stream = walked(session, command, {(0, 3): [Cancel()]})
+    assert [(end(stream, i).reason, end(stream, i).tokens) for i in range(3)] == [("user", 3), ("user", 0), ("user", 3)]
+    assert isinstance(stream[-1], WalksFinished)
+
+
+def test_a_paused_one_waits_while_the_others_go_on(session: Session) -> None:
+    command = ask(story(session, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
+    session.cache.rewind(0)
+    stream = walked(session, command, {(0, 3): [ToWalk(1, Pause())], (0, 7): [ToWalk(1, Resume())]})
+    check_each(session, stream, command)
+    (stop,) = paused(stream, 1)
+    assert stop.token.step == 3
+    since = stream.index(stop)
+    assert [e.step for e in stream[since:] if isinstance(e, Token) and e.walk == 0][:4] == [4, 5, 6, 7]
+    assert [e for e in stream[since:] if isinstance(e, Token)].index(of(stream, 1)[6]) >= 6  # type: ignore[arg-type]
+
+
+def test_all_are_paused_and_stepped_together(session: Session) -> None:
+    command = ask(story(session), [walk(i, FREE, 5) for i in range(2)])
+    session.cache.rewind(0)
+    stream = walked(session, command, {(0, 2): [Pause()]}, [Step(), ToWalk(1, Step()), Force([700]), Resume()])
+    assert [[stop.token.step for stop in paused(stream, i)] for i in (0, 1)] == [[2, 3, 4], [2, 3, 4, 5]]
+    forced = [[t.step for t in tokens(of(stream, i)) if t.forced] for i in (0, 1)]
+    assert forced == [[3], [4]]
+    for i, one in enumerate(command.walks):
+        script = (Scripted(forced[i][0], 700),)
+        assert plain(of(stream, i)) == alone(session, command, one, script=script)
+
+
+def test_a_knob_is_turned_for_all_or_for_one(session: Session) -> None:
+    command = ask(story(session), [walk(i, FREE, i) for i in range(3)])
+    hot, cold = Tuning(temperature=1.5, max_tokens=LENGTH), Tuning(temperature=0.0, max_tokens=LENGTH)
+    at = {
+        (0, 3): [Adjust(hot.samplers(), hot.conditions(), {"temperature": "panel"})],
+        (0, 6): [ToWalk(1, Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))],
+    }
+    session.cache.rewind(0)
+    stream = walked(session, command, at)
+    for one in command.walks:
+        script = [Scripted(3, samplers=hot.samplers(), origin={"temperature": "panel"})]
+        if one.number == 1:
+            script.append(Scripted(6, samplers=cold.samplers(), origin={"temperature": "panel"}))
+        assert plain(of(stream, one.number)) == alone(session, command, one, script=tuple(script))
+
+
+def test_a_rule_that_cannot_be_used_fails_one_walk(session: Session) -> None:
+    bad = walk(1, FREE, constraint=Constraint("regex", "a(b"))
+    command = ask(story(session), [walk(0, FREE), bad, walk(2, FREE, 9)])
+    session.cache.rewind(0)
+    stream = walked(session, command)
+    (failed,) = of(stream, 1)
+    assert isinstance(failed, Failed)
+    assert failed.kind == "constraint"
+    check_each(session, stream, ask(command.ids, [command.walks[0], command.walks[2]]))
+
+
+# --- walks that come later -------------------------------------------------------------------------------------------
+
+
+def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session) -> None:
+    command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
+    late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44, base=(1, 4)), walk(5, FREE, 55, base=(4, 5))
+    session.cache.rewind(0)
+    stream = walked(session, command, {(0, 4): [Join(late)], (0, 6): [Join(fork)], (2, 9): [Join(again)]})
+    check_each(session, stream, command)
+    assert plain(of(stream, 3)) == alone(session, command, late)
+    for one, base, at in ((fork, 1, 4), (again, 4, 5)):
+        # What went before it: that of the walk in which it begins, as far as that is its own, and of the one before.
+        begun = [t.id for t in tokens(of(stream, base))][: at if base == 1 else 1]
+        ids = [*command.ids, *([t.id for t in tokens(of(stream, 1))[:4]] if base == 4 else []), *begun]
+        own = of(stream, one.number)
+        start, prefill = own[0], own[2]
+        assert isinstance(start, Start)
+        assert isinstance(prefill, Prefill)
+        assert (start.prompt_ids, start.exact) == (ids, True)
+        assert (prefill.tokens, prefill.reused, prefill.shapes) == (len(ids), len(ids) - 1, [1])
+        whole = alone(
+            session, command, one, script=tuple(Scripted(n, i) for n, i in enumerate(ids[len(command.ids) :]))
+        )
+        found, expected = tokens(plain(own)), tokens(whole)[at:]
+        assert [t.step for t in found] == list(range(at, LENGTH))
+        assert [(t.id, t.logit, t.probability, t.candidates) for t in found] == [
+            (t.id, t.logit, t.probability, t.candidates) for t in expected
+        ]
+
+
+@pytest.mark.parametrize(
+    ("base", "number", "why"), [((7, 2), 3, "no walk 7"), ((0, 5), 3, "has only 2 tokens"), (None, 1, "there already")]
+)
+def test_one_that_cannot_join_fails_alone(
+    session: Session, base: tuple[int, int] | None, number: int, why: str
+) -> None:
+    command = ask(story(session), [walk(i, Tuning(max_tokens=4), i) for i in range(2)])
+    stream = walked(session, command, {(0, 2): [Join(walk(number, FREE, base=base))]})
+    (failed,) = [event for event in stream if isinstance(event, Failed)]
+    assert failed.walk == number
+    assert why in failed.message
+    assert [end([e for e in stream if e is not failed], i).reason for i in (0, 1)] == ["length", "length"]
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_context_that_fills_ends_all(session: Session) -> None:
+    count = 8
+    ids = story(session, session.cache.capacity - 5 * count - 3)
+    command = ask(ids, [walk(i, FREE, i, paused=i == 7) for i in range(count)])
+    stream = walked(session, command)
+    assert {end(stream, i).reason for i in range(count)} == {"context"}
+    # Seven rows a step, and five for whom there is no seventh: the last token of each is drawn, and not decoded.
+    assert [end(stream, i).tokens for i in range(count)] == [7] * 7 + [0]
+    assert end(stream, 0).detail.startswith("511 of 512")
+
+
+@pytest.mark.parametrize("count", [0, 33])
+def test_so_many_walks_are_not_possible(session: Session, count: int) -> None:
+    with pytest.raises(EngineError, match=f"{count} walks"):
+        walked(session, ask(story(session), [walk(i, FREE) for i in range(count)]))
+
+
+def test_a_model_that_cannot_rewind_is_refused(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.model, "can_rewind", False)
+    with pytest.raises(EngineError, match="several replies") as raised:
+        walked(session, ask(story(session), [walk(0, FREE)]))
+    assert raised.value.kind == "capability"
+
+
+def test_weights_whose_rows_depend_on_the_batch_are_told(model_path: Path, tmp_path: Path) -> None:
+    path = requantized(model_path, tmp_path / "f16.gguf", "F16")
+    spec = ModelSpec(str(path), "f16", context=512, threads=1)
+    with closing(Session(spec, lambda _: None)) as other:
+        stream = walked(other, ask(story(other), [walk(i, Tuning(max_tokens=2), i) for i in range(2)]))
+        assert [event.exact for event in stream if isinstance(event, Start)] == [False, False]
+        assert other.keep(0).cells == 41
+        after = records(other, Generate([*story(other), 5, 6], FREE.samplers(), Tuning(max_tokens=1).conditions(), 1))
+        assert isinstance(after[0], Start)
+
+
+# --- the one that goes on --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0, 2, 3])
+def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: Session, kept: int) -> None:
+    command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
+    fork = walk(3, FREE, 9, base=(1, 3))
+    session.cache.rewind(0)
+    stream = walked(session, command, {(0, 5): [ToWalk(2, Cancel()), Join(fork)]})
+    own = of(stream, kept)
+    start = own[0]
+    assert isinstance(start, Start)
+    ids = [*start.prompt_ids, *(t.id for t in tokens(own))]
+    done = len(ids) - len(command.ids)
+    later = Tuning(max_tokens=done + 6, temperature=1.0)
+
+    def go_on() -> list[object]:
+        seed = (0, 1, 2, 9)[kept]
+        return records(session, Generate(ids, later.samplers(), later.conditions(), seed, done=done))  # type: ignore[return-value]
+
+    found = session.keep(kept)
+    assert found.cells == len(session.cache.ids) >= len(ids) - 1
+    assert session.cache.ids == ids[: found.cells]
+    more = go_on()
+    prefill = next(record for record in more if isinstance(record, Prefill))
+    assert (prefill.reused, prefill.shapes) == (len(ids) - 1, [1])
+    # Alone: the prompt and then token by token.
+    session.cache.rewind(0)
+    forced = tuple(Scripted(n, i) for n, i in enumerate(ids[len(command.ids) :]))
+    session_ids = records(
+        session,
+        Generate(command.ids, later.samplers(), Tuning(max_tokens=done).conditions(), 1, script=forced),
+    )
+    assert [t.id for t in tokens(session_ids)] == ids[len(command.ids) :]
+    assert tokens(plain(go_on())) == tokens(plain(more))  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="gone"):
+        session.keep(kept)
+
+
+def test_cells_are_gone_once_something_else_is_decoded(session: Session) -> None:
+    command = ask(story(session), [walk(i, FREE, i) for i in range(2)])
+    walked(session, command)
+    records(session, Generate(story(session, 20), FREE.samplers(), FREE.conditions(), 1))
+    with pytest.raises(EngineError, match="gone"):
+        session.keep(0)
+    stream = walked(session, command)
+    assert session.keep(1).cells == len(command.ids) + len(tokens(of(stream, 1))) - 1
+
+
+def test_a_walk_is_asked_about_while_its_cells_are_there(session: Session) -> None:
+    """What is asked does not change what is kept, however far it is from the prompt."""
+    long = Tuning(max_tokens=66, temperature=1.0)
+    command = ask(story(session), [walk(i, long, i) for i in range(3)])
+    session.cache.rewind(0)
+    stream = walked(session, command)
+    asked = tokens(of(stream, 1))[65]
+    ids = [*command.ids, *(t.id for t in tokens(of(stream, 1))[:65])]
+    token, recomputed = session.inspect(Inspect(ids, long.samplers(), 1, 65), alone=True, wanted=lambda: False)
+    assert recomputed
+    assert (token.id, token.logit, token.probability) == (asked.id, asked.logit, asked.probability)
+    why = session.explain(Explain(ids[:-2], 11, long.samplers(), 1, 63), alone=True, wanted=lambda: False)
+    assert why.explanation.id == 11
+    assert session.keep(1).cells == len(command.ids) + 65
+
+
+# --- through the pipe ------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_walks_waits_answers_and_keeps(small_model_path: Path) -> None:
+    driver = Driver(ModelSpec(str(small_model_path), "small", context=512, threads=1))
+    try:
+        ids = driver.prompt("A story of a ship, please.")
+        command = ask(ids, [walk(i, FREE, i, paused=True) for i in range(3)])
+        number = driver.engine.send(command)
+        stops = 0
+        stream: list[object] = []
+        until = perf_counter() + 120
+        while stops < 3 and perf_counter() < until:
+            for of_command, event in driver.engine.receive(0.5):
+                assert of_command == number
+                stream.append(event)
+                stops += type(event).__name__ == "Paused"
+        asked = driver.ask(Inspect(ids, FREE.samplers(), 1, 0), Inspected)[-1]
+        assert isinstance(asked, Inspected)
+        driver.engine.send(ToWalk(2, Cancel()))
+        driver.engine.send(Resume())
+        stream += driver.until(number, WalksFinished)
+        assert [end(stream, i).reason for i in range(3)] == ["length", "length", "user"]  # type: ignore[arg-type]
+        assert tokens(of(stream, 1))[0].id == asked.token.id  # type: ignore[arg-type]
+        kept = driver.ask(Keep(1), Kept)[-1]
+        assert isinstance(kept, Kept)
+        assert kept.cells == len(ids) + LENGTH - 1
+        path = [*ids, *(t.id for t in tokens(of(stream, 1)))]  # type: ignore[arg-type]
+        more = driver.ask(Generate(path, FREE.samplers(), Tuning(max_tokens=2).conditions(), 1), Finished)
+        (prefill,) = [event for event in more if isinstance(event, Prefill)]
+        assert prefill.reused == len(path) - 1
+        gone = driver.ask(Keep(0), Kept)[-1]
+        assert isinstance(gone, Failed)
+        assert gone.kind == "walks"
+    finally:
+        driver.engine.close()
+
+
+def test_a_cancel_through_the_pipe_ends_all_at_once(small_model_path: Path) -> None:
+    driver = Driver(ModelSpec(str(small_model_path), "small", context=2048, threads=1, quantization="Q4_1"))
+    try:
+        ids = driver.prompt("A story of a ship, please.")
+        long = Tuning(max_tokens=400, temperature=1.0)
+        number = driver.engine.send(ask(ids, [walk(i, long, i, paused=i == 1) for i in range(4)]))
+        driver.until(number, Token)
+        driver.engine.send(Cancel())
+        stream = driver.until(number, WalksFinished)
+        assert {end(stream, i).reason for i in range(4)} == {"user"}
+        assert end(stream, 0).tokens < 400
+        driver.ask(Generate(ids, FREE.samplers(), FREE.conditions(), 1), Finished)
+    finally:
+        driver.engine.close()
+
+
+def test_what_walks_compute_with_is_freed_when_they_are_over(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    observers = weakref.WeakSet[running_reply.Observer]()
+
+    class Seen(running_reply.Observer):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)  # type: ignore[arg-type]
+            observers.add(self)
+
+    monkeypatch.setattr(running_reply, "Observer", Seen)
+    gc.disable()  # the worker collects cycles seldom
+    try:
+        walked(session, ask(story(session), [walk(0, FREE), walk(1, FREE, paused=True)]), when_paused=[Cancel()])
+        assert not observers
+    finally:
+        gc.enable()
