@@ -6,6 +6,7 @@
     unsent          its draft and its queue
     session         what is known of a saved chat beside its tree: dates, model, knobs, view
     versions        the alternatives of a turn, to step through
+    walk_groups     replies that were made together from one prompt
     reply_facts     what replies were made of, and where that differs
     recorded_reply  a reply in one piece, each step with what it was drawn from and with
     causes          why two replies differ; causes_text says it

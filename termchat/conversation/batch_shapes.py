@@ -42,26 +42,36 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] |
     ids: list[int] | None = None
     shared = _shared(conversation, node)
     batch = 0
+    told = {run.group.number for number in shared if (run := conversation.nodes[number]).group is not None}
     # By numbers, which are the order of time; those of deleted branches were made too.
     for number in sorted((number for number in conversation.nodes if number <= node.number), reverse=True):
         run = conversation.nodes[number]
-        if run.start is None or run.prefill is None:
+        if (start := run.start) is None or (prefill := run.prefill) is None:
             continue
-        if run.start.model != node.start.model:
+        runs = [run]
+        if run.group is not None and number not in shared:
+            # Its walks began with the same cells, and a kept one took its own along: one of them says it all.
+            if run.group.number in told:
+                continue
+            told.add(run.group.number)
+            runs = _walks(conversation, run.group.number, number)
+        if start.model != node.start.model:
             break
         # Along one path the ids need no comparing, which would take time with the square of the chat.
         if shared.get(number, -1) < cells:
             ids = _cached(conversation, node) if ids is None else ids
-            if _cached(conversation, run)[:cells] != ids[:cells]:
+            alike = (each for each in runs if _cached(conversation, each)[:cells] == ids[:cells])
+            if (found := next(alike, None)) is None:
                 break
-        reused = run.prefill.reused
+            run = found
+        reused = prefill.reused
         if cells > reused:
-            segment = list(_cut(_added(run, run.start, run.prefill), cells - reused))
+            segment = list(_cut(_added(run, start, prefill), cells - reused))
             rows = [shape.rows for shape in segment]
-            if sum(rows) != cells - reused or not all(0 < count <= run.start.ubatch for count in rows):
+            if sum(rows) != cells - reused or not all(0 < count <= start.ubatch for count in rows):
                 return None
             segments.append(segment)
-            cells, batch = reused, run.start.ubatch
+            cells, batch = reused, start.ubatch
         if not cells:
             break
     if cells > batch:
@@ -69,6 +79,12 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] |
     if cells:
         segments.append([Shape(cells)])
     return [shape for segment in reversed(segments) for shape in segment]
+
+
+def _walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
+    """The walks of a group up to a node; their prompt was decoded once."""
+    nodes = (node for number, node in conversation.nodes.items() if number <= newest)
+    return [node for node in nodes if node.group is not None and node.group.number == group]
 
 
 def _cached(conversation: Conversation, run: Node) -> list[int]:

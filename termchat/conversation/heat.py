@@ -112,7 +112,7 @@ class Heats:
         begin, end = len(self._read), len(tokens)
         if begin < end:
             self._read.extend(map(self._scale, self._measure.column(tokens)[begin:end]))
-            forced = tokens.forced[begin:end]
+            forced = tokens.by_hand[begin:end]
             if self._measure.judges and 1 in forced:
                 self._read[begin:] = (
                     self._calm if chosen else heat for heat, chosen in zip(self._read[begin:], forced, strict=True)

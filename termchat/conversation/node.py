@@ -14,7 +14,8 @@ import msgspec
 
 from termchat.conversation.token_texts import Texts, from_words, words
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
+from termchat.decoding.group import Group
+from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, Record, SettingsRecord, Start, Token
 
 Role = Literal["user", "assistant"]
 
@@ -37,10 +38,10 @@ class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
-    1 where a person chose the token. A constraint allowed `allowed[i]` tokens, and bent the draw by `bent[i]`, the -ln of the
-    mass that it kept; both are 0 where there was none. `states` holds what stages of the chain remembered at token i, where
-    they did, and `end_tokens` which are end tokens. The first `thought` tokens are thoughts; of the first `unsure` ones it is
-    not known yet, and there are no thoughts then.
+    1 where the token was not drawn: a person chose it, or with `searched` a search did. A constraint allowed `allowed[i]`
+    tokens, and bent the draw by `bent[i]`, the -ln of the mass that it kept; both are 0 where there was none. `states` holds
+    what stages of the chain remembered at token i, where they did, and `end_tokens` which are end tokens. The first `thought`
+    tokens are thoughts; of the first `unsure` ones it is not known yet, and there are no thoughts then.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class TokenColumns:
         self.states: dict[int, dict[str, float]] = {}
         self.end_tokens: list[int] = []
         self.thought = self.unsure = 0
+        self.searched = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -92,6 +94,11 @@ class TokenColumns:
             rare, type=tuple[dict[int, dict[str, float]], list[int], int]
         )
         return columns
+
+    @property
+    def by_hand(self) -> array[int]:
+        """1 where a person chose the token."""
+        return array("b", bytes(len(self))) if self.searched else self.forced
 
     def pieces(self) -> Iterator[bytes]:
         """The bytes of each token."""
@@ -155,7 +162,8 @@ class Node:
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
     grew from it, and can come back. `system` is the system prompt of a first turn that has another one than the chat began
-    with. `think` is what its template was told about thinking, as far as that is known.
+    with. `think` is what its template was told about thinking, as far as that is known. `beams` and `ranking` are the group's,
+    and its walk 0 has them.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -180,6 +188,8 @@ class Node:
         self.prefill: Prefill | None = None
         self.finished: Finished | None = None
         self.failed: Failed | None = None
+        self.beams: list[Beams] = []
+        self.ranking: Ranking | None = None
 
     def still(self) -> Node:
         """The node as it is now; one that is done is itself."""
@@ -187,7 +197,9 @@ class Node:
             return self
         node = copy.copy(self)
         node.tokens = TokenColumns.unpacked(self.tokens.packed())
+        node.tokens.searched = self.tokens.searched
         node.settings, node.settings_at = list(self.settings), list(self.settings_at)
+        node.beams = list(self.beams)
         return node
 
     @property
@@ -197,8 +209,18 @@ class Node:
 
     @property
     def done(self) -> bool:
-        """Whether no further record will come."""
+        """Whether no further record will come; a ranking may, once all walks of the group are done."""
         return self.role == "user" or self.finished is not None or self.failed is not None
+
+    @property
+    def walk(self) -> int | None:
+        """Which walk of its group a reply is; None for a single one, and until it starts."""
+        return self.start.walk if self.start is not None else None
+
+    @property
+    def group(self) -> Group | None:
+        """See `walk`."""
+        return self.start.group if self.start is not None else None
 
     @property
     def pending(self) -> str:
@@ -211,6 +233,7 @@ class Node:
             self.tokens.append(record)
         elif isinstance(record, Start):
             self.start = record
+            self.tokens.searched = record.group is not None and record.group.beams is not None
         elif isinstance(record, SettingsRecord):
             self.settings.append(record)
             self.settings_at.append(len(self.tokens))
@@ -218,8 +241,12 @@ class Node:
             self.prefill = record
         elif isinstance(record, Finished):
             self.finished = record
-        else:
+        elif isinstance(record, Failed):
             self.failed = record
+        elif isinstance(record, Beams):
+            self.beams.append(record)
+        elif isinstance(record, Ranking):
+            self.ranking = record
 
     def text(self, count: int | None = None) -> str:
         """What is shown of the node; of a reply, of its first `count` tokens."""

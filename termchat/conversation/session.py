@@ -95,7 +95,8 @@ class SessionNews(NamedTuple):
 
 class StoredSession(msgspec.Struct, frozen=True):
     """A chat as it was. `interrupted` are the replies whose end was never written: the process went away in the middle. The
-    newest reply is none of them where another process is writing it; `followed` then says what was read, to go on from.
+    newest reply, or group of replies, is none of them where another process is writing it; `followed` then says what was
+    read, to go on from.
     """
 
     info: SessionInfo

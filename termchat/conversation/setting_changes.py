@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -156,8 +156,9 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
         before = max(reached, key=lambda settings: settings.number, default=before)
 
 
-def forks(conversation: Conversation) -> dict[Place, str]:
-    """Where the chat that is shown could have gone on in another way: '2 other branches: "gentle"'."""
+def forks(conversation: Conversation, but: Container[int] = ()) -> dict[Place, str]:
+    """Where the chat that is shown could have gone on in another way: '2 other branches: "gentle"'. `but` are nodes that do not
+    count."""
     found: dict[Place, list[Node]] = {}
     before: int | None = None
     others: list[Node] = []
@@ -170,7 +171,8 @@ def forks(conversation: Conversation) -> dict[Place, str]:
             if 0 < child.at < count:
                 found.setdefault(Place(node.number, child.at), []).append(child)
         before = node.number
-    return {place: _branches(nodes) for place, nodes in sorted(found.items())}
+    told = {place: [node for node in nodes if node.number not in but] for place, nodes in sorted(found.items())}
+    return {place: _branches(nodes) for place, nodes in told.items() if nodes}
 
 
 def _branches(nodes: list[Node]) -> str:

@@ -96,10 +96,12 @@ class Conversation:
         return node
 
     def drop(self, node: Node) -> None:
-        """Takes the newest node back, before anything grew from it; its parent is the leaf again."""
+        """Takes a node back, before anything grew from it; where it was the leaf, its parent is."""
         del self.nodes[node.number]
         self._below[node.parent].remove(node)
-        self.leaf = node.parent
+        self._mark_continued(node.parent)
+        if self.leaf == node.number:
+            self.leaf = node.parent
 
     def delete(self, number: int) -> None:
         """Hides a node and all that grew from it; a leaf among them gives way to the newest one beside or before it."""
@@ -127,11 +129,12 @@ class Conversation:
             chat._below[parent] = [chat.nodes[node.number] for node in below]
         return chat
 
-    def path(self, leaf: int | None = None) -> list[Span]:
-        """Root to leaf. The leaf is taken whole, every other node as far as its child says."""
+    def path(self, leaf: int | None = None, *, since: int | None = None) -> list[Span]:
+        """Root to leaf, or from what stands behind the node `since`. The leaf is taken whole, every other node as far as its
+        child says."""
         spans: list[Span] = []
         number, count = (self.leaf if leaf is None else leaf), None
-        while number is not None:
+        while number is not None and number != since:
             node = self.nodes[number]
             spans.append(Span(node, len(node.ids) if count is None else count))
             number, count = node.parent, node.at

@@ -12,7 +12,9 @@ from termchat.conversation.versions import Versions
 from termchat.text import sanitize
 from tests.browser.chromium import Browser
 from tests.formats import example_chats
+from tests.formats.example_chats import ExampleChat
 from tests.formats.trees import tree
+from tests.made_walks import group, walked
 
 pytestmark = pytest.mark.browser
 
@@ -201,3 +203,52 @@ def test_without_scripts_the_chosen_branch_is_there(browser: Browser, tmp_path: 
         assert browser.ask(f"{VISIBLE}.map((token) => token.textContent).join('')") == "Once upon a time wild"
     finally:
         browser("Emulation.setScriptExecutionDisabled", value=False)
+
+
+COLUMNS = """[...document.querySelectorAll("main .walk")].map((walk) => [
+  walk.querySelector(".text").textContent, !walk.querySelector(".on").hidden, walk.closest(".turn").className])"""
+
+
+def test_walks_stand_beside_each_other_and_say_which_one_the_chat_goes_on_with(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made = example_chats.walks()
+    made.say("and then?")
+    for text in (b"on", b"off"):
+        made.reply(example_chats.stream([1, 2, 3], [text]), parent=4)
+    browser.look(1200, 800, "light")
+    browser.open(made.write(tmp_path / "chat.html", "html"))
+    best_first = [[" wide and deep", True, "turn reply"], [" wide and 42", False, "turn reply"]]
+    assert browser.ask(COLUMNS) == best_first
+    tops = browser.ask("[...document.querySelectorAll('main .walk')].map((walk) => walk.getBoundingClientRect().top)")
+    assert tops[0] == tops[1]
+    browser.point(".walk[data-node='2'] .t[data-n='1']")
+    browser.wait("!document.getElementById('panel').hidden")
+    assert browser.ask("document.querySelector('#panel dd').textContent") == "1, id 1001"
+    browser.point(".versions button:not(:disabled)", click=True)  # back to the first walk
+    browser.wait("document.querySelectorAll('main .user').length === 1")
+    assert browser.ask(COLUMNS) == [[*best_first[0][:1], False, "turn reply"], [*best_first[1][:1], True, "turn reply"]]
+    press(browser, ">")
+    assert browser.ask(COLUMNS) == best_first
+    browser.look(400, 800, "dark")
+    tops = browser.ask("[...document.querySelectorAll('main .walk')].map((walk) => walk.getBoundingClientRect().top)")
+    assert tops[0] < tops[1]
+    assert browser.complaints == []
+
+
+def test_walks_from_the_middle_of_a_reply_stay_under_it(browser: Browser, tmp_path: Path) -> None:
+    made = ExampleChat()
+    made.say("go")
+    made.reply(example_chats.stream([1, 2, 3], [b"one", b" two"]))
+    for walk, word in enumerate((b" or", b" but")):
+        made.reply(walked([1, 2, 3], walk, group(2), [word]), parent=2, at=1)
+    made.say("and then?")
+    browser.open(made.write(tmp_path / "chat.html", "html"))
+    for _ in range(3):  # the three versions of the reply, from the last one back
+        assert browser.ask("document.querySelector('.walks').closest('.turn') === document.querySelector('.reply')")
+        on = browser.ask(
+            "[...document.querySelectorAll('.on:not([hidden])')].map((mark) => mark.closest('.walk').dataset.node)"
+        )
+        assert on == [end for end in (shown(browser)[1][0],) if end != "2"]
+        assert len(browser.ask(COLUMNS)) == 2
+        press(browser, "<")

@@ -193,7 +193,7 @@ def test_the_plots_are_there(browser: Browser, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1280, 360])
 def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
     browser.look(width, 800, "dark")
-    for page in (example_chats.whole(), example_chats.hostile("http://127.0.0.1:9/")):
+    for page in (example_chats.whole(), example_chats.hostile("http://127.0.0.1:9/"), example_chats.hostile_walks()):
         browser.open(page.write(tmp_path / "chat.html", "html"))
         assert browser.ask("document.documentElement.scrollWidth") <= width
 

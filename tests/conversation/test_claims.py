@@ -128,19 +128,19 @@ def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path
 
 def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:
     one = Claims(path)
-    one.hold("a")
-    one.hold("a")
+    one.hold("a", 1)
+    one.hold("a", 1)
     assert not one.is_elsewhere("a")
-    one.let_go("a")
-    one.let_go("a")
+    one.let_go("a", 1)
+    one.let_go("a", 1)
     one.close()
 
 
 def test_where_nothing_can_be_locked_nobody_is_known_to_write(tmp_path: Path) -> None:
     claims = Claims(tmp_path / "missing" / "sessions.db")
-    claims.hold("a")
+    claims.hold("a", 1)
     assert not claims.is_elsewhere("a")
     (tmp_path / "sessions.db.writers").mkdir()
     claims = Claims(tmp_path / "sessions.db")
-    claims.hold("a")
+    claims.hold("a", 1)
     assert not claims.is_elsewhere("a")

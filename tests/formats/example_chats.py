@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,9 +13,10 @@ from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, Vie
 from termchat.conversation.transcripts import FORMATS
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.conditions import Every, Text, Threshold
-from termchat.decoding.records import Candidate, Failed, ModelIdentity, Record, Token
+from termchat.decoding.records import Candidate, Failed, ModelIdentity, Ranked, Ranking, Record, Token
 from termchat.decoding.samplers import Tuning
 from tests.made_records import MODEL, add_all, finished, settings, stream, user
+from tests.made_walks import beams, group, walked
 
 INFO = SessionInfo(
     "20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60.25, ModelRef("smollm2", f"/home/me/models/{MODEL.path}", MODEL),
@@ -87,6 +88,25 @@ def whole() -> ExampleChat:
     return made
 
 
+def walks(foreign: str = "42", texts: Sequence[str] = ("wide and 42", "wide and deep")) -> ExampleChat:
+    """A chat whose message was answered by walks, ranked and with the steps of a search; it goes on with the second one.
+    `foreign` stands wherever a group has words."""
+    made = ExampleChat()
+    made.say("How is the sea?")
+    of = group(len(texts), kind="vote", answer=foreign)
+    for walk, text in enumerate(texts):
+        made.reply(walked([1, 2, 3], walk, of, [f" {word}".encode() for word in text.split(" ")]), parent=1)
+    steps = [beams(step) for step in range(3)]
+    said = [msgspec.structs.replace(beam, text=foreign) for beam in steps[1].beams]
+    steps[1] = msgspec.structs.replace(steps[1], beams=said)
+    ranked = [Ranked(walk, -0.5 * walk, -0.5, 3, foreign, 1) for walk in reversed(range(len(texts)))]
+    more: list[Record] = [*steps, Ranking(ranked)]
+    made.known[2] += more
+    add_all(made.chat.nodes[2], more)
+    made.chat.leaf = 3
+    return made
+
+
 def conditions() -> ExampleChat:
     """A reply with every kind of condition, a number that was none, and a stop that swallowed tokens."""
     made = ExampleChat()
@@ -136,6 +156,12 @@ def hostile(address: str = "http://127.0.0.1:9/", *, well_formed: bool = False) 
     made.reply([*stream([1, 2, 3], [b"b"], reason=None), Failed("x", clean)], parent=1).name = all_of_them
     made.chat.leaf = 2
     return made
+
+
+def hostile_walks() -> ExampleChat:
+    """Every attack in the words of a group, and in its replies."""
+    clean = " ".join(ATTACKS).encode("utf-8", "replace").decode()
+    return walks(clean, [clean, *(attack.encode("utf-8", "replace").decode() for attack in ATTACKS[:8])])
 
 
 def _harmful(attacks: list[str], clean: str, identity: ModelIdentity) -> Iterator[Record]:

@@ -38,7 +38,9 @@ from tests.made_records import stream
 SCHEMA = json.loads(
     (Path(termchat.__file__).parent / "conversation/transcripts/transcript.schema.json").read_text("utf-8")
 )
-EXAMPLES: tuple[Callable[[], ExampleChat], ...] = (example_chats.whole, example_chats.conditions, example_chats.hostile)
+EXAMPLES: tuple[Callable[[], ExampleChat], ...] = (
+    example_chats.whole, example_chats.conditions, example_chats.hostile, example_chats.walks, example_chats.hostile_walks,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_an_unknown_name_or_ending_is_told_with_those_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("example", EXAMPLES, ids=["whole", "conditions", "hostile"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
 def test_no_format_lets_a_terminal_or_a_line_be_steered(form: str, example: Callable[[], ExampleChat]) -> None:
     page = example()
     kept = "\n\t" if form in ("md", "html") else ""
@@ -174,7 +176,7 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(SCHEMA)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=["whole", "conditions", "hostile"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
 def test_every_line_is_as_the_schema_says(example: Callable[[], ExampleChat]) -> None:
     check = validator()
     lines = [json.loads(line) for line in example().lines("jsonl")]

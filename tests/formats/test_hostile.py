@@ -144,7 +144,7 @@ def acts(text: str) -> list[str]:
 
 
 def test_a_viewer_of_markdown_finds_nothing_to_run(attacked: ExampleChat) -> None:
-    for page in (attacked, example_chats.hostile()):
+    for page in (attacked, example_chats.hostile_walks(), example_chats.hostile()):
         assert acts("\n".join(page.lines("md"))) == []
     page.chat.leaf = 2
     shown = unescape_html(VIEWERS[0].render("\n".join(page.lines("md"))))
@@ -184,6 +184,13 @@ def test_a_viewer_fetches_nothing_and_shows_every_word(text: str) -> None:
         shown = unescape_html(viewer.render(whole))
         assert shown.count("hidden") == whole.count("hidden") == 4 * text.count("hidden")
         assert "<img" not in shown
+
+
+@pytest.mark.parametrize("text", [*(text for text in HIDING if "\n" not in text), "<img src=x onerror=y>", "a\\ <b>"])
+def test_a_table_of_replies_does_nothing_either(text: str) -> None:
+    page = "\n".join(example_chats.walks(text, [text, "b"]).lines("md"))
+    assert "\n| walk |" in page
+    assert acts(page) == []
 
 
 @pytest.mark.parametrize("entity", ["&#x202e;", "&#8238;", "&rlm;", "&#x3164;", "&ZeroWidthSpace;", "&#X1B;", "&shy;"])

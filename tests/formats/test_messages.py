@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation.transcripts import FORMATS, importing, jsonl_reader, messages
+from termchat.conversation.transcripts import FORMATS, importing, jsonl_lines, messages
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from tests.formats import example_chats
 
@@ -143,7 +143,7 @@ def test_a_message_without_a_reply_says_so(tmp_path: Path) -> None:
 def test_half_characters_become_the_sign_for_none_and_whole_ones_stay(text: str) -> None:
     for data in (json.dumps(text), json.dumps(text).upper().replace("\\U", "\\u").replace("\\N", "\\n")):
         wanted = json.loads(data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        found, count = jsonl_reader.replaced(data.encode())
+        found, count = jsonl_lines.replaced(data.encode())
         assert json.loads(found) == wanted
         assert count == wanted.count("\ufffd")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import msgspec
 
@@ -11,9 +12,11 @@ from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, Vie
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import After, Every, IgnoreEnd, Loop, Text, Threshold
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import Candidate, Failed, Reason, Record, Stage, Token
+from termchat.decoding.group import BeamSettings, GridKnob, Group, GroupKind
+from termchat.decoding.records import Candidate, Failed, Reason, Record, Stage, Start, Token
 from tests.formats.example_chats import ExampleChat
 from tests.made_records import settings, stream
+from tests.made_walks import beams, ranking
 
 _TEXTS = (
     *"ab \n\r\t\0=+-@|`<>&\"'\\,;#*", "\r\n", "\u2028", "\x85", "\ud800", "\udfff", "🦊", "e\u0301", "```", "</script>", "<!--",
@@ -39,7 +42,7 @@ class _Tree:
         chat = self.made.chat
         chat.raw, chat.title = dice.random() < 0.2, self._text()
         for _ in range(dice.randrange(1, 12)):
-            node = self._node()
+            node = self._group() if chat.nodes and dice.random() < 0.15 else self._node()
             node.name = self._text() if dice.random() < 0.2 else ""
             if dice.random() < 0.08:
                 chat.delete(node.number)
@@ -72,12 +75,46 @@ class _Tree:
             node.whole = dice.random() < 0.2
             node.omitted = Omission(dice.randrange(3)) if dice.random() < 0.2 else None
             return node
+        return self._reply(parent, at)
+
+    def _reply(self, parent: Node, at: int, walk: int | None = None, of: Group | None = None) -> Node:
+        chat = self.made.chat
         done = b"".join(list(parent.tokens.pieces())[:at]) if parent.role == "assistant" else b""
         node = chat.grow("assistant", parent=parent.number, at=at)
-        self.made.known[node.number] = self._records(chat.ids_before(node.number), done)
+        records = self._records(chat.ids_before(node.number), done)
+        self.made.known[node.number] = records if of is None else list(self._walked(records, walk, of))
         for record in self.made.known[node.number]:
             node.add(record)
         return node
+
+    def _group(self) -> Node:
+        """Replies from one place, one of them perhaps from a token of another; the first may have beams and a ranking."""
+        chat, dice = self.made.chat, self._dice
+        kind: GroupKind = dice.choice(["walks", "grid", "compare", "best", "vote", "beams"])
+        size = dice.randrange(1, 5)
+        of = Group(
+            dice.randrange(2**53), kind, size, (GridKnob("temperature", (0.0, 1.5)),) * (kind == "grid"), size,
+            dice.random() < 0.3, self._whole() if kind == "vote" else "", BeamSettings(4) if kind == "beams" else None,
+        )  # fmt: skip
+        parent = dice.choice(list(chat.nodes.values()))
+        at = dice.randrange(len(parent.ids) + 1)
+        walks = [self._reply(parent, at, walk, of) for walk in range(size)]
+        if dice.random() < 0.3:
+            walks.append(self._reply(walks[-1], dice.randrange(len(walks[-1].ids) + 1), size, of))
+        first = walks[0]
+        more: list[Record] = [beams(step) for step in range(dice.randrange(4))] if kind == "beams" else []
+        more += [ranking(len(walks))] if dice.random() < 0.5 else []
+        self.made.known[first.number] += more
+        for record in more:
+            first.add(record)
+        chat.leaf = dice.choice(walks).number
+        return walks[-1]
+
+    @staticmethod
+    def _walked(records: list[Record], walk: int | None, of: Group) -> Iterator[Record]:
+        for record in records:
+            began = {"group": of} if isinstance(record, Start) else {}
+            yield msgspec.structs.replace(record, walk=walk, **began)
 
     def _records(self, before: list[int], done: bytes) -> list[Record]:
         """Of a reply as it ran, or of one that lost a part."""

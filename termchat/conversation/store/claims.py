@@ -29,19 +29,22 @@ class Claims:
         file = store_files.real(store)  # others may come by another way
         self._path = file.with_name(file.name + SUFFIX)
         self._file: int | None = None
-        self._held: set[str] = set()
+        self._held: dict[str, set[int]] = {}
         self._mutex = threading.Lock()
 
-    def hold(self, session: str) -> None:
-        """This process writes to a chat from now on."""
+    def hold(self, session: str, reply: int) -> None:
+        """This process writes a reply of a chat from now on, or something else that is not ended by itself (0)."""
         with self._mutex:
-            if session not in self._held and self._lock(session):
-                self._held.add(session)
+            if session in self._held or self._lock(session):
+                self._held.setdefault(session, set()).add(reply)
 
-    def let_go(self, session: str) -> None:
+    def let_go(self, session: str, reply: int) -> None:
+        """That reply is written; the chat is let go with the last one."""
         with self._mutex:
-            if session in self._held:
-                self._held.discard(session)
+            replies = self._held.get(session, set())
+            replies.discard(reply)
+            if session in self._held and not replies:
+                del self._held[session]
                 self._unlock(session)
 
     def is_elsewhere(self, session: str) -> bool:

@@ -75,7 +75,7 @@ def to_omission(text: str) -> Omission | None:
 
 
 class _Reply(msgspec.Struct, array_like=True):
-    """A reply as it is held in memory: all its records but the tokens, and these as columns."""
+    """A reply as it is held in memory: all its records but the tokens, beams and ranking among them, and these as columns."""
 
     records: list[Record]
     settings_at: list[int]
@@ -84,7 +84,7 @@ class _Reply(msgspec.Struct, array_like=True):
 
 def from_reply(node: Node) -> bytes | None:
     """A reply that has ended, packed; None if one of its texts cannot be."""
-    others = (node.start, *node.settings, node.prefill, node.finished, node.failed)
+    others = (node.start, *node.settings, node.prefill, node.finished, node.failed, *node.beams, node.ranking)
     records: list[Record] = [record for record in others if record is not None]
     try:
         return msgspec.msgpack.encode(_Reply(records, node.settings_at, node.tokens.packed()))
@@ -101,6 +101,7 @@ def to_reply(node: Node, packed: bytes) -> bool:
         return False
     for record in reply.records:
         node.add(record)
+    tokens.searched = node.tokens.searched
     node.tokens, node.settings_at = tokens, reply.settings_at
     return True
 

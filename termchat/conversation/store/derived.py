@@ -105,7 +105,15 @@ class _Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
     """A `Prefill`, of which no field is read."""
 
 
-_decode = msgspec.msgpack.Decoder(_Piece | _Start | _Settings | _Prefill | Finished | Failed).decode
+class _Beams(msgspec.Struct, frozen=True, array_like=True, tag="beams"):
+    """A `Beams`, of which no field is read."""
+
+
+class _Ranking(msgspec.Struct, frozen=True, array_like=True, tag="ranking"):
+    """A `Ranking`, of which no field is read."""
+
+
+_decode = msgspec.msgpack.Decoder(_Piece | _Start | _Settings | _Prefill | Finished | Failed | _Beams | _Ranking).decode
 """Reads of a record only what a text needs, in a fraction of the time."""
 
 

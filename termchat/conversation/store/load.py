@@ -29,7 +29,8 @@ TEXT = """SELECT texts.text, tokens, whole FROM texts WHERE id =
 
 _NODES = """SELECT nodes.*, (SELECT system FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
     FROM nodes WHERE session = ? AND number > ? ORDER BY number"""
-_ADDED_RECORDS = "SELECT seq, node, record FROM records WHERE session = ? AND node >= ? AND seq > ? ORDER BY seq"
+_ADDED_RECORDS = "SELECT seq, node, record FROM records WHERE +session = ? AND seq > ? ORDER BY seq"
+"""Of whichever nodes: several replies may be growing. The + has SQLite begin at that place, not with all of the chat's."""
 
 
 class _Bone(NamedTuple):
@@ -136,9 +137,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
 def followed(db: sqlite3.Connection, session: str) -> Followed:
     """How much of a chat there is."""
     (node,) = db.execute("SELECT coalesce(max(number), 0) FROM nodes WHERE session = ?", (session,)).fetchone()
-    (seq,) = db.execute(
-        "SELECT coalesce(max(seq), 0) FROM records WHERE session = ? AND node = ?", (session, node)
-    ).fetchone()
+    (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM records WHERE session = ?", (session,)).fetchone()
     return Followed(session, node, seq)
 
 
@@ -146,7 +145,7 @@ def news(db: sqlite3.Connection, since: Followed) -> SessionNews:
     """What was added to a chat; whether another process writes it is for others to say."""
     session = since.session
     nodes = [_node(row) for row in _named(db, _NODES, session, since.node)]
-    found = db.execute(_ADDED_RECORDS, (session, since.node, since.seq)).fetchall()
+    found = db.execute(_ADDED_RECORDS, (session, since.seq)).fetchall()
     records = [(node, codec.to_record(blob)) for _, node, blob in found]
     row = db.execute(LEAF, (session,)).fetchone()
     newest = nodes[-1].number if nodes else since.node
@@ -185,12 +184,17 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
     """The token of that step, found in a few looks.
 
     From one token to a later one there are at least as many places as steps, so a look so many places ahead never passes by
-    the one that is wanted, and lands right on it where nothing else was written in between.
+    the one that is wanted, and lands right on it where nothing else was written in between. Where other replies were, there
+    are several places a step: looks go twice as far until one has passed it by, then half as far.
     """
-    found = first_token(rows)
+    found, places = first_token(rows), 1
     while found is not None and found[1].step < step:
         place, token = found
-        found = first_token(rows, place + step - token.step)
+        ahead = first_token(rows, place + places * (step - token.step))
+        if places > 1 and (ahead is None or ahead[1].step > step):
+            places //= 2
+        else:
+            found, places = ahead, places * 2
     return found[1] if found is not None and found[1].step == step else None
 
 

@@ -24,7 +24,7 @@ from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD
 from termchat.conversation.store.writer import Writer
-from termchat.conversation.tree import Conversation, Role
+from termchat.conversation.tree import Conversation, Node, Role
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Start, Token
 
@@ -109,13 +109,10 @@ class StoreReader:
         if stored is None:
             raise StoreError(f"no saved chat {session} in {self.path}", "List the saved chats and choose one.")
         self._live.setdefault(session, stored.conversation)
+        growing = _growing(stored)
         # A reply may end, or begin, while it is read.
-        if (
-            followed is not None
-            and followed.node in stored.interrupted
-            and (writing or self._claims.is_elsewhere(session))
-        ):
-            others = tuple(number for number in stored.interrupted if number != followed.node)
+        if followed is not None and growing and (writing or self._claims.is_elsewhere(session)):
+            others = tuple(number for number in stored.interrupted if number not in growing)
             return msgspec.structs.replace(stored, interrupted=others, followed=followed)
         return stored
 
@@ -236,3 +233,16 @@ class StoreReader:
             if self._writer.problem is not None:
                 problem += f", and cannot be repaired: {self._writer.problem}"
             raise StoreError(problem, REPAIR) from error
+
+
+def _growing(stored: StoredSession) -> set[int]:
+    """The replies without an end that may still be written: the newest one, and those that are made together with it."""
+    nodes = stored.conversation.nodes
+    newest = nodes[max(nodes)] if nodes else None
+    return {number for number in stored.interrupted if newest is not None and _together(nodes[number], newest)}
+
+
+def _together(node: Node, newest: Node) -> bool:
+    if node.group is not None and newest.group is not None:
+        return node.group.number == newest.group.number
+    return (node.parent, node.at) == (newest.parent, newest.at)

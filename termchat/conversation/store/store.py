@@ -44,7 +44,7 @@ from termchat.conversation.store.schema import (
 from termchat.conversation.store.writer import Operation, Writer
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import Failed, Finished, Record, Start
+from termchat.decoding.records import Failed, Finished, Ranking, Record, Start
 from termchat.decoding.samplers import Tuning
 
 __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "StoreNotice", "StoredSession"]
@@ -130,7 +130,7 @@ class Store:
         values = (*place, text, ids, int(node.whole), *named)
         claims = True if node.role == "assistant" else None
         operations = [
-            Operation(ADD_NODE, session, values, urgent=True, claims=claims),
+            Operation(ADD_NODE, session, values, urgent=True, claims=claims, claimed=node.number),
             _touch(session, leaf=node.number),
         ]
         if node.system is not None:
@@ -153,25 +153,32 @@ class Store:
         """The next record of the reply in node `number`."""
         on_path = False
         if isinstance(record, Start):
-            conversation = self._live.get(session)
-            on_path = (
-                conversation is not None
-                and number in conversation.nodes
-                and conversation.stands_on_path(number, record.prompt_ids)
-            )
+            on_path = self._stands_on_path(session, number, record)
             if on_path:
                 record = msgspec.structs.replace(record, prompt_ids=[])
         ends = isinstance(record, (Finished, Failed))
         values = number, int(on_path), codec.from_record(record)
-        operation = Operation(ADD_RECORD, session, values, urgent=ends, claims=False if ends else None)
-        if not ends:
-            self._writer.put(operation)
+        if ends:
+            ending = Operation(ADD_RECORD, session, values, urgent=True, claims=False, claimed=number)
+            self._writer.put(ending, _touch(session), Operation(derived.add, session, (number,)))
         else:
-            self._writer.put(operation, _touch(session), Operation(derived.add, session, (number,)))
+            self._writer.put(Operation(ADD_RECORD, session, values, urgent=isinstance(record, Ranking)))
+        if ends or isinstance(record, Ranking):
             self._pack(session, number)
 
+    def _stands_on_path(self, session: str, number: int, start: Start) -> bool:
+        """Whether its prompt is the ids of the path. Of several replies with a long one each would take its time to compare, so
+        what the tree has found already counts."""
+        conversation = self._live.get(session)
+        node = conversation.nodes.get(number) if conversation is not None else None
+        if conversation is None or node is None:
+            return False
+        if start.prompt_ids and node.start is not None and not node.start.prompt_ids:
+            return True
+        return conversation.stands_on_path(number, start.prompt_ids)
+
     def _pack(self, session: str, number: int) -> None:
-        """Keeps a reply that has ended as it is in memory, too."""
+        """Keeps a reply that has ended as it is in memory, too; anew, where a ranking came behind its end."""
         conversation = self._live.get(session)
         node = conversation.nodes.get(number) if conversation is not None else None
         packed = codec.from_reply(node) if node is not None and node.done else None

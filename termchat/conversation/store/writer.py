@@ -33,13 +33,15 @@ Work = Callable[..., None]
 
 class Operation(NamedTuple):
     """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once.
-    `claims`: this process writes to the session from now on (True), or until this is written (False)."""
+    `claims`: this process writes the reply in the node `claimed` of the session from now on (True), or until this is written
+    (False); node 0 is no reply."""
 
     does: str | Work
     session: str
     values: tuple[Any, ...]
     urgent: bool = False
     claims: bool | None = None
+    claimed: int = 0
 
 
 Tidy = Callable[[sqlite3.Connection, float], bool]
@@ -236,7 +238,7 @@ class Writer:
         self._file.committed(moved.get(operation.session, operation.session) for operation in batch)
         for operation in batch:  # whoever finds no claim finds all that was written under it
             if operation.claims is False:
-                self._claims.let_go(moved.get(operation.session, operation.session))
+                self._claims.let_go(moved.get(operation.session, operation.session), operation.claimed)
         self.moved = moved
         self._notices.extend(notices)
 
@@ -250,7 +252,7 @@ class Writer:
             elif db.execute(operation.does, (session, *operation.values)).rowcount == 0:
                 self._refuse(operation, notices)
             if operation.claims:
-                self._claims.hold(session)
+                self._claims.hold(session, operation.claimed)
 
         try:
             try:

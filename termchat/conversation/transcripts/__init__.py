@@ -7,8 +7,9 @@ dialog call both.
 Each format is a module of its name (`md`, `html`, `jsonl`, `openai`, `sharegpt`, `csv`) and an entry of `FORMATS`. It has
 `lines(conversation, info, records)`, the lines of the file without line breaks, and if it can be read `chats(path)`. The
 module is imported when it is needed, so that the list of formats costs the first frame nothing. `facts` says what the
-formats for people tell of a reply; `inert` keeps Markdown from doing anything, and `mark_places` its marks out of code;
-`messages` is shared by the two formats of other programs; `jsonl_reader` checks ours.
+formats for people tell of a reply, and `groups_on_page` what of replies that were made together; `inert` keeps Markdown from
+doing anything, and `mark_places` its marks out of code; `messages` is shared by the two formats of other programs;
+`jsonl_lines` says what a line of ours may hold, and `jsonl_reader` puts them together.
 """
 
 from __future__ import annotations

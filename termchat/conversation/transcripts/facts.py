@@ -52,13 +52,16 @@ def fact_line(node: Node) -> str:
     if len(node.tokens) or not node.pending:  # of a reply from elsewhere nobody knows the tokens
         told.append("1 token" if len(node.tokens) == 1 else f"{len(node.tokens)} tokens")
     told += [str(thoughts)] if (thoughts := thoughts_of([Span(node, len(node.ids))])) is not None else []
+    return " · ".join(fact for fact in (*told, ending_of(node)) if fact)
+
+
+def ending_of(node: Node) -> str:
+    """Why a reply ended; "" where it did by itself."""
     if node.failed is not None:
-        told.append(f"failed: {plain_line(node.failed.message)}")
-    elif node.finished is None:
-        told.append("unfinished")
-    else:
-        told.append(_ENDINGS[node.finished.reason].format(detail=escape(node.finished.detail)))
-    return " · ".join(fact for fact in told if fact)
+        return f"failed: {plain_line(node.failed.message)}"
+    if node.finished is None:
+        return "unfinished"
+    return _ENDINGS[node.finished.reason].format(detail=escape(node.finished.detail))
 
 
 def file_name(path: str) -> str:

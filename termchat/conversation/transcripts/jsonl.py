@@ -13,7 +13,7 @@ import msgspec
 import termchat
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.transcripts.facts import file_name
-from termchat.conversation.transcripts.jsonl_reader import LONGEST_NAME
+from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME
 from termchat.conversation.transcripts.transcript import VERSION, Records, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import FORMAT, Token, to_dict, to_json

@@ -1,56 +1,36 @@
 """Reads our own JSON Lines, line by line, into a conversation with its records.
 
-A file is foreign: sizes, counts, versions, ranges and the order of lines are checked, and every refusal names the line. What
-the fast decoder refuses is read again by a patient one, which takes null for NaN and otherwise says what is wrong.
-JSON may escape half of a surrogate pair alone; such a half becomes U+FFFD and is counted.
+A file is foreign: sizes, counts and the order of lines are checked, too (see `jsonl_lines`), and every refusal names the line.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
-import typing
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union
-
-import msgspec
+from typing import Any
 
 from termchat import regular_files
-from termchat.conversation.node import Omission
-from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
+from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.store import codec
-from termchat.conversation.transcripts.transcript import VERSION, Transcript, TranscriptError
+from termchat.conversation.transcripts.jsonl_lines import LineError, NodeLine, SessionLine, decode, replaced
+from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.conditions import Condition, ConditionError, Rule, describe, parse
+from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import (
-    FORMAT,
-    RECORD_NAMES,
+    Beams,
     Failed,
     Finished,
     Prefill,
+    Ranking,
     Record,
     SettingsRecord,
     Start,
     Token,
 )
-from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning
 from termchat.text import size
 
-_MAY_BE = re.compile(rb"\\u[dD][89a-fA-F]")
-_ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""An escape of JSON: both halves of a character, a half alone, or any other."""
-
-
-LONGEST_NAME = 10_000
-"""Characters of what a list shows on a line."""
-Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 LONGEST_LINE = 1 << 24
 """In bytes. The longest real ones are the prompts of very long chats: a million ids take half of that."""
 MOST_BYTES = 1 << 33
@@ -65,191 +45,12 @@ _LIKELIEST = 0.01
 """What the logarithm of a probability can be at most, rounding and all."""
 _HINT = "Use a chat saved as .jsonl, or complete, unedited output of termchat run --json."
 
-
-def replaced(data: bytes) -> tuple[bytes, int]:
-    """JSON with U+FFFD for each lone surrogate, and how many there were."""
-    if _MAY_BE.search(data) is None:
-        return data, 0
-    count = 0
-
-    def replace(found: re.Match[bytes]) -> bytes:
-        nonlocal count
-        if found[1] is None:
-            return found[0]
-        count += 1
-        return rb"\ufffd"
-
-    return _ESCAPES.sub(replace, data), count
-
-
-class LineError(ValueError):
-    """A line is invalid; the message says why."""
-
-
-class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
-    """The first line of a transcript: all that is known of the chat beside its nodes."""
-
-    version: int
-    format: int
-    id: str
-    title: Name
-    system: str
-    raw: bool
-    leaf: int | None
-    created: str | None
-    updated: str | None
-    model: ModelRef
-    tuning: Tuning
-    breakpoints: tuple[Breakpoint, ...] = ()
-    view: View = View()
-
-
-class NodeLine(msgspec.Struct, tag_field="record", tag="node"):
-    """A node; the records of its reply follow."""
-
-    number: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
-    parent: int | None
-    at: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-    role: Literal["user", "assistant"]
-    text: str
-    ids: list[Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]]
-    whole: bool
-    name: Name = ""
-    deleted: bool = False
-    omitted: Omission | None = None
-    system: str | None = None
-
-
-Line = SessionLine | NodeLine | Record
-
-_KINDS: dict[str, type] = {
-    "session": SessionLine,
-    "node": NodeLine,
-    **{name: kind for kind, name in RECORD_NAMES.items()},
-}
-_HOLD_ARRAYS = (SessionLine, ModelRef)
-"""Structs that are objects already, but not what is in them."""
-
-
-def decode(data: bytes) -> Line:
-    """Raises:
-    LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
-    """
-    try:
-        twin = _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        twin = _decode_patiently(data)
-    line: Line = msgspec.convert(twin, _KINDS[twin.__struct_config__.tag], from_attributes=True)
-    if isinstance(line, (SessionLine, Start)):
-        _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
-    if isinstance(line, Start):
-        _check_knob("seed", line.seed)
-    if isinstance(line, (SessionLine, SettingsRecord)):
-        _check_knobs(line.tuning if isinstance(line, SessionLine) else line.samplers)
-        met = line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
-        _check_conditions(met)
-    return line
-
-
-def _decode_patiently(data: bytes) -> Any:
-    """The same for lines that the fast decoder refuses: null becomes NaN, or the error says what is wrong."""
-    try:
-        found = json.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise LineError("it is not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise LineError("not a JSON object") from None
-    kind = _KINDS.get(str(found.get("record"))) if isinstance(found, dict) else None
-    if kind is None:
-        raise LineError("not a line of a transcript")
-    _check_versions(kind, found)
-    try:
-        return msgspec.convert(_with_numbers(found, kind), _twin(kind))
-    except msgspec.MsgspecError as error:
-        raise LineError(str(error)) from None
-
-
-def _check_versions(kind: type, found: dict[str, Any]) -> None:
-    for name, known in (("version", VERSION if kind is SessionLine else FORMAT), ("format", FORMAT)):
-        if found.get(name, known) not in (known, None):
-            raise LineError(f"its {name} is {found[name]!r:.40}; this termchat reads {known}")
-
-
-def _check_knobs(samplers: SamplerSettings) -> None:
-    """Settings out of range could crash the engine."""
-    for name in samplers.__struct_fields__:
-        _check_knob(name, getattr(samplers, name))
-
-
-def _check_knob(name: str, value: object) -> None:
-    try:
-        KNOBS[name].check(value)
-    except KnobError as error:
-        raise LineError(str(error)) from None
-
-
-def _check_conditions(conditions: Iterable[Condition]) -> None:
-    """So could conditions that cannot be written by hand."""
-    for condition in conditions:
-        if isinstance(condition, Rule):
-            try:
-                parse(describe(condition))
-            except ConditionError as error:
-                raise LineError(f"a condition is invalid: {error.message}") from None
-
-
-def _with_numbers(value: Any, kind: Any) -> Any:
-    """The value with NaN for null where a number is expected (see `to_dict`)."""
-    if kind is float:
-        return math.nan if value is None else value
-    inner = typing.get_args(kind)
-    if isinstance(value, list) and inner:
-        return [_with_numbers(item, inner[0]) for item in value]
-    if isinstance(value, dict):
-        hints = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
-        otherwise = inner[-1] if inner else None
-        return {name: _with_numbers(item, hints.get(name, otherwise)) for name, item in value.items()}
-    return value
-
-
-_twins: dict[type, Any] = {}
-
-
-def _twin(kind: Any) -> Any:
-    """The type that reads JSON objects for a type whose own form is an array."""
-    inner = typing.get_args(kind)
-    if kind is int:
-        return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold
-    if typing.get_origin(kind) in (list, Sequence):
-        return list[_twin(inner[0])]  # type: ignore[misc]
-    if typing.get_origin(kind) is tuple and inner[-1] is ...:
-        return tuple[_twin(inner[0]), ...]  # type: ignore[misc]
-    if typing.get_origin(kind) is UnionType:
-        return Union[tuple(_twin(one) for one in inner)]  # noqa: UP007 - of a tuple
-    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        return kind
-    if not (kind.__struct_config__.array_like or kind in _HOLD_ARRAYS):
-        return kind
-    if kind not in _twins:
-        hints = typing.get_type_hints(kind, include_extras=True)
-        fields: list[Any] = [
-            (field.name, _twin(hints[field.name]), *(() if field.default is msgspec.NODEFAULT else (field.default,)))
-            for field in msgspec.structs.fields(kind)
-        ]
-        tag: dict[str, Any] = (
-            {"tag_field": "record", "tag": kind.__struct_config__.tag} if kind in _KINDS.values() else {}
-        )
-        _twins[kind] = msgspec.defstruct(kind.__name__, fields, gc=False, **tag)
-    return _twins[kind]
-
-
-_decode = msgspec.json.Decoder(Union[tuple(map(_twin, _KINDS.values()))]).decode  # noqa: UP007
-
 __all__ = ["Transcript", "read"]
 
 
 def read(path: Path) -> Transcript:
-    """The chat in a file. A bare record stream becomes a chat of its prompts, whose words are not known, and replies.
+    """The chat in a file. A bare record stream becomes a chat of its prompts, whose words are not known, and replies. It
+    ends in the last reply, of walks in the first, or in the best where they were made for that.
 
     Of a reply the tokens' own records count; the ids in its node's line only say how many there must be.
 
@@ -279,7 +80,10 @@ class _Reader:
         self._session: SessionLine | None = None
         self._node: Node | None = None
         self._wanted: int | None = None
-        self._step: int | None = None
+        self._steps: dict[int, int] = {}
+        """The step that should be next, by the node that has one."""
+        self._walks: dict[int, Node] = {}
+        """Those of the group that a bare stream tells of at the moment, interleaved."""
         self._packed: dict[int, list[bytes]] = {}
         self._size = self._kept = self._records = self._halves = 0
 
@@ -365,14 +169,14 @@ class _Reader:
 
     def _take_start(self, line: Start) -> None:
         if self._session is None:
-            self._close()
             first = not self._chat.nodes
-            prompt = self._chat.grow("user", parent=None, at=0)
-            try:
-                prompt.prompt_ids = array("i", line.prompt_ids)
-            except OverflowError:
-                raise LineError("a prompt id is not a valid token id") from None
-            self._begin(Node(prompt.number + 1, prompt.number, len(prompt.ids), "assistant"), None)
+            beside = self._beside(line)
+            prompt = beside if beside is not None else self._prompt(line)
+            self._begin(Node(max(self._chat.nodes) + 1, prompt.number, len(prompt.ids), "assistant"), None)
+            assert self._node is not None
+            if line.walk is not None:
+                self._walks[line.walk] = self._node
+                self._chat.leaf = self._walks[min(self._walks)].number
             if first:
                 self._chat.raw = line.raw
                 self._info = SessionInfo(model=ModelRef(line.model.name, line.model.path, line.model))
@@ -380,19 +184,68 @@ class _Reader:
             raise LineError(f"the reply in node {self._node.number} starts twice")
         self._take_record(line)
 
+    def _beside(self, line: Start) -> Node | None:
+        """The prompt of the group that the reply belongs to, if its first walk was there already."""
+        self._close()
+        one = next(iter(self._walks.values()), None)
+        if one is None or line.group is None or one.group is None or line.group.number != one.group.number:
+            self._walks = {}
+            return None
+        if line.walk in self._walks:
+            raise LineError(f"walk {line.walk} starts twice")
+        assert one.parent is not None
+        prompt = self._chat.nodes[one.parent]
+        return prompt if list(prompt.ids) == line.prompt_ids else None
+
+    def _prompt(self, line: Start) -> Node:
+        prompt = self._chat.grow("user", parent=None, at=0)
+        try:
+            prompt.prompt_ids = array("i", line.prompt_ids)
+        except OverflowError:
+            raise LineError("a prompt id is not a valid token id") from None
+        return prompt
+
     def _take_token(self, line: Token) -> None:
+        node = self._node_of(line)
         # The reply of a chat may have lost its beginning with a damaged file; a bare stream has nothing else to begin with.
-        if self._node is None or (self._session is None and self._node.start is None):
+        if node is None or (self._session is None and node.start is None):
             raise LineError("a token appears before its reply starts")
-        if self._step is not None and line.step != self._step:
-            raise LineError(f"step {line.step} of node {self._node.number}, where step {self._step} should be")
+        if (expected := self._steps.get(node.number, line.step)) != line.step:
+            raise LineError(f"step {line.step} of node {node.number}, where step {expected} should be")
         if line.logprob > _LIKELIEST or any(other.logprob > _LIKELIEST for other in line.candidates):
             raise LineError("it contains a log-probability above 0")
-        self._step = line.step + 1
+        self._steps[node.number] = line.step + 1
         self._take_record(line)
 
+    def _take_beams(self, line: Beams) -> None:
+        node = self._node_of(line)
+        before = node.beams[-1:] if node is not None else []
+        if before and line.step != before[0].step + 1:
+            raise LineError(f"step {line.step} of a beam search, where step {before[0].step + 1} should be")
+        parents = len(before[0].beams) if before else 1
+        for place, beam in enumerate((*line.beams, *line.dropped)):
+            if beam.walk != place or not 0 <= beam.parent < parents:
+                raise LineError(
+                    f"beam {place} has the number {beam.walk} and the parent {beam.parent}, one of {parents}"
+                )
+        self._take_record(line)
+
+    def _take_ranking(self, line: Ranking) -> None:
+        if not line.walks or len({one.walk for one in line.walks}) < len(line.walks):
+            raise LineError("a ranking has each walk once")
+        self._take_record(line)
+        best = self._walks.get(line.walks[0].walk)
+        if best is not None and best.group is not None and best.group.kind in RANKED:
+            self._chat.leaf = best.number
+
+    def _node_of(self, line: Record) -> Node | None:
+        """Whose record it is. In a chat they stand behind their node; a bare stream has those of all walks as they came."""
+        if self._session is not None or not self._walks:
+            return self._node
+        return self._walks.get(0 if isinstance(line, (Beams, Ranking)) else -1 if line.walk is None else line.walk)
+
     def _take_record(self, line: Record) -> None:
-        node = self._node
+        node = self._node_of(line)
         if node is None or node.role == "user":
             if isinstance(line, Failed) and self._session is None:
                 raise LineError(f"the reply failed: {line.message}")
@@ -414,7 +267,7 @@ class _Reader:
         if len(self._chat.nodes) >= MOST_NODES:
             raise LineError(f"there are more than {MOST_NODES:,} nodes")
         self._chat.attach(node)
-        self._node, self._wanted, self._step = node, tokens, None
+        self._node, self._wanted = node, tokens
         if node.role == "assistant":
             self._packed[node.number] = []
 
@@ -433,6 +286,8 @@ class _Reader:
         Token: _take_token,
         Finished: _take_record,
         Failed: _take_record,
+        Beams: _take_beams,
+        Ranking: _take_ranking,
     }
 
 

@@ -1,9 +1,12 @@
-"""Markdown for people: the chat that is shown, with what was turned and where it could have gone on in another way."""
+"""Markdown for people: the chat that is shown, with what was turned and where it could have gone on in another way.
+
+Replies that were made together stand side by side: in a table where they are short, else under a heading each.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -11,11 +14,15 @@ from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.thoughts import thoughts_of
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
+from termchat.conversation.transcripts.groups_on_page import GroupOnPage, GroupsOnPage, WalkOnPage
 from termchat.conversation.transcripts.inert import inert, on_a_line, parsers
 from termchat.conversation.transcripts.mark_places import placed
 from termchat.conversation.transcripts.transcript import Records
-from termchat.conversation.tree import Conversation, Place
+from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.text import sanitize
+
+_CELL = 80
+"""Characters of a reply in a table."""
 
 _MARKS = re.compile(r"^(⟦[^⟧]*⟧\s*)+")
 
@@ -39,7 +46,8 @@ def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
     )
     if conversation.system:
         yield from ("## System", _block(_plain(conversation.system)))
-    forks = setting_changes.forks(conversation)
+    groups = GroupsOnPage(conversation)
+    forks = setting_changes.forks(conversation, but=groups.nodes)
     for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
         pieces = list(group)
         if role == "user":
@@ -54,6 +62,48 @@ def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
             yield from filter(None, [_block(_with_marks(marked))])
             told = (on_a_line(sanitize(fact_line(piece.span.node))) for piece in marked)
             yield from filter(None, ["\n".join(f"*{fact}*  " for fact in told if fact).rstrip()])
+            for together in groups.of_turn([span for span, _ in pieces]):
+                yield from _together(together, pieces[-1][0])
+
+
+def _together(group: GroupOnPage, last: Span) -> Iterator[str]:
+    """The walks of a group; the chat's own, which ends the turn with its `last` piece, is not told twice in full."""
+    goes_on = next((walk for walk in group.walks if walk.goes_on), None)
+    yield f"### {on_a_line(sanitize(group.title))}"
+    if goes_on is not None:
+        yield f"*The chat continues from walk {goes_on.number}.*"
+    texts = [_with_marks(list(setting_changes.marked([_whole(walk.node)], {}))) for walk in group.walks]
+    if all(_fits_a_cell(text) for text in texts):
+        yield "\n".join(_table(group.walks, texts))
+        return
+    for walk, text in zip(group.walks, texts, strict=True):
+        yield f"#### {on_a_line(sanitize(' · '.join(filter(None, [f'Walk {walk.number}', walk.label]))))}"
+        shown_above = walk is goes_on and walk.node is last.node and last.count == len(walk.node.ids)
+        yield from filter(None, ["*See above.*" if shown_above else _block(text)])
+        yield f"*{on_a_line(sanitize(walk.told))}*"
+
+
+def _whole(node: Node) -> tuple[Span, str]:
+    return Span(node, len(node.ids)), node.text()
+
+
+def _fits_a_cell(text: str) -> bool:
+    return len(text) <= _CELL and not any(sign in text for sign in "\n|`")
+
+
+def _table(walks: Sequence[WalkOnPage], texts: Sequence[str]) -> Iterator[str]:
+    labels = any(walk.label for walk in walks)
+    names = list(dict.fromkeys(name for walk in walks for name, _ in walk.figures))
+    yield _row(["walk", *["settings"] * labels, "reply", *names])
+    yield _row(["--:", *[":--"] * labels, ":--", *(":--" if name in ("ending", "answer") else "--:" for name in names)])
+    for walk, text in zip(walks, texts, strict=True):
+        number = f"**{walk.number}**" if walk.goes_on else str(walk.number)
+        figures = dict(walk.figures)
+        yield _row([number, *[walk.label] * labels, text, *(figures.get(name, "") for name in names)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(on_a_line(sanitize(cell.replace("|", "\\|"))).strip() for cell in cells) + " |"
 
 
 def _with_marks(pieces: list[setting_changes.Piece]) -> str:
@@ -83,9 +133,9 @@ def _thoughts(piece: setting_changes.Piece) -> Iterator[tuple[int, str]]:
 
 
 def _forced(piece: setting_changes.Piece, drawn: int) -> Iterator[tuple[int, str]]:
-    """Where tokens begin that a person forced; `drawn` tokens of the reply come before the piece."""
+    """Where tokens begin that a person forced, not a search; `drawn` tokens of the reply come before the piece."""
     at = 0
-    for by_hand, run in groupby(piece.span.node.tokens.forced[: piece.span.count]):
+    for by_hand, run in groupby(piece.span.node.tokens.by_hand[: piece.span.count]):
         count = len(list(run))
         if by_hand:
             yield at, f"{count} token{'s' if count > 1 else ''} forced at token {drawn + at}"

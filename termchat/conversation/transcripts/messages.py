@@ -19,7 +19,7 @@ from termchat import regular_files
 from termchat.conversation.session import ModelRef, SessionInfo
 from termchat.conversation.store import codec
 from termchat.conversation.thoughts import answer_of, thoughts_of
-from termchat.conversation.transcripts.jsonl_reader import LineError, replaced
+from termchat.conversation.transcripts.jsonl_lines import LineError, replaced
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import well_formed

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.transcripts.jsonl_reader import LineError
+from termchat.conversation.transcripts.jsonl_lines import LineError
 from termchat.conversation.transcripts.messages import (
     MOST_MESSAGES,
     ChatMessage,

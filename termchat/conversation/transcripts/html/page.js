@@ -20,7 +20,7 @@
   // --- tokens ---
 
   function known(token) {
-    const number = token.closest(".piece").dataset.node;
+    const number = token.closest("[data-node]").dataset.node;
     const id = "data-" + number;
     if (!records.has(number))
       records.set(number, JSON.parse((document.getElementById(id) || elsewhere.getElementById(id)).textContent));
@@ -34,7 +34,7 @@
     const record = known(token);
     if (!record) return;
     const [id, bytes, text, logprob, rank, probability, entropy, end, decode, sample, candidates] = record;
-    const drawn = token.classList.contains("f") ? "forced" : "drawn";
+    const drawn = token.classList.contains("f") ? "forced" : token.classList.contains("s") ? "taken" : "drawn";
     panel.replaceChildren();
     element("h3", text, panel);
     const facts = element("dl", "", panel);
@@ -86,7 +86,9 @@
 
   const pieces = new Map();
   const feet = new Map();
+  const groups = [];
   for (const place of [document, elsewhere]) {
+    groups.push(...place.querySelectorAll(".walks"));
     for (const piece of place.querySelectorAll(".piece")) pieces.set(+piece.dataset.node, piece);
     for (const foot of place.querySelectorAll(".foot")) feet.set(+foot.dataset.node, foot);
   }
@@ -163,7 +165,17 @@
       text.append(pieces.get(node));
       if (feet.has(node)) section.append(feet.get(node));
     }
+    if (feet.has(turn.end)) section.append(...groups.filter((group) => beginsIn(group, turn)));
+    for (const walk of section.querySelectorAll(".walk"))
+      walk.querySelector(".on").hidden = turn.spans.every((span) => span.node !== +walk.dataset.node);
     return section;
+  }
+
+  // Whether walks begin in a reply, or where it does.
+  function beginsIn(group, turn) {
+    const [origin, at] = [+group.dataset.node, +group.dataset.at];
+    const begins = tree.nodes[turn.spans[0].node][0] === origin;
+    return begins || turn.spans.some((span) => span.node === origin && at <= span.count);
   }
 
   let shown = turnsOf(pathTo(tree.leaf));
@@ -233,7 +245,7 @@
     }
     const to = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!to || event.target instanceof HTMLInputElement) return;
-    const all = [...main.querySelectorAll(".t:not([hidden])")];
+    const all = [...main.querySelectorAll(".t:not([hidden], details:not([open]) *)")];
     const next = kept ? all[all.indexOf(kept) + to] : all.find(isInSight);
     if (next) keep(next);
     event.preventDefault();

@@ -13,8 +13,10 @@ from statistics import median
 from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
+from termchat.conversation.transcripts.groups_on_page import GroupsOnPage
 from termchat.conversation.transcripts.html.page_tree import PageTree, Way
 from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, block, data, spans, text
+from termchat.conversation.transcripts.html.walk_columns import together
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line, sanitize
@@ -55,6 +57,7 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     """The page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
+    groups = GroupsOnPage(tree.chat)
     yield from _head(title)
     yield f"<header><h1>{title}</h1><ul>"
     told = [*facts(conversation, info), *_branches(tree)]
@@ -64,9 +67,8 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
         yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
     yield "</p></header>"
     nodes = conversation.nodes.values()
-    yield from _switch(
-        forced=any(1 in node.tokens.forced for node in nodes), thoughts=any(node.tokens.thought for node in nodes)
-    )
+    forced = any(1 in node.tokens.by_hand for node in nodes)
+    yield from _switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
     yield "<main>"
     if _has_system(tree):
         prompt, which = tree.prompts[tree.prompt], _which(tree.prompt, len(tree.prompts))
@@ -76,6 +78,8 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
         kind = "user" if first.role == "user" else "reply"
         shown = "".join(_piece(tree, span.node, span.count) for span in turn)
         feet = "".join(_foot(span.node, span.count) for span in turn if kind == "reply")
+        if kind == "reply":
+            feet += "".join(part for group in groups.of_turn(turn) for part in together(group))
         yield from _section(kind, _name(first, info), _versions(tree, last.number), shown, feet)
     yield "</main>"
     for number in tree.shown:
@@ -84,6 +88,8 @@ def lines(conversation: Conversation, info: SessionInfo, records: Records) -> It
     for node in tree.others():
         yield _piece(tree, node, len(node.ids)) + (_foot(node, len(node.ids)) if node.role == "assistant" else "")
         yield from _data(node, records)
+    for group in groups.elsewhere():
+        yield from together(group)
     yield "</template>"
     yield f'<script type="application/json" id="tree">{block(_tree(tree, info))}</script>'
     yield '<aside id="panel" hidden aria-live="polite"></aside>'

@@ -40,6 +40,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
     marks = {at: [mark for _, mark in group] for at, group in groupby(piece.marks, key=lambda mark: mark[0])}
     heats = [Heats(name, HEATS - 1).of(tokens) for name in SHOWN]
     letters = [name[0] for name in SHOWN]
+    chosen = " s" if tokens.searched else " f"
     for at, said in enumerate(tokens.texts):
         hidden = "" if at < reach else " hidden"
         if at in forks:
@@ -47,7 +48,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
             yield f'<button type="button" class="mark fork" data-at="{at}"{beyond}>{text(forks[at])}</button>'
         yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in marks.pop(at, ()))
         heat = " ".join(f"{letter}{column[at]}" for letter, column in zip(letters, heats, strict=True))
-        kind = " f" * bool(tokens.forced[at]) + " th" * (at < tokens.thought)
+        kind = chosen * bool(tokens.forced[at]) + " th" * (at < tokens.thought)
         yield f'<span class="t {heat}{kind}" data-n="{at}"{hidden}>{text(said)}</span>'
     hidden = "" if shown >= len(tokens) else " hidden"
     for at, left in marks.items():

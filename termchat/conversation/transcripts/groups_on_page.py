@@ -1,0 +1,159 @@
+"""What the transcripts for people say of replies that were made together: the group, and each walk beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from math import fsum, isfinite
+from typing import NamedTuple
+
+from termchat.conversation.setting_changes import values
+from termchat.conversation.transcripts.facts import ending_of, plain_line
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.walk_groups import RANKED, groups_of, origin_of
+from termchat.decoding.group import Group
+from termchat.decoding.records import Beams, Ranked
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.walk_plan import shown_value
+from termchat.text import one_line
+
+_LONGEST = 60
+"""Cells of an answer, or of a pattern that takes it out."""
+
+
+class WalkOnPage(NamedTuple):
+    """A walk as pages show it. `number` counts from 1, `label` is what it does not share with the others, `figures` are names
+    and values; `goes_on`: the chat that is shown goes through it."""
+
+    number: int
+    node: Node
+    label: str
+    figures: list[tuple[str, str]]
+    goes_on: bool
+
+    @property
+    def told(self) -> str:
+        """The figures on one line."""
+        return " · ".join(_on_a_line(name, value) for name, value in self.figures)
+
+
+def _on_a_line(name: str, value: str) -> str:
+    if name in ("tokens", "votes"):
+        return f"{value} {name.removesuffix('s') if value == '1' else name}"
+    return value if name == "ending" else f"{name} {value}"
+
+
+class GroupOnPage(NamedTuple):
+    """A group, its walks by their number, or best first where they were made for that, and the steps of its beam search."""
+
+    title: str
+    origin: Node
+    at: int
+    walks: list[WalkOnPage]
+    beams: Sequence[Beams]
+
+
+class GroupsOnPage:
+    """The groups of a conversation, for the turns of the path that is shown."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._chat = conversation
+        self._groups = groups_of(conversation)
+        self._path = {span.node.number for span in conversation.path()}
+        self._told = set[int]()
+        self.nodes = {node.number for walks in self._groups.values() if len(walks) > 1 for node in walks.values()}
+        """The numbers of all walks that stand beside others."""
+
+    def of_turn(self, spans: Sequence[Span]) -> Iterator[GroupOnPage]:
+        """Those that begin in a reply, or where it does; one walk alone is none, unless it was searched for."""
+        reached = {span.node.number: span.count for span in spans}
+        for number, walks in self._groups.items():
+            parent, at = origin_of(walks)
+            if parent is not None and (parent == spans[0].node.parent or at <= reached.get(parent, -1)):
+                yield from self._shown(number, walks, self._chat.nodes[parent], at)
+
+    def elsewhere(self) -> Iterator[GroupOnPage]:
+        """Those that were in none of the turns that were asked for."""
+        for number, walks in self._groups.items():
+            parent, at = origin_of(walks)
+            if parent is not None and number not in self._told:
+                yield from self._shown(number, walks, self._chat.nodes[parent], at)
+
+    def _shown(self, number: int, walks: Mapping[int, Node], origin: Node, at: int) -> Iterator[GroupOnPage]:
+        if len(walks) < 2 and not _beams(walks):
+            return
+        self._told.add(number)
+        group = next(node.group for node in walks.values() if node.group is not None)
+        found = next((node.ranking for node in walks.values() if node.ranking is not None), None)
+        ranked = {one.walk: one for one in found.walks} if found is not None and group.kind in RANKED else {}
+        order = [walk for walk in ranked if walk in walks]
+        labels = labels_of(walks)
+        shown = [
+            WalkOnPage(
+                walk + 1, walks[walk], labels[walk], list(_figures(walks[walk], ranked.get(walk))),
+                walks[walk].number in self._path,
+            )
+            for walk in [*order, *(walk for walk in walks if walk not in ranked)]
+        ]  # fmt: skip
+        title = _title(group, len(walks), at if origin.role == "assistant" else 0)
+        yield GroupOnPage(title, origin, at, shown, _beams(walks))
+
+
+def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
+    """What is not the same for all walks, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
+    told = {walk: _told(node) for walk, node in walks.items()}
+    names = dict.fromkeys(name for each in told.values() for name in each)
+    varying = [name for name in names if len({each.get(name) for each in told.values()}) > 1]
+    return {walk: " · ".join(f"{name} {each[name]}" for name in varying if name in each) for walk, each in told.items()}
+
+
+def _told(node: Node) -> dict[str, str]:
+    turned = [values(settings) for settings in node.settings]
+    told = {
+        name: " → ".join(value for value, _ in groupby(shown_value(KNOBS[name], knobs[name]) for knobs in turned))
+        for name in (turned[0] if turned else ())
+    }
+    return told | ({"seed": str(node.start.seed)} if node.start is not None else {})
+
+
+def _title(group: Group, walks: int, at: int) -> str:
+    """As "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
+    of = f" of {group.size}" if walks < group.size else ""  # some were deleted, or have no room
+    count = f"{walks}{of} walk{'s' if max(walks, group.size) > 1 else ''}"
+    if group.kind == "grid":
+        knobs = (
+            f"{knob.name} {', '.join(shown_value(KNOBS[knob.name], value) for value in knob.values)}"
+            for knob in group.knobs
+        )
+        told = [f"Grid of {count}: {'; '.join(knobs)}"]
+    elif group.kind == "beams" and group.beams is not None:
+        told = [f"Beam search: width {group.beams.width}, length penalty {group.beams.length_penalty:g}"]
+    elif group.kind == "vote":
+        told = [f"Vote of {count}: answer {one_line(group.answer, _LONGEST)}"]
+    else:
+        told = [{"best": f"Best of {count}", "compare": f"{count} compared"}.get(group.kind, count)]
+    told += [f"length penalty {group.length_penalty:g}"] if group.kind == "best" and group.length_penalty != 1 else []
+    told += ["same dice"] if group.same_dice else []
+    told += [f"from token {at}"] if at else []
+    return plain_line("; ".join(told))
+
+
+def _figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]]:
+    if ranked is not None and ranked.score is not None and ranked.votes is None:
+        yield "score", figure(ranked.score)
+    if ranked is not None and ranked.answer is not None:
+        yield "answer", plain_line(one_line(ranked.answer, _LONGEST))
+    if ranked is not None and ranked.votes is not None:
+        yield "votes", str(ranked.votes)
+    yield "ending", ending_of(node) or "ended"
+    yield "tokens", str(len(node.tokens))
+    yield "mean logprob", figure(fsum(node.tokens.logprobs) / len(node.tokens) if len(node.tokens) else None)
+
+
+def figure(number: float | None) -> str:
+    """Three digits behind the point, or a dash where it is not known."""
+    return f"{number:.3f}".replace("-", "−") if number is not None and isfinite(number) else "–"
+
+
+def _beams(walks: Mapping[int, Node]) -> Sequence[Beams]:
+    return next((node.beams for node in walks.values() if node.beams), [])
