@@ -14,10 +14,13 @@ from termchat.decoding.records import Token
 
 
 class Branches:
-    """Moves in the tree. `leave` stops the reply on the branch that was shown."""
+    """Moves in the tree. `leave` stops the reply on the branch that was shown; `walked` shows a leaf that is one of several
+    which run together, and says whether it is."""
 
-    def __init__(self, state: State, looking_on: LookingOn, leave: Callable[[], None]) -> None:
-        self._state, self._looking_on, self._leave = state, looking_on, leave
+    def __init__(
+        self, state: State, looking_on: LookingOn, leave: Callable[[], None], walked: Callable[[int], bool]
+    ) -> None:
+        self._state, self._looking_on, self._leave, self._walked = state, looking_on, leave, walked
         self._deleted: list[tuple[Conversation, int]] = []
 
     def select(self, leaf: int) -> None:
@@ -25,7 +28,7 @@ class Branches:
         chat = self._state.conversation
         if leaf not in chat.nodes or chat.is_hidden(leaf):
             self._state.changed(Notice("no such branch"))
-        elif leaf != chat.leaf:
+        elif leaf != chat.leaf and not self._walked(leaf):
             self._leave()
             chat.leaf = leaf
             self._moved()

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
+from termchat.chat.beginning import Make
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed
@@ -50,7 +51,8 @@ class Full(NamedTuple):
     """A message that does not fit, and what can be done: `turns` is how many of the oldest would be left out, in all.
 
     `failure` says that it could not be sent; with None it was sent, and its reply was cut off where the context ended. `leaf`
-    is the end of the path that is shown. In raw mode there is nobody to ask for a summary.
+    is the end of the path that is shown. In raw mode there is nobody to ask for a summary. `make` makes the reply, if that is
+    not one.
     """
 
     conversation: Conversation
@@ -60,10 +62,20 @@ class Full(NamedTuple):
     leaf: int | None
     turns: int
     failure: Failed | None = None
+    make: Make | None = None
 
     @property
     def can_summarise(self) -> bool:
         return not self.conversation.raw
+
+
+class WalksChanged(msgspec.Struct, frozen=True):
+    """Replies that run together began, ended or were paused, one joined or ended, or another one is looked at: read
+    `chat.walks`."""
+
+
+class WalksGrew(msgspec.Struct, frozen=True):
+    """Replies that run together have new tokens: read `chat.walks.shown`."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -74,4 +86,15 @@ class Notice(msgspec.Struct, frozen=True):
     severity: Literal["information", "warning", "error"] = "information"
 
 
-Change = PathChanged | ReplyGrew | StatusChanged | LiveChanged | TuningChanged | Answered | BreakpointsChanged | Notice
+Change = (
+    PathChanged
+    | ReplyGrew
+    | StatusChanged
+    | LiveChanged
+    | TuningChanged
+    | Answered
+    | BreakpointsChanged
+    | WalksChanged
+    | WalksGrew
+    | Notice
+)

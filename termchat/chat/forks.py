@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from termchat.chat.beginning import Make, ReplyBeginning, Then
 from termchat.chat.changes import Notice, PathChanged
 from termchat.chat.position import position_of
-from termchat.chat.replies import Replies, Then
+from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.tree import Conversation, Node, Span
@@ -19,7 +20,8 @@ from termchat.engine.port import Event, Tokenize, Tokenized
 
 class _Fork(NamedTuple):
     """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own.
-    `prefill` is what a reply that is made again begins with; None: it is no such reply."""
+    `prefill` is what a reply that is made again begins with; None: it is no such reply. `make` makes it, if that is not one
+    reply."""
 
     conversation: Conversation
     node: Node
@@ -28,6 +30,7 @@ class _Fork(NamedTuple):
     then: Then
     seed: int | None = None
     prefill: str | None = None
+    make: Make | None = None
 
 
 class Forks:
@@ -41,11 +44,12 @@ class Forks:
     def waits(self) -> bool:
         return self._fork is not None
 
-    def regenerate(self, *, same: bool = False) -> None:
+    def regenerate(self, *, same: bool = False, then: Then = "go on", make: Make | None = None) -> None:
         """Another reply to the last message, beside the one that is there, which begins as that did, if a person said how: with
         the seed that is set, else a new one.
 
-        `same` keeps the seed of the reply that is there: only other knobs make it another one.
+        `same` keeps the seed of the reply that is there: only other knobs make it another one. `then` is what follows the words
+        that it begins with. `make` makes the reply, or the replies; None makes one, here and below.
         """
         state, chat = self._state, self._state.conversation
         if not state.ready("regenerate"):
@@ -60,11 +64,11 @@ class Forks:
         switched = state.model is not None and state.model.thinking_switch and turn.think != state.tuning.thinks
         if state.is_foreign() or switched:  # its ids are another model's, or say otherwise: the message is sent again
             state.prefill = prefill or state.prefill
-            self._turns.begin_beside(turn)
+            self._turns.begin_beside(turn, then=then, make=make)
             return
         before = _seed(spans) if same else None
         seed = state.seed() if before is None else before
-        self._ask(_Fork(chat, turn, len(turn.ids), (), "go on", seed, prefill), prefill)
+        self._ask(_Fork(chat, turn, len(turn.ids), (), then, seed, prefill, make), prefill)
 
     def continue_reply(self) -> None:
         """Continues the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
@@ -92,20 +96,39 @@ class Forks:
             # Whoever continues a reply that was long enough wants as much again.
             self._grow(last, len(last.ids), longer=done if reason == "length" else 0)
 
-    def fork(self, node: Node, at: int, *, ids: Sequence[int] = (), text: str = "", then: Then = "go on") -> None:
-        """Another way on from the first `at` tokens of a reply's node, on the path or off it, with the same dice.
+    def fork(
+        self,
+        node: Node,
+        at: int,
+        *,
+        ids: Sequence[int] = (),
+        text: str = "",
+        then: Then = "go on",
+        seed: int | None = None,
+        make: Make | None = None,
+    ) -> None:
+        """Another way on from the first `at` tokens of a reply's node, on the path or off it, with the same dice, or this seed.
 
         `ids`, or the tokens of `text`, come first whatever the dice say; with neither, the reply is drawn again from there.
         `then` is what follows them. A reply that is running ends first. What cannot be forked is told.
         """
         state = self._state
-        why = self._refusal(node, at)
+        why = self._refusal(node, at) if node.role == "assistant" else "this is not part of a reply"
         if why is not None:
             state.changed(Notice(f"cannot fork: {why}"))
             return
-        if state.busy:
-            self._turns.cancel() if state.phase == "rendering" else self._replies.stop()
-        self._ask(_Fork(state.conversation, node, at, ids, then), text)
+        self.end_running()
+        self._ask(_Fork(state.conversation, node, at, ids, then, seed, make=make), text)
+
+    def write(self, node: Node, at: int, ids: Sequence[int]) -> None:
+        """A branch of just these ids, from the first ones of a reply's node or of a message's, which can be continued. A reply
+        that is running ends first."""
+        why = self._refusal(node, at)
+        if why is not None:
+            self._state.changed(Notice(f"cannot make a branch: {why}"))
+            return
+        self.end_running()
+        self._ask(_Fork(self._state.conversation, node, at, ids, "end"), "")
 
     def from_text(self, spans: Sequence[Span], text: str, then: Then = "go on") -> None:
         """A reply whose ids are another model's, or are not known, goes on from a text: its turn is begun anew beside it, and
@@ -138,7 +161,7 @@ class Forks:
         written = bool(fork.prefill) or fork.then == "end"
         self._grow(
             fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed, counted_apart=written,
-            prefill=fork.prefill or "",
+            prefill=fork.prefill or "", make=fork.make,
         )  # fmt: skip
 
     def drop(self) -> None:
@@ -161,12 +184,15 @@ class Forks:
             self._fork = None
             self._state.fail(event)
 
+    def end_running(self) -> None:
+        """Ends what is being made, and what is about to be."""
+        if self._state.busy:
+            self._turns.cancel() if self._state.phase == "rendering" else self._replies.stop()
+
     def _refusal(self, node: Node, at: int) -> str | None:
         state, chat = self._state, self._state.conversation
         if state.model is None:
             return "no model is loaded"
-        if node.role != "assistant":
-            return "this is not part of a reply"
         if not 0 <= at <= len(node.ids):
             return f"the reply has {len(node.ids)} tokens here"
         if chat.is_hidden(node.number):
@@ -189,6 +215,7 @@ class Forks:
         seed: int | None = None,
         counted_apart: bool = False,
         prefill: str = "",
+        make: Make | None = None,
     ) -> None:
         """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps.
 
@@ -206,10 +233,11 @@ class Forks:
             longer += len(ids)
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = chat.nodes[node.parent], node.at
-        self._replies.start(
+        beginning = ReplyBeginning(
             node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then, prefill=prefill,
             remembered=position.state, constraint_begun=position.begun(state.constraint),
         )  # fmt: skip
+        (make or self._replies.start)(beginning)
 
 
 def _seed(spans: Sequence[Span]) -> int | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Protocol
 
 import msgspec
 
+from termchat.chat.beginning import Make
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
@@ -101,14 +103,18 @@ def _said(spans: Sequence[Span], *, raw: bool) -> Iterator[Message]:
             )
 
 
-Begin = Callable[[str, Node | None, int, Omission | None], Node]
-"""Begins a turn behind a node's first ids, with these turns left out of its prompt."""
+class BeginTurn(Protocol):
+    """Begins a turn behind a node's first ids, with these turns left out of its prompt."""
+
+    def __call__(
+        self, text: str, parent: Node | None, at: int, omitted: Omission | None, *, make: Make | None = None
+    ) -> Node: ...
 
 
 class MakingRoom:
     """Handles one full context at a time; `state.full` is the one that a person is asked about."""
 
-    def __init__(self, state: State, replies: Replies, begin: Begin) -> None:
+    def __init__(self, state: State, replies: Replies, begin: BeginTurn) -> None:
         self._state, self._replies, self._begin = state, replies, begin
         self._request: tuple[Full, Node] | None = None
 
@@ -121,17 +127,17 @@ class MakingRoom:
         context = self._state.model.context if self._state.model is not None else 0
         return max(context // SUMMARY, 1) if self.is_request(turn) else 0
 
-    def refused(self, turn: Node, length: int, failure: Failed) -> bool:
-        """A turn, already taken out of the shown chat again, needs `length` ids, too many; False if nothing can be done."""
+    def refused(self, turn: Node, length: int, failure: Failed, make: Make) -> bool:
+        """A turn, already taken out of the shown chat again, needs `length` ids, too many; False if nothing can be done.
+        `make` makes its reply."""
         chat, parent = self._state.conversation, turn.parent
         wanted = self._wanted(parent, turn.omitted, length)
         if wanted is None:
             return False
-        full = Full(
-            chat, turn.written, chat.nodes[parent] if parent is not None else None, turn.at, chat.leaf, wanted, failure
-        )
+        node = chat.nodes[parent] if parent is not None else None
+        full = Full(chat, turn.written, node, turn.at, chat.leaf, wanted, failure, make)
         if turn.omitted is not None:  # more has to go than was thought
-            self._begin(full.text, full.parent, full.at, msgspec.structs.replace(turn.omitted, turns=wanted))
+            self._begin(full.text, full.parent, full.at, msgspec.structs.replace(turn.omitted, turns=wanted), make=make)
         else:
             self._ask(full)
         return True
@@ -196,7 +202,7 @@ class MakingRoom:
             at = full.at if last.node is full.parent else last.count
             self._request = full, self._begin(REQUEST, last.node, at, None)
         elif way != "stop":
-            self._begin(full.text, full.parent, full.at, Omission(full.turns))
+            self._begin(full.text, full.parent, full.at, Omission(full.turns), make=full.make)
         elif full.failure is not None:
             self._state.give_back(full.conversation, full.text)
             self._state.fail(full.failure)
@@ -232,7 +238,7 @@ class MakingRoom:
         reply = next(iter(chat.children(request.number)), None)
         ended = reply is not None and reply.finished is not None and reply.finished.reason != "user"
         if reply is not None and ended and reply.text().strip() and chat is self._state.conversation:
-            self._begin(full.text, full.parent, full.at, Omission(full.turns, reply.number))
+            self._begin(full.text, full.parent, full.at, Omission(full.turns, reply.number), make=full.make)
             return True
         if full.failure is not None:
             self._state.give_back(chat, full.text)

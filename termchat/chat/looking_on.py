@@ -56,7 +56,8 @@ class LookingOn:
         records = defaultdict[int, list[Record]](list)
         for number, record in news.records:
             records[number].append(record)
-        self._add(self.followed.node, records)
+        for number in sorted(conversation.nodes.keys() & records):  # several where walks grow
+            self._add(number, records)
         for node in news.nodes:
             conversation.attach(node)
             self._add(node.number, records)
@@ -99,15 +100,15 @@ class LookingOn:
             if isinstance(record, Start):
                 state.live.begin()
             state.conversation.add(node, record)
-            state.live.take(record)
+            if node.walk is None or number == state.conversation.leaf:
+                state.live.take(record)
             state.changed(ReplyGrew(number), LiveChanged())
 
     def _close(self, end: Failed, *, saved: bool = False) -> None:
-        """Ends the newest reply if nobody will write it any more."""
+        """Ends the replies that nobody will write any more."""
         state, chat = self._state, self._state.conversation
-        newest = chat.nodes[max(chat.nodes)]
-        if not newest.done:
-            chat.add(newest, end)
-            state.changed(ReplyGrew(newest.number))
+        for node in [node for node in chat.nodes.values() if not node.done]:
+            chat.add(node, end)
+            state.changed(ReplyGrew(node.number))
             if saved:
-                state.recorder.record(chat, newest, end)
+                state.recorder.record(chat, node, end)

@@ -17,6 +17,7 @@ from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import Followed, ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
+from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
@@ -141,6 +142,7 @@ def _knobs(
     followed: dict[str, Value] = {}
     for name, knob in KNOBS.items():
         value, place = getattr(left, name), drawn.origin.get(name, DEFAULT) if drawn is not None else DEFAULT
+        place = DEFAULT if place in GROUP_KINDS else place  # a walk's own, and not the chat's
         before = getattr(drawn.samplers, name, value) if drawn is not None and place != DEFAULT else knob.default
         named = place.startswith((PERSONA, PRESET)) and value == before
         turned = place in _TURNED or named or value != before

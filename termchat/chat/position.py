@@ -37,7 +37,8 @@ class Position(NamedTuple):
 def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     """The step at which token `index` of a node was drawn; at its length, the one that would follow.
 
-    A reply in several pieces is one: steps are counted from its first token, and the dice are its first piece's.
+    A reply in several pieces is one: steps are counted from its first token. The dice are those of the piece, which are the
+    same in all but where a walk began in mid-reply with its own.
     """
     before = [] if node.whole else conversation.ids_before(node.number)
     ids = [*before, *node.ids[:index]]
@@ -45,7 +46,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
         return Position(ids, 0, None, None, {})
     spans = conversation.reply(node.number)
     done = sum(span.count for span in spans[:-1]) + index
-    seeds = (span.node.start.seed for span in spans if span.node.start is not None)
+    seeds = (span.node.start.seed for span in reversed(spans) if span.node.start is not None)
     record = _record(node, index)
     position = Position(ids, done, next(seeds, None), None, _state(spans, index))
     if record is None:

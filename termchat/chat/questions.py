@@ -162,7 +162,7 @@ def why_not(state: State, chat: Conversation, node: Node, index: int, what: int 
 
 def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSettings | None) -> Inquiry[Answer]:
     """See `Questions.score`."""
-    spans = reply_with(chat, node)
+    spans = of_one_seed(reply_with(chat, node), node)
     columns = [(span.node.tokens, span.count) for span in spans]
     ids = [i for tokens, count in columns for i in tokens.ids[:count]]
     if not ids:
@@ -239,6 +239,20 @@ def reply_with(chat: Conversation, node: Node) -> list[Span]:
     while first >= 0 and path[first].node.role == "assistant":
         first -= 1
     return path[first + 1 : last + 1]
+
+
+def of_one_seed(spans: list[Span], node: Node) -> list[Span]:
+    """The pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others than the reply."""
+    seeds: list[int | None] = []
+    for span in spans:
+        start = span.node.start
+        seeds.append(start.seed if start is not None else seeds[-1] if seeds else None)
+    first = last = next(at for at, span in enumerate(spans) if span.node is node)
+    while first and seeds[first - 1] == seeds[last]:
+        first -= 1
+    while last + 1 < len(spans) and seeds[last + 1] == seeds[first]:
+        last += 1
+    return spans[first : last + 1]
 
 
 NO_MODEL = "no model is loaded"
@@ -374,15 +388,16 @@ class Preview:
         """Asks for the last step of the last reply, if this model wrote it."""
         state = self._state
         spans = state.conversation.reply()
-        start = spans[0].node.start if spans else None
         tokens = sum(span.count for span in spans)
-        if state.phase != "idle" or start is None or not tokens or state.is_foreign():
+        if state.phase != "idle" or not tokens or state.is_foreign():
             return
         position = position_of(state.conversation, spans[-1].node, spans[-1].count - 1)
+        if position.seed is None:
+            return
         question = Inspect(
             ids=state.conversation.ids()[:-1],
             samplers=state.tuning.samplers(),
-            seed=start.seed,
+            seed=position.seed,
             done=tokens - 1,
             candidates=state.candidates,
             state=spans[-1].node.tokens.states.get(spans[-1].count - 1, {}),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple, Protocol
 
+from termchat.chat.beginning import ReplyBeginning
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.looking_on import LookingOn
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.engine.port import (
     FEATURES,
@@ -26,15 +26,29 @@ from termchat.engine.port import (
     Paused,
     Prefilling,
     Resume,
-    Scripted,
     Step,
     Tokenize,
     Tokenized,
     Unit,
 )
 
-Then = Literal["go on", "wait", "end"]
-"""What follows forced tokens at the begin of a reply: the dice's own, a pause, or its end."""
+
+class Several(Protocol):
+    """Replies that run together and are steered as one."""
+
+    @property
+    def shown_walk(self) -> int:
+        """The number of the one that is looked at."""
+
+    @property
+    def shown_node(self) -> Node: ...
+
+    def adjust_to_chat(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def step(self, unit: Unit) -> None: ...
+    def force(self, walk: int | None, ids: Sequence[int]) -> None: ...
+    def end_thinking(self) -> None: ...
 
 
 class _Running(NamedTuple):
@@ -48,11 +62,14 @@ class _Running(NamedTuple):
 
 class Replies:
     """One reply at a time. `held` says that a person ended the last one, and wants to look before anything follows; `cut` is
-    the last one if the context ended before it did."""
+    the last one if the context ended before it did. Where `several` run together, whatever steers the reply steers them.
+    `decodes` hears of a reply's node before anything of it is decoded."""
 
     def __init__(self, state: State, looking_on: LookingOn) -> None:
         self._state, self._looking_on = state, looking_on
         self.cut: Node | None = None
+        self.several: Several | None = None
+        self.decodes: Callable[[Node], None] = lambda _: None
         self._running: _Running | None = None
         self._longer = 0
         self._stepping = False
@@ -62,63 +79,22 @@ class Replies:
     @property
     def running(self) -> bool:
         """Whether the engine has not finished the reply yet."""
-        return self._running is not None
+        return self._running is not None or self.several is not None
 
-    def start(
-        self,
-        parent: Node,
-        at: int,
-        *,
-        seed: int,
-        done: int,
-        longer: int = 0,
-        limit: int = 0,
-        ids: Sequence[int] = (),
-        then: Then = "go on",
-        prefill: str = "",
-        remembered: Mapping[str, float] = {},
-        constraint_begun: int = 0,
-    ) -> None:
-        """A new reply, or a piece of one, that grows from the first `at` ids of `parent`.
-
-        `done` of the ids before it are the reply's own; their cells are made again in the batches in which they were made
-        first, where those are known. It may have `longer` more tokens than the knob says, but no more than `limit` (0: as
-        many as there is room for). The first of them are `ids`, whatever the dice say; `then` is what follows these. `prefill`
-        is their text, where a person said that the reply begins with it. `remembered` is the state of the chain's stages where
-        it goes on, `constraint_begun` the step of the reply with which the chat's constraint began.
-        """
+    def start(self, beginning: ReplyBeginning) -> None:
+        """A new reply, or a piece of one."""
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
-        reply = chat.grow("assistant", parent=parent.number, at=at)
-        shapes = shapes_of(chat, reply.number)
-        self._longer, self.held = longer, False
+        reply = chat.grow("assistant", parent=beginning.parent.number, at=beginning.at)
+        self._longer, self.held = beginning.longer, False
         state.live.begin()
         state.recorder.turn(chat, reply)
         state.enter("prefill")
         state.changed(PathChanged(), LiveChanged())
-        self._running = _Running(chat, reply, ends=then == "end")
-        state.line.ask(
-            Generate(
-                ids=chat.ids(),
-                samplers=state.tuning.samplers(),
-                conditions=(*state.conditions(longer), *((Length(limit),) if limit else ())),
-                seed=seed,
-                origin=dict(state.origin),
-                done=done,
-                raw=chat.raw,
-                candidates=state.candidates,
-                shapes=shapes or [],
-                rebuild_exactly=bool(shapes and done),
-                script=tuple(Scripted(done + number, i) for number, i in enumerate(ids)),
-                paused=then != "go on" or self._pausing,
-                keep_logits=state.keep_logits,
-                state=dict(remembered),
-                prefill=prefill,
-                constraint=state.constraint,
-                constraint_begun=constraint_begun,
-            ),
-            partial(self._hear, self._running),
-        )
+        self._running = _Running(chat, reply, ends=beginning.then == "end")
+        asked = question(state, beginning, reply, paused=self._pausing)
+        self.decodes(reply)
+        state.line.ask(asked, partial(self._hear, self._running))
         self._stepping = self._pausing = False
 
     def stop(self) -> None:
@@ -130,23 +106,33 @@ class Replies:
         if "adjust" not in state.engine.offers:
             state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply uses them"))
             return
+        if self.several is not None:
+            self.several.adjust_to_chat()
+            return
         conditions = state.conditions(self._longer)
         state.line.tell(Adjust(state.tuning.samplers(), conditions, dict(state.origin), state.constraint))
 
     def pause(self) -> None:
         """Pauses before the next token; a message on its way, before the first."""
-        if self._running is not None:
+        if self.several is not None:
+            self.several.pause()
+        elif self._running is not None:
             self._state.line.tell(Pause())
         elif self._state.phase == "rendering":
             self._pausing = True
 
     def resume(self) -> None:
-        if self._state.phase == "paused":
+        if self.several is not None:
+            self.several.resume()
+        elif self._state.phase == "paused":
             self._state.line.tell(Resume())
             self._leave_pause()
 
     def step(self, unit: Unit) -> None:
         """Continues a paused reply for one token, or to the end of the line or sentence."""
+        if self.several is not None:
+            self.several.step(unit)
+            return
         if self._state.phase != "paused":
             return
         self._state.line.tell(Step(unit))
@@ -156,8 +142,10 @@ class Replies:
             self._leave_pause()
 
     def force(self, ids: Sequence[int]) -> None:
-        """Makes these the next tokens; a paused reply pauses again after them."""
-        if self._running is None:
+        """Makes these the next tokens; a paused reply pauses again after them. Of several it is the one that is looked at."""
+        if self.several is not None:
+            self.several.force(self.several.shown_walk, ids)
+        elif self._running is None:
             self._state.changed(Notice("cannot force a token: no reply is running"))
         elif ids:
             self._stepping = self._state.phase == "paused"
@@ -166,10 +154,11 @@ class Replies:
     @property
     def may_think(self) -> bool:
         """Whether the running reply is in its thoughts, or may still begin them."""
-        model, running = self._state.model, self._running
-        if running is None or model is None or model.thinking is None:
+        model = self._state.model
+        node = self._running.node if self._running else self.several.shown_node if self.several else None
+        if node is None or model is None or model.thinking is None:
             return False
-        tokens = running.node.tokens
+        tokens = node.tokens
         return len(tokens) <= max(tokens.thought, tokens.unsure)
 
     def end_thinking(self) -> None:
@@ -179,19 +168,21 @@ class Replies:
             state.changed(Notice("the model is not thinking"))
         elif "force" not in state.engine.offers:
             state.changed(Notice(f"this engine cannot {FEATURES['force']}"))
+        elif self.several is not None:
+            self.several.end_thinking()
         else:
             self._stepping = state.phase == "paused"
             state.line.tell(EndThinking())
 
     def force_text(self, text: str) -> None:
-        if self._running is None:
+        if not self.running:
             self.force(())
         elif text:
             self._state.line.ask(Tokenize(text), partial(self._hear_ids, self._running))
 
     # --- what the engine says ----------------------------------------------------------------------------------------
 
-    def _hear_ids(self, running: _Running, event: Event) -> None:
+    def _hear_ids(self, running: _Running | None, event: Event) -> None:
         if isinstance(event, Tokenized) and self._running is running:
             self.force(event.ids)
 
@@ -251,3 +242,28 @@ class Replies:
     def _is_shown(self, running: _Running) -> bool:
         chat = self._state.conversation
         return running.conversation is chat and chat.leaf == running.node.number
+
+
+def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bool = False) -> Generate:
+    """What is asked for a reply that grows in the shown chat."""
+    shapes = shapes_of(state.conversation, reply.number)
+    return Generate(
+        ids=state.conversation.ids_before(reply.number),
+        samplers=state.tuning.samplers(),
+        conditions=(*state.conditions(beginning.longer), *beginning.limits),
+        seed=beginning.seed,
+        origin=dict(state.origin),
+        done=beginning.done,
+        raw=state.conversation.raw,
+        candidates=state.candidates,
+        shapes=shapes or [],
+        rebuild_exactly=bool(shapes and beginning.done),
+        script=beginning.script,
+        paused=beginning.then != "go on" or paused,
+        keep_logits=state.keep_logits,
+        state=dict(beginning.remembered),
+        prefill=beginning.prefill,
+        constraint=state.constraint,
+        constraint_begun=beginning.constraint_begun,
+        draft=state.draft,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
 from termchat.decoding.records import Failed
-from termchat.engine.port import LAST, Command, Engine, Event
+from termchat.engine.port import Command, Engine, Event, is_last
 
 _T = TypeVar("_T")
 Inquiry = Generator[Command, Event, _T]
@@ -29,7 +29,7 @@ class Requests:
         self._hearers: dict[int, Callable[[Event], None]] = {}
 
     def ask(self, command: Command, hear: Callable[[Event], None]) -> None:
-        """Sends a command; `hear` gets all that answers it, in order, the last of it one of `LAST`.
+        """Sends a command; `hear` gets all that answers it, in order, the last of it one that `is_last`.
 
         Raises:
             EngineError: the engine's process cannot be started.
@@ -42,7 +42,7 @@ class Requests:
 
     def deliver(self, number: int, event: Event) -> bool:
         """Passes an event to who waits for it; False if nobody does."""
-        hear = self._hearers.pop(number, None) if isinstance(event, LAST) else self._hearers.get(number)
+        hear = self._hearers.pop(number, None) if is_last(event) else self._hearers.get(number)
         if hear is not None:
             hear(event)
         return hear is not None
@@ -88,7 +88,7 @@ class Newest(Generic[_T]):
         self._line.ask(command, lambda event: self._hear(command, inquiry, hear, event))
 
     def _hear(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event) -> None:
-        if not isinstance(event, LAST):
+        if not is_last(event):
             return
         self._open = False
         following, self._next = self._next, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from termchat.chat.beginning import Make, Then
 from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
@@ -19,6 +20,7 @@ from termchat.chat.reopening import Configured, Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
+from termchat.chat.walks import Walks
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding import biases
@@ -70,8 +72,9 @@ class Chat(State):
         self.turns = Turns(self, self.replies, self.looking_on)
         self.turns.hold()
         self.forks = Forks(self, self.turns, self.replies)
+        self.walks = Walks(self, self._send, self.replies, self.forks, self.looking_on)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
-        self.branches = Branches(self, self.looking_on, self._leave)
+        self.branches = Branches(self, self.looking_on, self._leave, self.walks.look_at)
         self._preview = Preview(self)
         self.questions = Questions(self)
         self.loading = Loading(self, self._forget)
@@ -81,7 +84,12 @@ class Chat(State):
 
     def send(self, text: str) -> None:
         """Queues a message; it goes out as soon as nothing else is going on."""
-        self.turns.add(text)
+        self._send(text)
+
+    def _send(self, text: str, *, then: Then = "go on", make: Make | None = None) -> None:
+        """See `Turns.begin`."""
+        self.turns.add(text, then=then, make=make)
+        self.walks.settle()
         if self.full is not None and self.full.failure is None:
             self.turns.room.make("stop")  # whoever writes on has read the reply as it is
         self.replies.held = self.full is not None
@@ -238,6 +246,7 @@ class Chat(State):
                 self._hear(number, event)
                 self._go_on()
         self.turns.room.withdraw()
+        self.walks.withdraw()
         self.changed(*(Notice(*told, "warning") for told in self.recorder.notices()))
         return self.take_changes()
 

@@ -16,6 +16,7 @@ from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
@@ -65,6 +66,7 @@ class State:
 
         # Written by `Chat.constrain` and `Reopening`.
         self.constraint: Constraint | None = constraint_of(conversation)
+        self.draft: DraftSettings | None = None
         """What the running reply and those that follow have to match."""
 
         # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.
@@ -72,7 +74,7 @@ class State:
         # Written by `Turns`.
         self.blank = Unsent() if conversation.nodes else conversation.unsent
         """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
-        # Written by `Branches` and `Reopening`; its fields by `Replies`, `Preview` and `Loading` (threads).
+        # Written by `Branches`, `Walks` and `Reopening`; its fields by `Replies`, `WalkRun`, `Preview` and `Loading` (threads).
         self.live = Live.of(conversation, newest)
         # Written by `Chat.set_breakpoints` and `Reopening`.
         self.breakpoints = breakpoints
@@ -87,11 +89,11 @@ class State:
         """Of loading, from 0 to 1."""
         self.tolerance: float | None = None
 
-        # Written by `enter`: for `Loading`, `Turns`, `Replies`, and for `Chat` when the engine dies.
+        # Written by `enter`: for `Loading`, `Turns`, `Replies`, `Walks`, and for `Chat` when the engine dies.
         self.phase: Phase = "no model"
-        # Written by `Replies`.
+        # Written by `Replies` and `Walks`.
         self.paused: Paused | None = None
-        """What the running reply waits with, None while it does not wait."""
+        """What the running reply waits with, of several the one that is looked at; None while it does not wait."""
         # Written by `fail`; unset by `Loading`.
         self.failure: Failed | None = None
         # Written by `MakingRoom`.
@@ -204,11 +206,12 @@ class State:
         """The next reply's seed: the knob's, or a fresh one."""
         return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
 
-    def conditions(self, longer: int = 0) -> tuple[Condition, ...]:
-        """What ends or pauses a reply that may have `longer` more tokens than the knob allows."""
+    def conditions(self, longer: int = 0, tuning: Tuning | None = None) -> tuple[Condition, ...]:
+        """What ends or pauses a reply that may have `longer` more tokens than the knob allows, under these knobs or the
+        chat's."""
         ends = (
             Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
-            for condition in self.tuning.conditions()
+            for condition in (tuning or self.tuning).conditions()
         )
         return (*ends, *self.rules)
 

@@ -6,10 +6,11 @@ from collections import deque
 from functools import partial
 from typing import NamedTuple
 
+from termchat.chat.beginning import Make, ReplyBeginning, Then
 from termchat.chat.changes import PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom, messages
 from termchat.chat.looking_on import LookingOn
-from termchat.chat.replies import Replies, Then
+from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.tree import Conversation, Node
@@ -21,7 +22,7 @@ from termchat.engine.port import Event, Message, Render, Rendered, Tokenize, Tok
 class _Asked(NamedTuple):
     """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
     that was shown until then. The reply is to begin with `text`, and `then` follows. `unsent` is what a person wrote, if that
-    is not the turn's message."""
+    is not the turn's message. `make` makes the reply."""
 
     conversation: Conversation
     node: Node
@@ -30,6 +31,16 @@ class _Asked(NamedTuple):
     text: str
     then: Then
     unsent: str | None
+    make: Make
+
+
+class _Wish(NamedTuple):
+    """How a text of a chat's queue is answered, if not by one reply that goes on."""
+
+    conversation: Conversation
+    text: str
+    then: Then
+    make: Make | None
 
 
 class Turns:
@@ -38,6 +49,7 @@ class Turns:
     def __init__(self, state: State, replies: Replies, looking_on: LookingOn) -> None:
         self._state, self._replies, self._looking_on = state, replies, looking_on
         self._cancelled = False
+        self._wishes: list[_Wish] = []
         self.room = MakingRoom(state, replies, self.begin)
 
     @property
@@ -45,20 +57,37 @@ class Turns:
         """Texts of the shown chat, sent while a reply was running or the model was loading; the next to go out first."""
         return self._state.conversation.unsent.queue
 
-    def add(self, text: str) -> None:
-        """Queues a message."""
+    def add(self, text: str, *, then: Then = "go on", make: Make | None = None) -> None:
+        """Queues a message; for the rest see `begin`. A text that is taken back is a message as any other."""
+        if make is not None:
+            self._wishes.append(_Wish(self._state.conversation, text, then, make))
         self.queue.append(text)
         self._kept()
 
     def next(self) -> None:
         """Sends the first text of the queue, without those that are too large; nothing else is going on."""
-        chat = self._state.conversation
         while self.queue and not self._state.takes(self.queue[0]):
             self.queue.popleft()
         if self.queue:
-            parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-            chat.unsent.asked = self.queue.popleft()
-            self.begin(chat.unsent.asked, parent, parent.kept() if parent else 0)
+            text = self.queue.popleft()
+            wish = self._wish(text)
+            self.say(text, then=wish.then, make=wish.make)
+
+    def _wish(self, text: str) -> _Wish:
+        """How this text is to be answered, which is forgotten."""
+        chat = self._state.conversation
+        wish = next((wish for wish in self._wishes if wish.conversation is chat and wish.text == text), None)
+        if wish is None:
+            return _Wish(chat, text, "go on", None)
+        self._wishes.remove(wish)
+        return wish
+
+    def say(self, text: str, *, then: Then = "go on", make: Make | None = None) -> None:
+        """Sends a message at the end of the chat; for the rest see `begin`."""
+        chat = self._state.conversation
+        parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
+        chat.unsent.asked = text
+        self.begin(text, parent, parent.kept() if parent else 0, then=then, make=make)
 
     def hold(self) -> None:
         """Has the queue of a chat that is opened wait for the next message."""
@@ -66,14 +95,20 @@ class Turns:
 
     def take_back(self, number: int) -> str:
         """Removes a message from the queue and returns it; 0 is the next to go out."""
-        text = self.queue[number]
-        del self.queue[number]
+        text = self._remove(number)
+        if text not in self.queue:
+            self._wish(text)
         self._kept()
         return text
 
     def move(self, number: int, to: int) -> None:
-        self.queue.insert(to, self.take_back(number))
+        self.queue.insert(to, self._remove(number))
         self._kept()
+
+    def _remove(self, number: int) -> str:
+        text = self.queue[number]
+        del self.queue[number]
+        return text
 
     def _kept(self) -> None:
         self._state.recorder.unsent(self._state.conversation)
@@ -90,6 +125,7 @@ class Turns:
         reply: str = "",
         then: Then = "go on",
         unsent: str | None = None,
+        make: Make | None = None,
     ) -> Node:
         """Starts a turn after `parent` and asks for its prompt ids.
 
@@ -98,6 +134,7 @@ class Turns:
             system: the system prompt of a first turn, if it is not the one that the chat began with.
             reply: what the reply begins with, whatever the next one was to begin with; `then` is what follows.
             unsent: what is given back if it cannot be sent; None stands for `text`.
+            make: what makes the reply, or the replies; None makes one.
         """
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
@@ -109,9 +146,10 @@ class Turns:
         self._cancelled = self._replies.held = False
         state.enter("rendering")
         state.changed(PathChanged())
+        asked = _Asked(chat, turn, anew, before, reply, then, unsent, make or self._replies.start)
         state.line.ask(
             question(state, messages(chat), text, parent, anew=anew),
-            partial(self._hear, _Asked(chat, turn, anew, before, reply, then, unsent)),
+            partial(self._hear, asked),
         )
         return turn
 
@@ -124,12 +162,15 @@ class Turns:
         reply: str = "",
         then: Then = "go on",
         unsent: str | None = None,
+        make: Make | None = None,
     ) -> Node:
         """A turn beside another one: like it, but for what is given (see `begin`)."""
         parent = self._state.conversation.nodes.get(turn.parent or 0)
         text = turn.written if text is None else text
         system = turn.system if system is None else system
-        return self.begin(text, parent, turn.at, turn.omitted, system=system, reply=reply, then=then, unsent=unsent)
+        return self.begin(
+            text, parent, turn.at, turn.omitted, system=system, reply=reply, then=then, unsent=unsent, make=make
+        )
 
     def cancel(self) -> None:
         """Takes the turn back as soon as its ids arrive."""
@@ -172,19 +213,18 @@ class Turns:
             if not asked.text and not self.room.is_request(turn):
                 self._state.prefill = None
             self._record(asked)
-            limit = self.room.limit(turn)
-            seed, longer = self._state.seed(), len(forced)  # what is forced does not count as drawn
-            self._replies.start(
+            beginning = ReplyBeginning(
                 turn,
                 len(turn.ids),
-                seed=seed,
+                seed=self._state.seed(),
                 done=0,
-                longer=longer,
-                limit=limit,
+                longer=len(forced),  # what is forced does not count as drawn
+                limit=self.room.limit(turn),
                 ids=forced,
                 prefill=prefill,
                 then=asked.then,
             )
+            asked.make(beginning)
 
     def _record(self, asked: _Asked) -> None:
         """Keeps the turn; from now on it is no longer a text that was not sent."""
@@ -211,7 +251,7 @@ class Turns:
         state.changed(PathChanged())
         if self.room.is_request(asked.node):
             self.room.without_summary()
-        elif not self.room.refused(asked.node, length, failure):
+        elif not self.room.refused(asked.node, length, failure, asked.make):
             state.give_back(chat, asked.node.written if asked.unsent is None else asked.unsent)
             state.fail(failure)
 

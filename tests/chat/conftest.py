@@ -1,12 +1,15 @@
-"""Chats on the real engine, ended with the test."""
+"""Chats on the real engine, ended with the test, and folders, settings and a store of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from termchat.chat.service import Chat
+from termchat.config.settings import Settings, load
+from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
@@ -26,3 +29,21 @@ def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
     yield new
     for driven in made:
         driven.chat.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Settings:
+    return load({}, {}, tmp_path / "none.toml")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "sessions.db")
+    yield store
+    store.close()

@@ -101,6 +101,15 @@ class Faked(Driven):
         self.pump()
         return self.reply
 
+    def continued(self, *pieces: str) -> Node:
+        """The next piece of the last reply, to its end."""
+        self.chat.forks.continue_reply()
+        self.pump()
+        self.engine.say(*pieces)
+        self.engine.end()
+        self.pump()
+        return self.reply
+
     def writing(self, text: str, *pieces: str) -> Node:
         """A message and the beginning of its reply."""
         self.chat.send(text)

@@ -164,12 +164,7 @@ def test_no_character_is_parted() -> None:
 def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
     it = Faked()
     it.replied("hi", " one", " two", reason="user")
-    it.chat.forks.continue_reply()
-    it.pump()
-    it.engine.say(" three", " four")
-    it.engine.end()
-    it.pump()
-    second = it.reply
+    second = it.continued(" three", " four")
     it.chat.editing.replace(it.chat.conversation.reply(), " one two three five")
     it.pump()
     assert (it.reply.parent, it.reply.at) == (second.number, 1)

@@ -60,12 +60,7 @@ def test_a_typed_text_is_tokenised_once_and_by_the_engine() -> None:
 def test_steps_are_counted_through_all_pieces_of_a_reply() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", reason="user")
-    it.chat.forks.continue_reply()
-    it.pump()
-    it.engine.say(" three", " four")
-    it.engine.end()
-    it.pump()
-    second = it.reply
+    second = it.continued(" three", " four")
     it.chat.forks.fork(second, 1)
     made = asked(it)
     assert made.ids == [1, 2, 3, 1000, 1001, 1002]
@@ -85,11 +80,7 @@ def test_what_was_forked_at_its_first_token_grows_beside_it() -> None:
     it.engine.end("user")
     it.pump()
     second = it.reply
-    it.chat.forks.continue_reply()
-    it.pump()
-    it.engine.say(" y")
-    it.engine.end()
-    it.pump()
+    it.continued(" y")
     it.chat.forks.fork(it.reply, 0)
     assert asked(it).done == 1
     assert (it.reply.parent, it.reply.at) == (second.number, 1)

@@ -16,7 +16,8 @@ from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts import export
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.tree import Conversation
-from termchat.engine.port import Message, Render
+from termchat.decoding import walk_plan
+from termchat.engine.port import GenerateWalks, Message, Render
 from tests.chat.driven_chat import Faked
 from tests.made_records import add_all, reply, stream, user
 from tests.tui import fake_engine
@@ -252,3 +253,18 @@ def test_a_reply_in_a_full_context_is_not_continued_past_it() -> None:
     it.pump()
     assert len(it.engine.generated) == asked
     assert any("the context is full" in text for text in it.notices)
+
+
+@pytest.mark.usefixtures("small")
+def test_several_replies_are_made_once_there_is_room() -> None:
+    it = Faked(on_full="ask")
+    for number in range(4):
+        it.replied(f"question {number}", *[" word"] * 5)
+    it.engine.prompt = [1] * 20
+    it.chat.walks.start(walk_plan.walks(3), text="too much")
+    it.pump()
+    assert it.chat.full is not None
+    it.chat.turns.room.make("drop")
+    it.pump()
+    assert len(it.engine.asked(GenerateWalks)[-1].walks) == 3
+    assert it.chat.conversation.path()[-2].node.omitted is not None

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from termchat.config.settings import Settings, load
+from termchat.config.settings import load
 from termchat.conversation.store.store import Store
+from termchat.conversation.walk_groups import groups_of
+from termchat.decoding import walk_plan
 from termchat.tui.screen.header_line import header_line
 from tests.chat.kept_chat import Kept
 
+pytestmark = pytest.mark.usefixtures("home")
 COPIED = "this is a copy of the chat now"
 
 
@@ -45,17 +48,10 @@ class Pair:
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    for kind in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
     made = Pair(tmp_path, monkeypatch)
     yield made
     made.theirs.close()
     made.ours.close()
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Settings:
-    return load({}, {}, tmp_path / "none.toml")
 
 
 def test_it_says_who_writes_and_shows_what_comes(pair: Pair) -> None:
@@ -185,3 +181,53 @@ def test_another_branch_can_be_looked_at_and_another_chat_opened(pair: Pair) -> 
     assert it.chat.looking_on.followed is None
     it.open(pair.session)
     assert it.texts()[-1] == " b c d"  # what is saved, not what was seen
+
+
+def walking(pair: Pair) -> Kept:
+    """The other termchat, in which three walks begin."""
+    writer = pair.writer
+    writer.engine.end()
+    writer.pump()
+    writer.chat.walks.start(walk_plan.walks(3), text="walk")
+    writer.pump()
+    return writer
+
+
+def test_all_walks_of_another_termchat_are_seen_as_they_grow(pair: Pair) -> None:
+    it, writer = pair.it, walking(pair)
+    writer.engine.say(" both")
+    writer.engine.say(" first", walk=0)
+    writer.engine.end(walk=2)
+    writer.pump()
+    assert pair.theirs.flush()
+    it.open(pair.session)  # while two of them grow
+    assert pair.ours.load(pair.session).interrupted == ()
+    writer.engine.say(" more")
+    writer.engine.end(walk=1)
+    writer.pump()
+    pair.look()
+    (walks,) = groups_of(it.chat.conversation).values()
+    assert [node.text() for node in walks.values()] == [" both first more", " both more", " both"]
+    assert [node.done for node in walks.values()] == [False, True, True]
+    writer.engine.end()
+    writer.pump()
+    pair.look()
+    assert [node.failed for node in walks.values()] == [None] * 3
+    assert it.chat.looking_on.followed is not None
+    assert not it.chat.looking_on.writing
+
+
+def test_what_is_copied_while_walks_grow_ends_each_of_them(pair: Pair) -> None:
+    it, writer = pair.it, walking(pair)
+    writer.engine.say(" a")
+    writer.engine.end(walk=1)
+    writer.pump()
+    assert pair.theirs.flush()
+    it.open(pair.session)
+    it.chat.looking_on.copy()
+    it.pump()
+    for chat in (it.chat.conversation, pair.ours.load(it.session).conversation):
+        (walks,) = groups_of(chat).values()
+        assert [node.failed is not None for node in walks.values()] == [True, False, True]
+    assert pair.ours.load(it.session).interrupted == ()
+    writer.engine.end()

@@ -184,12 +184,7 @@ def test_why_not_says_which_tokens_were_penalised() -> None:
 def test_what_if_covers_every_piece_and_follows_the_knobs() -> None:
     it = Faked(TUNING)
     first = it.replied("hi", " one", " two", reason="user")
-    it.chat.forks.continue_reply()
-    it.pump()
-    it.engine.say(" three", " four")
-    it.engine.end()
-    it.pump()
-    second = it.reply
+    second = it.continued(" three", " four")
     it.chat.questions.score(first)
     it.pump()
     asked = it.engine.asked(Score)[-1]

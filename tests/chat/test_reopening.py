@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from termchat.chat.opening import fetch
+from termchat.chat.walk_group import groups
 from termchat.config.settings import Settings, load
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
+from termchat.decoding import walk_plan
 from termchat.decoding.conditions import Length
+from termchat.decoding.group import GridKnob
 from termchat.engine.port import Load, ModelSpec
 from tests.chat.kept_chat import Kept
 from tests.models.gguf_files import named
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 
+pytestmark = pytest.mark.usefixtures("home")
 POINT = Breakpoint(Length(tokens=500), enabled=False)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Settings:
-    return load({}, {}, tmp_path / "none.toml")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "sessions.db")
-    yield store
-    store.close()
 
 
 def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Settings) -> None:
@@ -284,3 +269,35 @@ def test_how_a_reply_began_is_known_when_its_chat_is_opened_again(store: Store, 
     it.chat.forks.regenerate()
     it.pump()
     assert it.reply.text() == "Well"
+
+
+def test_a_group_is_there_again_and_its_knobs_are_not_the_chats(store: Store, config: Settings) -> None:
+    it = Kept(store, config)
+    it.chat.walks.start(walk_plan.grid([GridKnob("temperature", (0.5, 1.5))], runs=2), text="one")
+    it.pump()
+    it.engine.say(" a", " b")
+    it.engine.end()
+    it.pump()
+    shown = it.chat.walks.shown
+    assert shown is not None
+    it.chat.walks.keep(2)
+    it.replied("and then", " c")
+    session, before = it.session, {walk: list(node.ids) for walk, node in shown.nodes.items()}
+    assert store.flush()
+    elsewhere = Store.open(store.path)
+    another = Kept(elsewhere, config)
+    another.open(session)
+    [group] = groups(another.chat.conversation)
+    assert {walk: list(node.ids) for walk, node in group.nodes.items()} == before
+    assert group.labels == shown.labels
+    assert group.ranking() == shown.ranking()
+    assert another.chat.tuning.temperature == 0.8
+    assert another.chat.origin["temperature"] == "default"
+    another.chat.walks.open(group.group.number)
+    another.chat.walks.select(3)
+    another.pump()
+    assert another.texts() == ["one", " a b"]
+    assert another.chat.live.token is not None
+    another.replied("on from here", " d")
+    assert another.chat.conversation.path()[-3].node is group.nodes[3]
+    elsewhere.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
-from termchat.config.settings import Settings, load
+from termchat.config.settings import Settings
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.thoughts import answer_of, thoughts_of
@@ -21,25 +18,8 @@ from termchat.engine.port import EndThinking, Message, ModelSpec, Render
 from tests.chat.driven_chat import Driven, Faked, Make
 from tests.tui.fake_engine import INFO
 
+pytestmark = pytest.mark.usefixtures("home")
 TAGS = ThinkingTags("<think>", "</think>", "\n</think>\n\n")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Settings:
-    return load({}, {}, tmp_path / "none.toml")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "sessions.db")
-    yield store
-    store.close()
 
 
 class Thinker(Faked):

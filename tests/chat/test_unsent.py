@@ -23,11 +23,11 @@ from tests.chat.driven_chat import Faked
 from tests.conversation.stored import child
 from tests.tui import fake_engine
 
+pytestmark = pytest.mark.usefixtures("home")
+
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for kind in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+def file(tmp_path: Path) -> Path:
     return tmp_path / "sessions.db"
 
 
