@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 
 from termchat.config import settings
 from termchat.tui.app import TermchatApp
+from termchat.tui.composer.composer import Composer
 from termchat.tui.start import build
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -82,6 +83,17 @@ async def token(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     picture(app, folder / "token.svg")
 
 
+async def walks(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
+    """Four temperatures with the same dice, side by side."""
+    await until(pilot, lambda: app.chat.phase == "idle")
+    app.query_one(Composer).insert("/grid temperature 0 0.5 1 1.5 same-dice : What is the best thing about the sea?")
+    await pilot.press("enter")
+    await until(pilot, lambda: len(app.chat.conversation.nodes) > 2 and app.chat.phase == "idle")
+    await pilot.press("tab")
+    await pilot.pause(0.5)
+    picture(app, folder / "walks.svg")
+
+
 async def small(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     """An 80-column terminal."""
     await say(pilot, app, PROMPT, 80)
@@ -95,6 +107,7 @@ Shoot = Callable[[Pilot[None], TermchatApp, Path], Awaitable[None]]
 SHOTS: tuple[tuple[Shoot, tuple[int, int], str], ...] = (
     (streaming, (120, 36), "dark"),
     (token, (100, 30), "dark"),
+    (walks, (120, 36), "dark"),
     (small, (80, 24), "light"),
 )
 
@@ -105,7 +118,7 @@ async def main(folder: Path) -> None:
     for shoot, size, theme in SHOTS:
         with tempfile.TemporaryDirectory() as home:
             os.environ |= {f"XDG_{kind}_HOME": home for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
-            config = settings.load({"theme": theme, "seed": 1, "max_tokens": 300}, environ={})
+            config = settings.load({"theme": theme, "seed": 1, "max_tokens": 60 if shoot is walks else 300}, environ={})
             app = build(config, raw=shoot is token)
             async with app.run_test(size=size) as pilot:
                 await shoot(pilot, app, folder)

@@ -12,11 +12,12 @@ import pytest
 
 from termchat.commands.compare_transcripts import compare
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import RECORD_NAMES, Failed, Finished, to_json
+from termchat.decoding.records import RECORD_NAMES, to_json
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
+from termchat.engine.port import Generate, Load, ModelSpec, Scripted
 from tests import made_records
+from tests.asked_engine import answers
 
 PROMPT = [*range(900, 940)]
 WARM = SamplerSettings(temperature=1.3)
@@ -29,14 +30,6 @@ def made(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("replies")
     plain = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
     engines: dict[str, LocalEngine] = {}
-
-    def answers(engine: LocalEngine, command: Command) -> list[Event]:
-        number = engine.send(command)
-        found: list[Event] = []
-        while not found or not isinstance(found[-1], (Loaded, Finished, Failed)):
-            found += [event for answered, event in engine.receive(None) if answered == number]
-        assert not isinstance(found[-1], Failed), found[-1]
-        return found
 
     def make(name: str, request: Generate = BASE, **spec: Any) -> Path:
         loaded = str(spec)

@@ -7,8 +7,6 @@ import math
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,37 +27,23 @@ from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Length, Stop, parse
-from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Record, Start, Token, to_json
+from termchat.decoding.records import RECORD_NAMES, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.threads import all_threads
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Scripted
+from termchat.engine.port import Command, Generate, Load, ModelSpec, Scripted
+from tests.asked_engine import answers
 from tests.chat.driven_chat import Driven
 from tests.made_records import finished, token
 from tests.made_records import stream as made_stream
 from tests.played_engine import PlayedEngine
-
-TERMCHAT = [sys.executable, "-m", "termchat"]
+from tests.scripts import altered, said, termchat
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
-
-
-def termchat(home: Path, *args: str | Path) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TERMCHAT_")}
-    environment = kept | {f"XDG_{kind}_HOME": str(home / kind) for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
-    return subprocess.run(
-        [*TERMCHAT, *map(str, args)], env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
-
-
-def said(done: subprocess.CompletedProcess[str], code: int) -> str:
-    assert done.returncode == code, done.stdout + done.stderr
-    assert done.stderr == ""
-    return done.stdout
 
 
 RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--context", "2048", "--threads", "1")
@@ -89,14 +73,6 @@ def short(stream: Path) -> Path:
     return path
 
 
-def altered(path: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        change(line)
-    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return target
-
-
 # --- the same --------------------------------------------------------------------------------------------------------
 
 
@@ -123,15 +99,6 @@ def engine(model_path: Path) -> Iterator[LocalEngine]:
     answers(made, Load(spec))
     yield made
     made.close()
-
-
-def answers(engine: LocalEngine, command: Command) -> list[Event]:
-    number = engine.send(command)
-    found: list[Event] = []
-    while not found or not isinstance(found[-1], (Loaded, Finished, Failed)):
-        found += [event for answered, event in engine.receive(None) if answered == number]
-    assert not isinstance(found[-1], Failed), found[-1]
-    return found
 
 
 samplers = st.builds(

@@ -27,18 +27,17 @@ from termchat.config.settings import load
 from termchat.conversation import transcripts
 from termchat.decoding.records import Finished, Record
 from termchat.engine.port import Generate, Message, Render
+from tests import scripts
 from tests.made_records import finished
 from tests.made_records import stream as made_stream
 from tests.played_engine import PlayedEngine
-
-TERMCHAT = [sys.executable, "-m", "termchat"]
+from tests.scripts import TERMCHAT
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A home of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TERMCHAT_")}
-    return kept | {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
+    return scripts.environment(tmp_path)
 
 
 def run(environment: dict[str, str], *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -354,7 +353,9 @@ def told(text: bytes, end: Finished | None = None, seed: int = 42) -> list[Recor
     return [*records[:-1], end or finished("end", "<|im_end|>", "", 1)]
 
 
-SCHEMA = json.loads((Path(transcripts.__file__).parent / "transcript.schema.json").read_text("utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(
+    json.loads((Path(transcripts.__file__).parent / "transcript.schema.json").read_text("utf-8"))
+)
 FULL = finished("context", "512 of 512", "", 1)
 
 
@@ -408,7 +409,7 @@ def test_each_record_of_several_replies_has_their_number(answered: Answered) -> 
     assert answered(Question("hi", replies=2), told(b"one"), told(b"two"), as_json=True) == 0
     lines = [json.loads(line) for line in answered.out.splitlines()]
     for line in lines:
-        jsonschema.validate(line, SCHEMA)
+        VALIDATOR.validate(line)
     numbers = [1] * (len(lines) // 2) + [2] * (len(lines) // 2)
     assert [line["reply"] for line in lines] == numbers
     assert [line["record"] for line in lines].count("start") == 2

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from termchat.conversation.batch_shapes import shapes_of, shapes_of_prompt
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.group import Group
 from termchat.decoding.records import Prefill, Shape, Start
 from tests.made_records import settings, start, token
 
@@ -28,9 +29,9 @@ class Machine:
         self.found: dict[int, list[Shape]] = {}
         """The shapes of the cells at the end of each run, by node."""
 
-    def decode(self, ids: list[int]) -> Shape:
+    def decode(self, ids: list[int], threads: int = 0) -> Shape:
         self.cells += [(i, len(self.made)) for i in ids]
-        self.made.append(Shape(len(ids), len(self.made) + 1))
+        self.made.append(Shape(len(ids), threads or len(self.made) + 2))
         return self.made[-1]
 
     def run(self, node: Node, drawn: list[int], *, last_is_decoded: bool = False) -> None:
@@ -47,13 +48,34 @@ class Machine:
         rows, threads = ([shape[i] for shape in shapes] for i in (0, 1))
         node.add(Prefill(len(ids), kept, rows, 1.0, threads))
         for step, i in enumerate(drawn):
-            node.add(settings(step, threads=len(self.made) + 1))
+            node.add(settings(step, threads=len(self.made) + 2))
             node.add(msgspec.structs.replace(token(step, b"t", "t", token_id=i), settings=step))
             if step + 1 < len(drawn):
                 self.decode([i])
         self.found[node.number] = self.shapes()
         if drawn and last_is_decoded:
             self.decode(drawn[-1:])
+
+    def walk(self, nodes: list[Node], drawn: list[list[int]], kept: int | None) -> None:
+        """Several replies from one prompt, a row of one thread each; with `kept` the cells of one stay, else the prompt's."""
+        self.run(nodes[0], [])
+        begun, prefill = nodes[0].start, nodes[0].prefill
+        assert begun is not None
+        assert prefill is not None
+        prompt, made = list(self.cells), len(self.made)
+        left = prompt
+        for walk, (node, ids) in enumerate(zip(nodes, drawn, strict=True)):
+            self.cells = list(prompt)
+            node.add(msgspec.structs.replace(begun, walk=walk, group=Group(made, "walks", len(nodes))))
+            node.add(prefill)
+            node.add(settings(threads=1))
+            for step, i in enumerate(ids):
+                node.add(token(step, b"t", "t", token_id=i))
+                if step + 1 < len(ids):
+                    self.decode([i], threads=1)
+            self.found[node.number] = self.shapes()
+            left = self.cells if walk == kept else left
+        self.cells = left
 
     def shapes(self) -> list[Shape]:
         """What is left of each decode; of one row of several the bits are those of one thread."""
@@ -158,9 +180,14 @@ def test_any_chat_in_any_order_of_branches_and_processes(data: st.DataObject) ->
         if parent.role == "assistant" and at == len(parent.ids) and data.draw(st.booleans()):
             parent = asked(chat, data.draw(st.lists(small, min_size=1, max_size=6)))
             at = len(parent.ids)
-        node = chat.grow("assistant", parent=parent.number, at=at)
-        machine.run(node, data.draw(st.lists(small, max_size=6)), last_is_decoded=data.draw(st.booleans()))
-        assert shapes_of(chat) == machine.found[node.number]
+        count = data.draw(st.sampled_from([1, 1, 2, 3]))
+        nodes = [chat.grow("assistant", parent=parent.number, at=at) for _ in range(count)]
+        drawn = [data.draw(st.lists(small, max_size=6)) for _ in nodes]
+        if count == 1:
+            machine.run(nodes[0], drawn[0], last_is_decoded=data.draw(st.booleans()))
+        else:
+            machine.walk(nodes, drawn, data.draw(st.none() | st.integers(0, count - 1)))
+        assert shapes_of(chat) == machine.found[nodes[-1].number]
     for number, shapes in machine.found.items():
         assert shapes_of(chat, number) == shapes
         prompt = shapes_of_prompt(chat, number)

@@ -113,6 +113,12 @@ def _rules() -> Iterable[tuple[str, str]]:
     return [(example, "") for example in EXAMPLES]
 
 
+def _grids() -> Iterable[tuple[str, str]]:
+    from termchat.decoding.samplers import KNOBS
+
+    return [(f"{name}=", knob.help) for name, knob in KNOBS.items() if knob.stage and knob.kind in ("int", "float")]
+
+
 models = completer_of(_models, paths=True)
 catalogued = completer_of(_catalogued, paths=True)
 sessions = completer_of(_sessions)
@@ -121,6 +127,7 @@ settings = completer_of(_settings)
 personas = completer_of(_personas)
 presets = completer_of(_presets)
 rules = completer_of(_rules)
+grids = completer_of(_grids)
 
 
 def words(*choices: str) -> Completer:

@@ -55,7 +55,7 @@ def flags(
 
 def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The flag of a setting; its help ends with what is allowed, and the default."""
-    name, flag = setting.name, _flag(setting.name)
+    name, flag = setting.name, flag_of(setting.name)
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
     names = (flag, *filter(None, (_ALIASES.get(name),)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
@@ -67,7 +67,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     return click.option(*names, metavar=_METAVARS[setting.kind], help=shown, **how)
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
     """The flag of a setting, which llama.cpp may have named otherwise."""
     return "--" + ((KNOBS[name].flag if name in KNOBS else "") or name).replace("_", "-")
 
@@ -103,4 +103,4 @@ def config(given: dict[str, Any]) -> Settings:
     try:
         return load(given)
     except FlagError as error:
-        raise click.BadParameter(str(error), param_hint=_flag(error.name)) from None
+        raise click.BadParameter(str(error), param_hint=flag_of(error.name)) from None

@@ -80,6 +80,16 @@ PAGES: dict[str, Manual] = {
             ("Print one reply", 'termchat run "Why is the sky blue?"'),
             ("Print the same reply every time", 'termchat run --seed 42 --max-tokens 80 "Tell me a joke."'),
             ("Print three different replies", 'termchat run -n 3 "Name a river."'),
+            ("Print four replies, decoded together", 'termchat run --walks 4 "Name a river."'),
+            (
+                "Print three replies for each of three temperatures",
+                'termchat run --grid temperature=0,0.7,1.5 --runs 3 "Name a river."',
+            ),
+            (
+                "Print the most common answer of eight replies",
+                'termchat run --vote "\\d+" "What is 17 + 25?"',
+            ),
+            ("Print the two best replies of a beam search", 'termchat run --beams 4 --n-best 2 "Name a river."'),
             ("Ask about a file", 'termchat run --system "Summarise this." < notes.txt'),
             ("Answer a chat in OpenAI format", "termchat run --messages - < chat.json"),
             ("Print every token with its candidates, for a program", "termchat run --json hello > reply.jsonl"),
@@ -101,6 +111,7 @@ PAGES: dict[str, Manual] = {
     "replay": Manual(
         (
             ("Check that a reply is reproducible", "termchat run --json hello > a.jsonl && termchat replay a.jsonl"),
+            ("Replay only the third walk", "termchat replay --walk 2 a.jsonl"),
             ("Replay a saved chat", "termchat sessions export last -o chat.jsonl && termchat replay chat.jsonl"),
         ),
         ("compare", "run", "sessions export"),

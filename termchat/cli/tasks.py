@@ -10,8 +10,10 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
+from termchat.cli.draft_flags import draft_flags, draft_of
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
+from termchat.cli.walk_flags import plan_of, walk_flags
 from termchat.decoding.conditions import ConditionError, IgnoreEnd, Rule, parse
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.engine.port import Engine
@@ -59,7 +61,9 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
     show_default=True,
     help="candidates to record per step",
 )
+@walk_flags
 @constraint_flags
+@draft_flags
 @flags(without=_OF_THE_SCREEN)
 @click.pass_obj
 def run(
@@ -79,8 +83,9 @@ def run(
 ) -> None:
     """Answer PROMPT and exit. Only the reply's text goes to stdout.
 
-    If PROMPT is missing or "-", it is read from stdin. Several replies have a heading each with their number and seed; with
-    --json, each record has its reply's number, "reply", from 1.
+    If PROMPT is missing or "-", it is read from stdin. Each of several replies has a heading with its number and seed. With
+    --json, each record has the number of its reply: "reply", from 1, with -n; "walk", from 0, when replies are decoded
+    together. The records of walks are interleaved.
     """
     piped = prompt == "-" or (prompt is None and messages is None)
     if raw and messages is not None:
@@ -91,10 +96,20 @@ def run(
         raise click.UsageError("no prompt: pass PROMPT or pipe one in")
     if prompt == "":
         raise click.UsageError("the prompt is empty")
-    constraint = constraint_of(given)
+    plan = plan_of(given)
+    if plan is not None and replies > 1:
+        raise click.UsageError(
+            "-n makes replies one after the other, the walk options make them together: leave one out"
+        )
+    if plan is not None and plan.beams is not None and (rules or ignore_eos or prefill):
+        raise click.UsageError(
+            "--beams does not work with --rule, --ignore-eos or --prefill: use --stop or --max-tokens to end it"
+        )
+    constraint, draft = constraint_of(given), draft_of(given, several=plan is not None)
     conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
     chosen = config(given)
-    if chosen.tuning.seed is not None and chosen.tuning.seed + replies - 1 > KNOBS["seed"].high:
+    further = replies - 1 if plan is None else plan.seed(0, plan.size - 1)
+    if chosen.tuning.seed is not None and chosen.tuning.seed + further > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
     if piped:
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
@@ -103,7 +118,7 @@ def run(
     from termchat.commands.run import Question, answer
 
     prompt = None if prompt is None else well_formed(prompt)
-    asked = Question(prompt, messages, well_formed(prefill), raw, replies, conditions, constraint)
+    asked = Question(prompt, messages, well_formed(prefill), raw, replies, conditions, constraint, plan, draft)
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
 
 
@@ -125,10 +140,18 @@ def _rule(text: str) -> Rule:
 @click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
+@click.option(
+    "--walk",
+    type=click.IntRange(0),
+    metavar="N",
+    help="generate only walk N, alone; walks are numbered from 0, as in the records",
+)
 @flags(without=_ON_RECORD, knobs=False)
-def replay(*, file: Path, as_json: bool, **given: Any) -> None:
+def replay(*, file: Path, as_json: bool, walk: int | None, **given: Any) -> None:
     """Generate every reply in FILE again and report what differs, and why: any token, number, text or candidate. Times are
     ignored.
+
+    Walks that were decoded together are generated together again.
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
     record are used as recorded, unless a flag overrides them.
@@ -136,7 +159,9 @@ def replay(*, file: Path, as_json: bool, **given: Any) -> None:
     chosen = config(given)
     from termchat.commands import replay as replaying
 
-    sys.exit(replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
+    sys.exit(
+        replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True), as_json=as_json, walk=walk)
+    )
 
 
 _TRANSCRIPT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)

@@ -18,7 +18,8 @@ from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, 
 from termchat.engine.port import Event
 from termchat.text import sanitize, show_piece
 
-_TIMES = {"decode_us": 0, "sample_us": 0}
+_NOT_COMPARED = {"decode_us": 0, "sample_us": 0, "walk": None, "draft": None}
+"""Times, drafts, and the number that a token's reply has among those made together: it is generated alone, too."""
 
 
 class ChangedField(NamedTuple):
@@ -69,6 +70,11 @@ class ReplyComparison:
             self._end = event
         return not isinstance(event, Finished)
 
+    @property
+    def over(self) -> bool:
+        """Whether the reply generated again has ended."""
+        return self._end is not None
+
     def missing(self) -> tuple[Token, str] | None:
         """The recorded token at which the reply has ended now, and why; None where it has not."""
         token = next(self._recorded, None)
@@ -113,19 +119,27 @@ class ReplyComparison:
     def _cut_off(self, was: Finished, now: Finished, last: Token, last_now: Token) -> Finished:
         """The end as it is on record if it can be true: the reply ends now for having so many tokens, and lets its text out."""
         now = msgspec.structs.replace(now, held=(last_now.text + now.held).removeprefix(last.text))
-        if now.detail != describe(self._limit):
+        if now.reason != "user" and now.detail != describe(self._limit):
             return now
         length = last.position + 1
-        full = re.fullmatch(rf"{length} of \d+|(\d+) of \1", was.detail)
+        shared = (
+            self._node.walk is not None
+        )  # others took cells, too: its length does not say when the context was full
+        full = shared or re.fullmatch(rf"{length} of \d+|(\d+) of \1", was.detail)
         detail = "" if was.reason == "user" else was.detail if full or was.reason == "rule" else f"{length} of {length}"
         return msgspec.structs.replace(now, reason=was.reason, detail=detail)
 
 
 def differing(recorded: Token, now: Token) -> Iterator[ChangedField]:
     """The fields of a step with other values, but for its times."""
-    before, after = (msgspec.structs.replace(token, **_TIMES) for token in (recorded, now))
+    before, after = (msgspec.structs.replace(token, **_NOT_COMPARED) for token in (recorded, now))
     if before != after:  # as also NaN makes them
-        yield from _fields("", to_dict(before), to_dict(after))
+        yield from changed_fields(before, after)
+
+
+def changed_fields(before: object, after: object) -> Iterator[ChangedField]:
+    """The fields of a record that have other values in another one of its kind."""
+    return _fields("", to_dict(before), to_dict(after))
 
 
 def is_cut_off(node: Node) -> bool:

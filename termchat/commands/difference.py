@@ -3,12 +3,13 @@ and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
-from termchat.commands.comparison import ChangedField, ReplyComparison
+from termchat.commands.comparison import ChangedField, ReplyComparison, changed_fields
 from termchat.conversation.causes import Cause, WhyDifferent, why_different
 from termchat.conversation.causes_text import (
     Names,
@@ -21,7 +22,7 @@ from termchat.conversation.causes_text import (
 )
 from termchat.conversation.recorded_reply import RecordedReply, ReplyPiece
 from termchat.conversation.tree import Node
-from termchat.decoding.records import Shape
+from termchat.decoding.records import Beams, Shape
 from termchat.text import show_piece
 
 MOST_FIELDS = 6
@@ -44,6 +45,7 @@ class Difference(msgspec.Struct, frozen=True):
     parted: int | None
     ended: str = ""
     fields: tuple[ChangedField, ...] = ()
+    walk: int | None = None
 
     @property
     def same_token(self) -> bool:
@@ -52,11 +54,12 @@ class Difference(msgspec.Struct, frozen=True):
     def lines(self) -> Iterator[str]:
         """The report, free of control characters."""
         recorded, now = self.why.left, self.why.right
-        where = f"different at node {self.node}, step {self.step}: recorded {step_name(recorded)}"
+        node = node_name(self.node, self.walk)
+        where = f"different at {node}, step {self.step}: recorded {step_name(recorded)}"
         if now.id is None:
             yield f"{where}, now the reply has ended ({show_piece(self.ended)})"
         elif self.same_token and self.parted is None:
-            yield f"different at node {self.node}: same tokens now, but the record of the reply differs"
+            yield f"different at {node}: same tokens now, but the record of the reply differs"
         elif self.same_token:
             yield f"{where}: same token now, but its record differs; every token of the reply matches"
         else:
@@ -64,9 +67,7 @@ class Difference(msgspec.Struct, frozen=True):
         if self.parted is not None and self.parted != self.step:
             yield f"  the record first differs at step {self.parted}"
         if self.same_token or self.parted != self.step:  # else the table has it
-            yield from (f"  {field}" for field in self.fields[:MOST_FIELDS])
-            if len(self.fields) > MOST_FIELDS:
-                yield f"  and {len(self.fields) - MOST_FIELDS} more"
+            yield from _field_lines(self.fields)
         if now.id is not None and (self.parted is not None or not self.same_token):
             yield ""
             yield from (f"  {line}" for line in distribution_lines(recorded, now, NAMES))
@@ -77,12 +78,63 @@ class Difference(msgspec.Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "node": self.node,
-            "step": self.step,
+            **_place(self.node, self.walk, self.step),
             **{name: side_dict(step) for name, step in zip(NAMES, (self.why.left, self.why.right), strict=True)},
-            "fields": [{"name": f.name, "recorded": f.recorded, "now": f.now} for f in self.fields],
+            "fields": _field_dicts(self.fields),
             "causes": [cause_dict(cause, NAMES) for cause in self.why.causes],
         }
+
+
+class SearchDifference(msgspec.Struct, frozen=True):
+    """The first step of a search with beams, of the group whose walk 0 is node `node`, that has other `fields` now; where the
+    search has no such step, then or now, there are none. `exact` as in its start."""
+
+    node: int
+    step: int
+    exact: bool
+    fields: tuple[ChangedField, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """The report, free of control characters."""
+        what = "its beams differ" if self.fields else "only one of the two searches has this step"
+        yield f"different at {node_name(self.node, 0)}, step {self.step} of the search: {what}"
+        yield from _field_lines(self.fields)
+        if not self.exact:
+            yield "  it is not exact: its numbers depend on the size of the context, so pass the same --context as then"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**_place(self.node, 0, self.step), "fields": _field_dicts(self.fields), "causes": []}
+
+
+def node_name(number: int, walk: int | None) -> str:
+    """How a reply is named in the report."""
+    return f"node {number}" if walk is None else f"node {number} (walk {walk})"
+
+
+def search_difference(node: Node, steps: Sequence[Beams]) -> SearchDifference | None:
+    """The report on a search, whose steps are on record in a node and which had these steps now; None if nothing differs."""
+    exact = node.start is not None and node.start.exact
+    for was, now in zip_longest(node.beams, steps):
+        if was is None or now is None:
+            return SearchDifference(node.number, (was or now).step, exact)
+        fields = tuple(changed_fields(was, now)) if was != now else ()  # NaN makes what is equal unequal, too
+        if fields:
+            return SearchDifference(node.number, was.step, exact, fields)
+    return None
+
+
+def _place(node: int, walk: int | None, step: int) -> dict[str, Any]:
+    return {"node": node, **({} if walk is None else {"walk": walk}), "step": step}
+
+
+def _field_lines(fields: Sequence[ChangedField]) -> Iterator[str]:
+    yield from (f"  {field}" for field in fields[:MOST_FIELDS])
+    if len(fields) > MOST_FIELDS:
+        yield f"  and {len(fields) - MOST_FIELDS} more"
+
+
+def _field_dicts(fields: Sequence[ChangedField]) -> list[dict[str, Any]]:
+    return [{"name": f.name, "recorded": f.recorded, "now": f.now} for f in fields]
 
 
 def difference_of(
@@ -117,4 +169,4 @@ def difference_of(
             kind="edited", name="the record was edited", evidence="shown", detail="its tokens make another record"
         )
         why = msgspec.structs.replace(why, causes=(frame,), logits=None)
-    return Difference(node.number, was.step, why, step, missing[1] if missing is not None else "", fields)
+    return Difference(node.number, was.step, why, step, missing[1] if missing is not None else "", fields, node.walk)

@@ -1,4 +1,7 @@
-"""Generates the replies of a transcript again on their model and compares every computed field (see `comparison`)."""
+"""Generates the replies of a transcript again on their model and compares every computed field (see `comparison`).
+
+Walks that were made together are made together again, or one of them alone.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose
-from termchat.commands.comparison import ReplyComparison, is_timed, limit, wanted_candidates
-from termchat.commands.difference import Difference, difference_of
+from termchat.commands.comparison import ReplyComparison, is_cut_off
+from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
+from termchat.commands.replay_requests import Prompt, Replayed, alone, replayed, search, together
 from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
@@ -24,18 +28,24 @@ from termchat.conversation.transcripts.importing import readable
 from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
-from termchat.decoding.conditions import Condition, Length
-from termchat.decoding.records import Failed, SettingsRecord, Shape, Start, Token
+from termchat.decoding.conditions import Length
+from termchat.decoding.records import Beams, Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
+    Cancel,
     Engine,
     EngineError,
     Event,
     Generate,
+    GenerateWalks,
+    Keep,
     Load,
     Loaded,
     ModelSpec,
-    Scripted,
+    Paused,
+    SearchBeams,
+    Step,
+    is_last,
     threads_of_batches,
 )
 from termchat.models import catalogue
@@ -48,9 +58,6 @@ _GATHER = 0.04
 _ROOM = 256
 """The context is a multiple of this many cells, with at least as many free."""
 
-_CANDIDATES = 1000
-"""Candidates requested at most, as in `termchat run`."""
-
 Tell = Callable[[str], None]
 
 
@@ -62,8 +69,11 @@ class ReplayError(Exception):
         self.message, self.hint = message, hint
 
 
-def replay(config: Settings, path: Path, tell: Tell, complain: Tell, *, as_json: bool = False) -> int:
-    """Generates every reply of a transcript again and reports on it, in JSON as one object; returns the exit code.
+def replay(
+    config: Settings, path: Path, tell: Tell, complain: Tell, *, as_json: bool = False, walk: int | None = None
+) -> int:
+    """Generates every reply of a transcript again and reports on it, in JSON as one object; returns the exit code. With the
+    number of a `walk` only that one of each group, alone.
 
     0: everything is identical. 1: a token differs, or the replay failed. Flags in `config` override the record; its other
     settings count only where the record says nothing.
@@ -73,7 +83,7 @@ def replay(config: Settings, path: Path, tell: Tell, complain: Tell, *, as_json:
         with readable(path) as file:
             transcript = read(file)
         note: Tell = (lambda _: None) if as_json else (lambda line: tell(sanitize(line)))
-        difference, tokens = _Replay(config, transcript, engine, note).run()
+        difference, tokens = _Replay(config, transcript, engine, note, walk).run()
     except (TranscriptError, ReplayError, ModelError, EngineError) as error:
         complain(sanitize(f"termchat: {error.message}"))
         if error.hint:
@@ -99,17 +109,22 @@ class _Replay:
     this engine still has, the recorded process had lost them (it was restarted), so the model is loaded again.
     """
 
-    def __init__(self, config: Settings, transcript: Transcript, engine: Engine, tell: Tell) -> None:
+    def __init__(
+        self, config: Settings, transcript: Transcript, engine: Engine, tell: Tell, walk: int | None = None
+    ) -> None:
         self._config, self._transcript, self._engine, self._tell = config, transcript, engine, tell
+        self._walk = walk
         nodes = sorted(transcript.conversation.nodes.items())
         self._replies = [node for _, node in nodes if node.start is not None and len(node.tokens)]
         self._spec: ModelSpec | None = None
         self._found: dict[str | None, ModelSpec] = {}
         self._told: set[str] = set()
         self._cells: list[int] = []
+        self._made: list[Node] = []
+        """The replies that were generated last, together or alone; the cells are those that they have in common."""
         self._tokens = 0
 
-    def run(self) -> tuple[Difference | None, int]:
+    def run(self) -> tuple[Difference | SearchDifference | None, int]:
         """The first difference, or None, and how many tokens were identical.
 
         Raises:
@@ -117,13 +132,36 @@ class _Replay:
         """
         if not self._replies:
             raise ReplayError("this transcript contains no reply with tokens")
-        for node in self._replies:
-            difference = self._regenerate(node)
+        wanted = self._wanted()
+        for nodes in wanted:
+            difference = self._again(nodes)
             if difference is not None:
                 return difference, self._tokens
-            if len(self._replies) > 1:
-                self._tell(f"node {node.number}: {_identical(len(node.tokens))}")
+            if sum(map(len, wanted)) > 1:
+                for node in nodes:
+                    self._tell(f"{_name(node)}: {_identical(len(node.tokens))}")
         return None, self._tokens
+
+    def _wanted(self) -> list[list[Node]]:
+        """What is generated again, in order: replies by themselves, and together those that began together; a walk that joined
+        later is as good alone.
+
+        Raises:
+            ReplayError: there is no such walk.
+        """
+        if self._walk is not None:
+            wanted = [[node] for node in self._replies if node.walk == self._walk and not _is_searched(node)]
+            if not wanted:
+                raise ReplayError(
+                    f"there is no walk {self._walk} that can be replayed alone",
+                    "Walks are counted from 0, and those of a beam search are replayed together: leave out --walk.",
+                )
+            return wanted
+        begun: dict[tuple[int, ...], list[Node]] = {}
+        for node in self._replies:
+            at = (node.number,) if node.group is None else (-1, node.group.number, node.parent or 0, node.at)
+            begun.setdefault(at, []).append(node)
+        return list(begun.values())
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +175,7 @@ class _Replay:
         number = self._engine.send(Load(spec))
         for event in self._events(number):
             if isinstance(event, Loaded):
-                self._spec, self._cells = spec, []
+                self._spec, self._cells, self._made = spec, [], []
                 break
         if spec.sha256 != start.model.sha256 and start.model.sha256 not in self._told:
             self._told.add(start.model.sha256)
@@ -178,7 +216,7 @@ class _Replay:
         if "threads" in given:
             recorded["threads_batch"] = 0
         chat = self._transcript.conversation
-        longest = max(len(chat.prompt(node.number)) + len(node.ids) for node in self._replies)
+        longest = max(len(chat.prompt(nodes[0].number)) + sum(map(_most_cells, nodes)) for nodes in self._wanted())
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)
         try:
             wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
@@ -188,20 +226,79 @@ class _Replay:
 
     # --- a reply -----------------------------------------------------------------------------------------------------
 
-    def _regenerate(self, node: Node) -> Difference | None:
-        """Generates one reply again. After a record that differs it continues, up to the first token that differs."""
-        start = node.start
-        assert start is not None
-        self._load(node, start)
-        known = shapes_of_prompt(self._transcript.conversation, node.number)
-        request, done = self._request(node, start, known)
-        compared = ReplyComparison(node, self._recorded_tokens(node), done)
-        for event in self._events(self._engine.send(request)):
-            if not compared.take(event):
+    def _again(self, nodes: list[Node]) -> Difference | SearchDifference | None:
+        """Generates a reply again, or several together. After a record that differs it continues, up to the first token that
+        differs."""
+        self._load(nodes[0], _start(nodes[0]))
+        self._keep_for(nodes[0])
+        known = shapes_of_prompt(self._transcript.conversation, nodes[0].number)
+        fixed = self._fixed_threads
+        prompt = Prompt(
+            self._transcript.conversation.prompt(nodes[0].number),
+            [Shape(shape.rows, fixed or shape.threads) for shape in known or ()],
+        )
+        replies = [self._replayed(node) for node in nodes]
+        compared = {
+            node.walk: ReplyComparison(node, self._recorded_tokens(node), reply.first.step)
+            for node, reply in zip(nodes, replies, strict=True)
+        }
+        group = nodes[0].group
+        if group is not None and _is_searched(nodes[0]):
+            cut_at = len(nodes[0].beams) if is_cut_off(nodes[0]) else 0
+            steps = self._run(search(prompt, replies, group), compared, cut_at)
+        elif group is not None and len(nodes) > 1:
+            steps = self._run(together(prompt, replies, group), compared)
+        else:
+            steps = self._run(alone(prompt, replies[0]), {None: compared[nodes[0].walk]})
+        self._tokens += sum(one.identical for one in compared.values())
+        self._made = nodes
+        self._cells = prompt.ids if len(nodes) > 1 else [*prompt.ids, *nodes[0].tokens.ids[:-1]]
+        found = (
+            difference_of(node, prompt.ids, list(known) if known else None, fixed, compared[node.walk])
+            for node in nodes
+        )
+        difference = search_difference(nodes[0], steps) or next((one for one in found if one is not None), None)
+        if difference is None and not all(one.over for one in compared.values()):
+            raise ReplayError(f"{_name(nodes[0])} was generated again only in part")
+        return difference
+
+    def _run(
+        self,
+        request: Generate | GenerateWalks | SearchBeams,
+        compared: dict[int | None, ReplyComparison],
+        cut_at: int = 0,
+    ) -> list[Beams]:
+        """Gives the comparisons, by walk, what the engine makes, up to the first token that differs; returns the steps of a
+        search, which takes no more than `cut_at` if that is not 0."""
+        steps: list[Beams] = []
+        number = self._engine.send(request)
+        for _ in range(cut_at):
+            self._engine.send(Step())
+        for event in self._events(number):
+            if isinstance(event, Beams):
+                steps.append(event)
+            elif isinstance(event, Paused) and len(steps) == cut_at:
+                self._engine.send(Cancel())
+            elif isinstance(event, (Start, SettingsRecord, Prefill, Token, Finished)):
+                goes_on = compared[event.walk].take(event) if event.walk in compared else True
+                if not goes_on and not isinstance(event, Finished):
+                    break
+            if is_last(event):
                 break
-        self._tokens += compared.identical
-        self._cells = [*request.ids, *node.tokens.ids[:-1]]
-        return difference_of(node, request.ids, list(known) if known else None, self._fixed_threads, compared)
+        return steps
+
+    def _keep_for(self, node: Node) -> None:
+        """Goes on with the cells of a walk that was made just now, if those on record did."""
+        ids = self._transcript.conversation.prompt(node.number)
+        reused = node.prefill.reused if node.prefill is not None else 0
+        if len(self._made) < 2 or reused <= _common(self._cells, ids):
+            return
+        walks = {walk.walk or 0: [*self._cells, *walk.tokens.ids[:-1]] for walk in self._made}
+        kept = max(walks, key=lambda walk: _common(walks[walk], ids))
+        for event in self._events(self._engine.send(Keep(kept))):
+            if is_last(event):
+                break
+        self._cells = walks[kept]
 
     @property
     def _fixed_threads(self) -> int:
@@ -211,53 +308,11 @@ class _Replay:
     def _recorded_tokens(self, node: Node) -> Iterator[Token]:
         return (record for record in self._transcript.records(node.number) if isinstance(record, Token))
 
-    def _request(self, node: Node, start: Start, shapes: list[Shape] | None) -> tuple[Generate, int]:
-        """The recorded request, with a script of what was steered while it ran: knobs, stops, threads and forced tokens.
-
-        And the first step.
-        """
-        assert self._spec is not None
+    def _replayed(self, node: Node) -> Replayed:
         if not node.settings:
-            raise ReplayError(f"node {node.number} has no recorded settings")
-        fixed = self._fixed_threads
-        shapes = [Shape(shape.rows, fixed or shape.threads) for shape in shapes or ()]
+            raise ReplayError(f"{_name(node)} has no recorded settings")
         first = next(self._recorded_tokens(node))
-        step = done = first.step
-        length = limit(node, done)
-        # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
-        script = [Scripted(done, threads=fixed or start.threads)]
-        counts: list[tuple[int, int]] = []
-        for record in self._transcript.records(node.number):
-            if isinstance(record, SettingsRecord) and record.number != node.settings[0].number:
-                ends = _ends(record, length)
-                threads = fixed or record.threads
-                script.append(
-                    Scripted(
-                        step, samplers=record.samplers, conditions=ends, threads=threads, constraint=record.constraint
-                    )
-                )
-            elif isinstance(record, Token):
-                if record.forced:
-                    script.append(Scripted(record.step, id=record.id))
-                counts.append((len(record.candidates), record.rank))
-                step = record.step + 1
-        request = Generate(
-            ids=self._transcript.conversation.prompt(node.number),
-            samplers=node.settings[0].samplers,
-            conditions=_ends(node.settings[0], length),
-            seed=start.seed,
-            done=done,
-            raw=start.raw,
-            candidates=min(max(wanted_candidates(counts), 1), _CANDIDATES),
-            shapes=shapes,
-            rebuild_exactly=bool(shapes),
-            script=tuple(script),
-            keep_logits=False,
-            state=first.state,
-            constraint=node.settings[0].constraint,
-            constraint_begun=node.settings[0].constraint_begun,
-        )
-        return request, done
+        return replayed(node, first, self._transcript.records(node.number), self._fixed_threads)
 
     def _events(self, number: int) -> Iterator[Event]:
         """The engine's answers to a command, as they come.
@@ -279,10 +334,25 @@ def _identical(tokens: int) -> str:
     return f"identical, {tokens} token{'' if tokens == 1 else 's'}"
 
 
-def _ends(settings: SettingsRecord, length: Length) -> tuple[Condition, ...]:
-    """What can end the reply under these settings; nothing pauses it, and a time is over when it was over then."""
-    lasting = (c for c in settings.conditions if c.action != "pause" and not is_timed(c))
-    return (*lasting, length)
+def _name(node: Node) -> str:
+    return node_name(node.number, node.walk)
+
+
+def _start(node: Node) -> Start:
+    assert node.start is not None
+    return node.start
+
+
+def _most_cells(node: Node) -> int:
+    """Cells that a reply takes beside the prompt's. A search that has room for all its tokens does not share them."""
+    beams = node.group.beams if node.group is not None else None
+    limits = [c.tokens for record in node.settings[:1] for c in record.conditions if isinstance(c, Length)]
+    return len(node.ids) if beams is None else beams.width * max(len(node.beams), *limits, 0)
+
+
+def _is_searched(node: Node) -> bool:
+    """Whether a search with beams found the reply."""
+    return node.group is not None and node.group.beams is not None
 
 
 def _is_alike(one: Start, other: Start) -> bool:

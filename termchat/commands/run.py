@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -14,19 +13,21 @@ from typing import NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.chat.opening import find_model
-from termchat.chat.recording import Recorder
 from termchat.chat.service import Chat
+from termchat.commands.ranking_report import walks_named
+from termchat.commands.run_output import Printer, complain, drop_stdout, printer_of
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Failed, Finished, Record, Start, Token, to_json
+from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.records import Failed
 from termchat.decoding.samplers import well_formed
-from termchat.engine.port import Engine, EngineError, ModelSpec
+from termchat.decoding.walk_plan import WalkPlan
+from termchat.engine.port import FEATURES, Engine, EngineError, Feature, ModelSpec
 from termchat.models.errors import ModelError
-from termchat.text import sanitize
 
 FAILED, CUT_OFF = 1, 3
 """Exit codes; 3: the context was full before a reply ended."""
@@ -39,7 +40,8 @@ class Question(NamedTuple):
     """A prompt, and so many `replies` that are wanted to it, each started with `prefill` and ended by `rules`, which match the
     `constraint`.
 
-    `messages` is a file of what was said before ("-" is stdin); the prompt None is the last of them.
+    `messages` is a file of what was said before ("-" is stdin); the prompt None is the last of them. A `plan` says which
+    replies are made at once, `draft` who drafts their tokens.
     """
 
     prompt: str | None
@@ -49,6 +51,8 @@ class Question(NamedTuple):
     replies: int = 1
     rules: tuple[Condition, ...] = ()
     constraint: Constraint | None = None
+    plan: WalkPlan | None = None
+    draft: DraftSettings | None = None
 
 
 class QuestionError(Exception):
@@ -57,58 +61,6 @@ class QuestionError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
-
-
-class _Printer(Recorder):
-    """Writes replies to stdout as they come. `number` is that of the reply, from 1, and `of` how many there will be."""
-
-    def __init__(self, of: int) -> None:
-        self.number, self.of = 1, of
-
-    def failed(self, failure: Failed) -> None:
-        """Writes a failure, unless that was the last record."""
-
-
-class _Text(_Printer):
-    """Writes the text; on a terminal it is sanitised. Several replies have a heading each, as `head` writes several files."""
-
-    def __init__(self, of: int) -> None:
-        super().__init__(of)
-        self._terminal = sys.stdout.isatty()
-        self._last = ""
-
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        if isinstance(record, Start) and self.of > 1:
-            gap = "\n" * (self.number > 1)
-            self._write(f"{gap}==> reply {self.number} of {self.of}, seed {record.seed} <==\n")
-        elif isinstance(record, Token):
-            self._write(record.text)
-        elif isinstance(record, Finished):
-            self._write(node.pending)
-            if (self._terminal or self.of > 1) and not self._last.endswith("\n"):
-                self._write("\n")
-
-    def _write(self, text: str) -> None:
-        if text:
-            shown = sanitize(text) if self._terminal else text
-            sys.stdout.buffer.write(shown.encode("utf-8", "replace"))
-            sys.stdout.buffer.flush()
-            self._last = text
-
-
-class _Json(_Printer):
-    """Writes every record as a line of JSON; of several replies with their number."""
-
-    _newest: Record | None = None
-
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        self._newest = record
-        sys.stdout.write(to_json(record, **{"reply": self.number} if self.of > 1 else {}) + "\n")
-        sys.stdout.flush()
-
-    def failed(self, failure: Failed) -> None:
-        if failure is not self._newest:
-            self.record(Conversation(), Node(0, None, 0, "assistant"), failure)
 
 
 class _Signals:
@@ -129,29 +81,29 @@ def answer(config: Settings, engine: Engine, asked: Question, *, as_json: bool, 
     """Prints the replies and returns the exit code: 0, 1 failed, 3 cut off by the context, 130 or 143 interrupted."""
     signals = _Signals()
     if sys.stdout is None:
-        _complain("stdout is closed")
+        complain("stdout is closed")
         return FAILED
-    printer = _Json(asked.replies) if as_json else _Text(asked.replies)
+    printer = printer_of(asked.plan, asked.replies, as_json=as_json)
     try:
         return _answer(config, engine, asked, printer, signals, candidates)
     except QuestionError as error:
-        _complain(error.message, error.hint)
+        complain(error.message, error.hint)
         return FAILED
     except EngineError as error:
         return _fail(printer, Failed(error.kind, error.message, error.hint))
     except BrokenPipeError:
-        _drop_stdout()
+        drop_stdout()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        _complain(f"the reply cannot be written: {error.strerror or error}")
-        _drop_stdout()
+        complain(f"the reply cannot be written: {error.strerror or error}")
+        drop_stdout()
         return FAILED
     finally:
         engine.close()
 
 
 def _answer(
-    config: Settings, engine: Engine, asked: Question, printer: _Printer, signals: _Signals, candidates: int
+    config: Settings, engine: Engine, asked: Question, printer: Printer, signals: _Signals, candidates: int
 ) -> int:
     """See `answer`.
 
@@ -166,7 +118,7 @@ def _answer(
         found = config, Failed("model", well_formed(error.message), well_formed(error.hint))
     config, spec = found
     for problem in config.problems:  # only now: a recommendation of the model may be one
-        _complain(problem)
+        complain(problem)
     if isinstance(spec, Failed):
         return _fail(printer, spec)
     chat = Chat(
@@ -181,8 +133,15 @@ def _answer(
         step_by_step_text=config.step_by_step_text,
     )
     chat.constrain(asked.constraint)
+    chat.draft = asked.draft
     chat.loading.load(spec)
-    code, seed = 0, config.tuning.seed
+    make = _one_after_the_other if asked.plan is None else _at_once
+    return make(chat, asked, prompt, printer, signals)
+
+
+def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Printer, signals: _Signals) -> int:
+    """Makes the replies that are asked for, and returns the exit code."""
+    code, seed = 0, chat.tuning.seed
     for number in range(asked.replies):
         printer.number = number + 1
         if seed is not None:
@@ -193,26 +152,75 @@ def _answer(
             chat.forks.regenerate()
         else:
             chat.send(prompt)
-        refused = _wait(chat, signals)
-        if signals.caught is not None:
-            return 128 + signals.caught
-        if chat.failure is not None:
-            printer.failed(chat.failure)
-        if chat.failure is not None or refused:
-            return FAILED
+        ended = _wait(chat, printer, signals)
+        if ended:
+            return ended
+        which = f"reply {number + 1}" if asked.replies > 1 else "the reply"
         node = chat.conversation.reply()[-1].node
-        which, end = f"reply {number + 1}" if asked.replies > 1 else "the reply", node.finished
-        dropped = next((settings.constraint_dropped for settings in node.settings if settings.constraint_dropped), "")
-        if dropped:
-            _complain(f"{which} does not match the constraint, which was dropped: {dropped}")
-            code = FAILED
-        if end is not None and end.reason == "context":
-            _complain(
-                f"{which} was cut off: the context is full ({end.detail} tokens)",
-                "shorten the prompt, or load the model with a larger --context",
-            )
-            code = CUT_OFF
+        code = _complain_of(node, which) or code
+        if node.finished is not None and node.finished.reason == "context":
+            code = _complain_of_context(f"{which} was", node)
     return code
+
+
+def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals: _Signals) -> int:
+    """Makes the walks that are asked for, and returns the exit code.
+
+    Raises:
+        EngineError: the engine cannot do that.
+    """
+    plan = asked.plan
+    assert plan is not None
+    feature: Feature = "walks" if plan.beams is None else "beams"
+    if feature not in chat.engine.offers:
+        raise EngineError("capability", f"this engine cannot {FEATURES[feature]}")
+    ended = _wait(chat, printer, signals)  # for the model
+    if ended:
+        return ended
+    if asked.prefill:
+        chat.begin_with(asked.prefill)
+    chat.walks.start(plan, text=prompt)
+    ended = _wait(chat, printer, signals)
+    group = chat.walks.shown
+    if group is None or ended == FAILED:
+        return ended or FAILED
+    ranking = group.ranking()
+    printer.ranked(group.nodes, ranking)
+    nodes = sorted(group.nodes.items())
+    codes = [_complain_of(node, f"walk {walk + 1}") for walk, node in nodes]
+    full = [walk for walk, node in nodes if node.finished is not None and node.finished.reason == "context"]
+    if full:
+        cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
+        fewer = f"make fewer {'beams' if plan.beams else 'walks'}, "
+        codes.append(_complain_of_context(cut, group.nodes[full[0]], fewer))
+    if plan.kind == "vote" and not ended and ranking.walks[0].score is None:
+        complain("no walk has an answer", "Check the pattern, or raise --max-tokens.")
+        codes.append(FAILED)
+    return ended or max(codes)
+
+
+def _complain_of(node: Node, which: str) -> int:
+    """Says what is wrong with a reply that is over, but for the context; the exit code that stands for it."""
+    code = 0
+    dropped = next((settings.constraint_dropped for settings in node.settings if settings.constraint_dropped), "")
+    if node.failed is not None:
+        complain(f"{which} failed: {node.failed.message}", node.failed.hint)
+        code = FAILED
+    if dropped:
+        complain(f"{which} does not match the constraint, which was dropped: {dropped}")
+        code = FAILED
+    return code
+
+
+def _complain_of_context(cut: str, node: Node, remedy: str = "") -> int:
+    """Says that replies were cut off, of which `node` is one; the exit code that stands for it."""
+    detail = node.finished.detail if node.finished is not None else ""
+    used, _, why = detail.partition(": ")
+    complain(
+        f"{cut} cut off: the context is full ({used} tokens{why and f', {why}'})",
+        f"{remedy}shorten the prompt, or load the model with a larger --context",
+    )
+    return CUT_OFF
 
 
 def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
@@ -251,39 +259,31 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
     return chat, last.written
 
 
-def _wait(chat: Chat, signals: _Signals) -> bool:
-    """Until the reply has ended; whether something was refused."""
+def _wait(chat: Chat, printer: Printer, signals: _Signals) -> int:
+    """Until what runs has ended; returns the exit code if that was not its own end."""
     refused = stopping = False
-    while chat.busy or chat.phase == "loading" or chat.forks.waits:
+    going = True
+    while going:
         for change in chat.pump(0.05):
             if isinstance(change, Notice) and change.severity != "information":
-                _complain(change.message, change.hint)
+                complain(change.message, change.hint)
                 refused = refused or change.severity == "error"
         if signals.caught is not None and not stopping:
             stopping = True
             if not chat.busy:
                 break
             chat.stop()
+        going = chat.busy or chat.phase == "loading" or chat.forks.waits or chat.walks.running
         if chat.phase == "decoding":
             sleep(_GATHER)
-    return refused
+    if signals.caught is not None:
+        return 128 + signals.caught
+    if chat.failure is not None:
+        printer.failed(chat.failure)
+    return FAILED if refused or chat.failure is not None else 0
 
 
-def _fail(printer: _Printer, failure: Failed) -> int:
-    _complain(failure.message, failure.hint)
+def _fail(printer: Printer, failure: Failed) -> int:
+    complain(failure.message, failure.hint)
     printer.failed(failure)
     return FAILED
-
-
-def _drop_stdout() -> None:
-    """Discards what is still in the buffer, which would fail once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _complain(message: str, hint: str = "") -> None:
-    if sys.stderr is None:
-        return
-    with contextlib.suppress(OSError):
-        print(f"termchat: {sanitize(message)}", file=sys.stderr)
-        if hint:
-            print(f"  {sanitize(hint)}", file=sys.stderr)

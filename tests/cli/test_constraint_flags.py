@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,8 @@ import pytest
 
 from termchat.cli.constraint_flags import constraint_of
 from termchat.decoding.constraint import Constraint, choice
+from tests.scripts import termchat
 
-TERMCHAT = [sys.executable, "-m", "termchat"]
 SCHEMA = {
     "type": "object",
     "properties": {"age": {"type": "integer"}},
@@ -66,14 +63,6 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(click.UsageError, match=said):
         constraint_of(given)
-
-
-def termchat(home: Path, *args: str | Path) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TERMCHAT_")}
-    environment = kept | {f"XDG_{kind}_HOME": str(home / kind) for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
-    return subprocess.run(
-        [*TERMCHAT, *map(str, args)], env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
 
 
 def test_a_constrained_reply_is_replayed_to_the_bit(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""`termchat run --draft`: the same reply as without, its records say what was drafted, and `replay` makes it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from termchat.conversation import transcripts
+from tests.scripts import said, termchat
+
+PROMPT = (
+    "Repeat this text: The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships"
+    " that passed far away in the dark."
+)
+RUN = ("--threads", "1", "--temperature", "0", "--seed", "3", "--context", "2048", "--max-tokens", "30", "--json")
+SCHEMA = json.loads((Path(transcripts.__file__).parent / "transcript.schema.json").read_text("utf-8"))
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_drafted_reply_is_the_plain_one_and_can_be_replayed(tmp_path: Path) -> None:
+    drafted = said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "ngram", "--draft-max", "7"))
+    records = lines(drafted)
+    for record in records:
+        jsonschema.validate(record, SCHEMA)
+    settings = next(record for record in records if record["record"] == "settings")
+    assert settings["draft"] == {"by": "ngram", "most": 7}
+    tokens = [record for record in records if record["record"] == "token"]
+    taken = [token for token in tokens if "draft" in token and token["draft"]["accepted"]]
+    end = records[-1]
+    assert end["drafted"] >= end["accepted"] == len(taken) >= end["rounds"] > 0
+    assert all(token["draft"]["tokens"][0]["id"] == token["id"] for token in taken)
+
+    plain = lines(said(termchat(tmp_path, "run", PROMPT, *RUN)))
+    assert [record["id"] for record in plain if record["record"] == "token"] == [token["id"] for token in tokens]
+    assert not [record for record in plain if {"draft", "drafting", "drafted"} & set(record)]
+
+    path = tmp_path / "drafted.jsonl"
+    path.write_text(drafted)
+    assert said(termchat(tmp_path, "replay", path)) == f"identical, {len(tokens)} tokens\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--draft-max", "7"), "goes with --draft"),
+        (("--draft", "ngram", "--walks", "2"), "made at once"),
+        (("--draft", "ngram", "--draft-max", "16"), "1<=x<=15"),
+    ],
+)
+def test_flags_that_do_not_go_together(tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
+    refused = termchat(tmp_path, "run", "hi", *flags)
+    assert refused.returncode == 2
+    assert message in refused.stderr
