@@ -29,7 +29,7 @@ from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import refusal, refusal_of
-from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of, way_to
+from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -312,7 +312,7 @@ class TermchatApp(App[None]):
     ) -> bool:
         """By key, click, palette or command: what the engine does not offer is refused with the reason."""
         if self.screen is self._chat_screen and isinstance(action, str):
-            why = refusal_of(action, (*TOKENS, *MODEL), self.chat.engine.offers)
+            why = refusal_of(action, (*TOKENS, *WALKS, *MODEL), self.chat.engine.offers)
             if why:
                 self._chat_screen.tell(Notice(why))
                 return True

@@ -1,7 +1,7 @@
 """An engine without a model: answers at once, and says tokens when a test asks it to.
 
 It pauses, steps, takes forced tokens and answers questions with numbers that could be a model's, the same each time. Its
-tokens are words: a new word gets the next free id.
+tokens are words: a new word gets the next free id. Of several replies from one prompt a test has all speak, or one (`walk`).
 """
 
 from __future__ import annotations
@@ -9,21 +9,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.group import Group
 from termchat.decoding.records import (
+    Beam,
+    Beams,
     Explanation,
     Failed,
     Finished,
     Penalised,
     Prefill,
-    Record,
     Remedy,
     SettingsRecord,
     StageEffect,
+    Start,
     Token,
 )
 from termchat.engine.port import (
@@ -41,8 +45,12 @@ from termchat.engine.port import (
     Feature,
     Force,
     Generate,
+    GenerateWalks,
     Inspect,
     Inspected,
+    Join,
+    Keep,
+    Kept,
     Load,
     Loaded,
     ModelInfo,
@@ -56,12 +64,17 @@ from termchat.engine.port import (
     Score,
     Scored,
     Scoring,
+    SearchBeams,
     Spell,
     Spelled,
     Spelling,
+    SteerReply,
     Step,
     Tokenize,
     Tokenized,
+    ToWalk,
+    Walk,
+    WalksFinished,
 )
 from tests import made_records
 
@@ -74,6 +87,7 @@ INFO = ModelInfo(
 
 
 _C = TypeVar("_C", bound=Command)
+_R = TypeVar("_R", Token, Start)
 
 _CONTROL = {1: "<|im_start|>", 2: "<|im_end|>"}
 _STEPS = {"token": (" step",), "line": (" to", " the", " end\n"), "sentence": (" to", " the", " end.")}
@@ -113,49 +127,84 @@ class Words:
         return self._ids[word]
 
 
+@dataclass
+class _Stream:
+    """A reply that is being made, and how far it is; `walk` is its number, None for a single one. The records of a reply answer
+    the command with this `number`."""
+
+    number: int
+    steps: int
+    seed: int
+    constraint: Constraint | None
+    constraint_begun: int
+    walk: int | None = None
+    settings: int = 0
+    waiting: bool = False
+    ended: bool = False
+
+
 class FakeEngine:
     """Implements `termchat.engine.port.Engine`. With `loads` False a load stays where `progress` puts it.
 
-    `words` is its vocabulary, `waiting` whether the running reply is paused. `hears` False leaves questions unanswered, until
-    `answer_questions`. It `offers` everything, or less.
+    `words` is its vocabulary, `waiting` whether a running reply is paused. `hears` False leaves questions unanswered, until
+    `answer_questions`. It `offers` everything, or less. `full` has it refuse walks that are to join.
     """
 
     def __init__(self, *, loads: bool = True, offers: frozenset[Feature] = ALL_FEATURES) -> None:
         self.loads = loads
         self.offers = offers
         self.hears = True
+        self.full = False
         self.info = INFO
         self.prompt = [1, 2, 3]
         self.commands: list[Command] = []
         self.closed = False
-        self.waiting = False
         self.words = Words()
         self._unanswered: list[tuple[int, Command]] = []
         self._alive = True
         self._events: list[tuple[int, Event]] = []
         self._pipe: tuple[int, int] | None = None
-        self._reply: tuple[int, Generate] | None = None
-        self._steps = 0
-        self._settings = 0
-        self._constraint: tuple[Constraint | None, int] = None, 0
+        self._streams: list[_Stream] = []
+        self._several: tuple[int, GenerateWalks | SearchBeams] | None = None
+        self._beams: list[Beams] = []
 
     # --- what a test does --------------------------------------------------------------------------------------------
 
-    def say(self, *pieces: str, **fields: object) -> None:
-        """The running reply's next tokens; `fields` replace a token's own."""
-        assert self._reply is not None, "nothing was asked"
-        for piece in pieces:
-            token = replaced(made_records.token(self._steps, piece.encode(), piece, number=self._settings), **fields)
-            self.words.name(token.id, piece)
-            self._answer(self._reply[0], token)
-            self._steps += 1
+    @property
+    def waiting(self) -> bool:
+        return any(self.speaking.values())
 
-    def wait(self, why: str = "", *, piece: str = " next", **fields: object) -> None:
+    @property
+    def speaking(self) -> dict[int | None, bool]:
+        """The replies that run, by walk (None: a single one), and whether each is paused."""
+        return {stream.walk: stream.waiting for stream in self._running()}
+
+    @property
+    def searching(self) -> bool:
+        return self._several is not None and isinstance(self._several[1], SearchBeams)
+
+    def say(self, *pieces: str, walk: int | None = None, **fields: object) -> None:
+        """The running reply's next tokens, of several all say them, or one `walk`; `fields` replace a token's own."""
+        for stream in self._spoken(walk):
+            for piece in pieces:
+                self._say(stream, piece, fields)
+
+    def wait(self, why: str = "", *, piece: str = " next", walk: int | None = None, **fields: object) -> None:
         """The running reply is paused before a token: by a condition, or because it was asked to."""
-        assert self._reply is not None, "nothing was asked"
-        self.waiting = True
-        token = made_records.token(self._steps, piece.encode(), piece, number=self._settings)
-        self._answer(self._reply[0], Paused(replaced(token, **fields), why))
+        for stream in self._spoken(walk):
+            stream.waiting = True
+            token = made_records.token(stream.steps, piece.encode(), piece, number=stream.settings)
+            self._answer(stream.number, Paused(replaced(token, walk=stream.walk, **fields), why, stream.walk))
+
+    def look(self, *words: str, parents: Sequence[int] = (), dropped: Sequence[str] = ()) -> None:
+        """The next step of a beam search: a word for each beam, best first, and which beam of the step before it goes on from;
+        the `dropped` ones go on from the first."""
+        assert self._several is not None, "nothing was asked"
+        kept = [self._beam(place, word, (*parents, *range(16))[place]) for place, word in enumerate(words)]
+        lost = [self._beam(len(kept) + place, word, 0) for place, word in enumerate(dropped)]
+        beams = Beams(self._several[1].done + len(self._beams), kept, lost)
+        self._beams.append(beams)
+        self._answer(self._several[0], beams)
 
     def answer_questions(self) -> None:
         """Answers what was asked meanwhile."""
@@ -170,17 +219,23 @@ class FakeEngine:
         for number, _ in unanswered:
             self._answer(number, Failed("busy", "given up for something else"))
 
-    def end(self, reason: str = "end") -> None:
-        """The running reply ends."""
-        assert self._reply is not None, "nothing was asked"
-        number, self._reply = self._reply[0], None
-        self.waiting = False
-        self._answer(number, Finished(reason, "", "", self._steps, 84.0, 60.0, 500.0, 118.0))  # type: ignore[arg-type]
+    def end(self, reason: str = "end", *, walk: int | None = None) -> None:
+        """The running reply ends; of several all do, or one `walk`. A beam search ends with its best beams."""
+        if self.searching and self._beams:
+            self._find()
+            walk = None
+        for stream in self._spoken(walk):
+            stream.ended, stream.waiting = True, False
+            end = Finished(reason, "", "", stream.steps, 84.0, 60.0, 500.0, 118.0, stream.walk)  # type: ignore[arg-type]
+            self._answer(stream.number, end)
+        if self._several is not None and not self._running():
+            number, self._several = self._several[0], None
+            steps = [stream.steps for stream in self._streams]
+            self._answer(number, WalksFinished(sum(steps), max(steps, default=0), 500.0, 118.0))
 
     def read(self, done: int, total: int) -> None:
         """So much of the prompt is read."""
-        assert self._reply is not None
-        self._answer(self._reply[0], Prefilling(done, total))
+        self._answer(self._spoken(None)[0].number, Prefilling(done, total))
 
     def load_up_to(self, fraction: float) -> None:
         """So much of the model is loaded; at 1 all of it."""
@@ -191,8 +246,9 @@ class FakeEngine:
 
     def die(self, message: str = "the engine process ended by SIGKILL") -> None:
         """The process is gone."""
-        number, self._reply = (self._reply[0] if self._reply else 0), None
-        self.waiting = False
+        running = self._running()
+        number = running[0].number if running else 0
+        self._streams, self._several = [], None
         self._answer(number, Failed("engine", message))
 
     @property
@@ -259,71 +315,124 @@ class FakeEngine:
             case Render():
                 return [Rendered(list(self.prompt), whole=not command.after_reply)]
             case Generate():
-                self._reply, self._steps, self._settings = (number, command), command.done, 0
-                self._constraint = command.constraint, command.constraint_begun
-                records: list[Record] = [
-                    replaced(made_records.start(command.ids, command.seed), prefill=command.prefill),
-                    SettingsRecord(
-                        0,
-                        command.samplers,
-                        command.conditions,
-                        {},
-                        2,
-                        constraint=command.constraint,
-                        constraint_begun=command.constraint_begun,
-                    ),
-                    Prefill(len(command.ids), 0, [len(command.ids)], 12.0),
-                ]
-                for record in records:
-                    self._answer(number, record)
-                self._force([scripted.id for scripted in command.script if scripted.id is not None])
+                self._streams, self._several = [], None
+                self._begin(number, command, Walk(0, command.samplers, command.conditions, command.seed,
+                    script=command.script, paused=command.paused, constraint=command.constraint), None)  # fmt: skip
+            case GenerateWalks():
+                self._streams, self._several = [], (number, command)
+                for walk in command.walks:
+                    self._begin(number, command, walk, command.group)
+            case SearchBeams():
+                self._streams, self._several, self._beams = [], (number, command), []
+                self._begin(number, command, _found(command, 0), command.group)
                 if command.paused:
-                    self.wait()
-            case Adjust() if self._reply is not None:
-                self._settings += 1
-                if command.constraint != self._constraint[0]:
-                    self._constraint = command.constraint, self._steps
-                self._answer(
-                    self._reply[0],
-                    SettingsRecord(
-                        self._settings,
-                        command.samplers,
-                        command.conditions,
-                        {},
-                        2,
-                        constraint=self._constraint[0],
-                        constraint_begun=self._constraint[1],
-                    ),
-                )
-                self._wait_on()
-            case Pause() if self._reply is not None:
-                self.wait()
-            case Resume():
-                self.waiting = False
-            case Step() if self.waiting:
-                self.say(*_STEPS[command.unit])
-                self.wait()
-            case Force() if self._reply is not None:
-                self._force(command.ids)
-                self._wait_on()
-            case EndThinking() if self._reply is not None:
-                self.say("</think>", forced=True, phase="thinking")
-                self._wait_on()
-            case Cancel() if self._reply is not None:
-                self.end("user")
+                    self.wait(walk=0)
+            case Join() if self._several is not None:
+                number, several = self._several
+                if self.full:
+                    return [Failed("context", "there is no room for another walk", walk=command.walk.number)]
+                self._begin(number, several, command.walk, several.group)
+            case Keep():
+                return [Kept(30, 14.0)]
+            case ToWalk():
+                for stream in self._running():
+                    if stream.walk == command.walk:
+                        self._steer(stream, command.command)
+            case Adjust() | Pause() | Resume() | Step() | Force() | EndThinking() | Cancel():
+                for stream in self._running():
+                    self._steer(stream, command)
             case _ if not self.hears:
                 self._unanswered.append((number, command))
             case _:
                 return self._answers_to_question(command)
         return []
 
-    def _force(self, ids: Sequence[int]) -> None:
-        for i in ids:
-            self.say(self.words.text(i), id=i, forced=True)
+    def _begin(
+        self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
+    ) -> None:
+        base = walk.base[1] if walk.base is not None else 0
+        of = walk.number if group is not None else None
+        stream = _Stream(
+            number, command.done + base, walk.seed, walk.constraint, command.constraint_begun, walk=of
+        )  # fmt: skip
+        self._streams.append(stream)
+        start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group)
+        self._answer(number, start)
+        self._answer(number, _settings(stream, walk))
+        self._answer(number, Prefill(len(command.ids), 0, [len(command.ids)], 12.0, walk=of))
+        self._force(stream, [scripted.id for scripted in walk.script if scripted.id is not None])
+        if walk.paused:
+            self.wait(walk=of)
 
-    def _wait_on(self) -> None:
-        if self.waiting:
-            self.wait()
+    def _steer(self, stream: _Stream, command: SteerReply) -> None:
+        match command:
+            case Adjust():
+                stream.settings += 1
+                if command.constraint != stream.constraint:
+                    stream.constraint, stream.constraint_begun = command.constraint, stream.steps
+                self._answer(stream.number, _settings(stream, command))
+                self._wait_on(stream)
+            case Pause():
+                self.wait(walk=stream.walk)
+            case Resume():
+                stream.waiting = False
+            case Step() if stream.waiting:
+                self.say(*_STEPS[command.unit], walk=stream.walk)
+                self.wait(walk=stream.walk)
+            case Force():
+                self._force(stream, command.ids)
+                self._wait_on(stream)
+            case EndThinking():
+                self.say("</think>", walk=stream.walk, forced=True, phase="thinking")
+                self._wait_on(stream)
+            case Cancel():
+                self.end("user", walk=stream.walk)
+
+    def _running(self) -> list[_Stream]:
+        return [stream for stream in self._streams if not stream.ended]
+
+    def _spoken(self, walk: int | None) -> list[_Stream]:
+        spoken = [stream for stream in self._running() if walk in (None, stream.walk)]
+        assert spoken, "nothing was asked"
+        return spoken
+
+    def _say(self, stream: _Stream, piece: str, fields: dict[str, object]) -> None:
+        token = made_records.token(stream.steps, piece.encode(), piece, number=stream.settings)
+        token = replaced(token, walk=stream.walk, **fields)
+        self.words.name(token.id, piece)
+        self._answer(stream.number, token)
+        stream.steps += 1
+
+    def _force(self, stream: _Stream, ids: Sequence[int]) -> None:
+        for i in ids:
+            self._say(stream, self.words.text(i), {"id": i, "forced": True})
+
+    def _wait_on(self, stream: _Stream) -> None:
+        if stream.waiting:
+            self.wait(walk=stream.walk)
+
+    def _beam(self, place: int, word: str, parent: int) -> Beam:
+        """Each place is half a nat worse than the one before, and each step one more."""
+        logprob = -0.5 * place - 0.25
+        before = self._beams[-1].beams[parent].score if self._beams else 0.0
+        return Beam(place, parent, self.words.ids(word)[0], word, logprob, before + logprob)
+
+    def _find(self) -> None:
+        """The walks of the n best."""
+        assert self._several is not None
+        number, command = self._several
+        assert isinstance(command, SearchBeams)
+        best = self._beams[-1].beams[: command.group.size]
+        for walk, beam in enumerate(best):
+            if walk:
+                self._begin(number, command, _found(command, walk), command.group)
+            ids, parent = [beam.id], beam.parent
+            for beams in reversed(self._beams[:-1]):
+                ids.insert(0, beams.beams[parent].id)
+                parent = beams.beams[parent].parent
+            for i in ids:
+                self.say(self.words.text(i), id=i, walk=walk)
+        self._beams = []
 
     def _answers_to_question(self, command: Command) -> Iterable[Event]:
         match command:
@@ -377,6 +486,19 @@ class FakeEngine:
         return Scored(drawn, [self.words.text(i) for i in drawn], probabilities)
 
 
-def replaced(token: Token, **fields: object) -> Token:
-    """A token with other values in some fields."""
-    return msgspec.structs.replace(token, **fields)
+def replaced(record: _R, **fields: object) -> _R:
+    """A record with other values in some fields."""
+    return msgspec.structs.replace(record, **fields)
+
+
+def _settings(stream: _Stream, now: Walk | Adjust) -> SettingsRecord:
+    origin = {} if stream.walk is None else dict(now.origin)
+    return SettingsRecord(
+        stream.settings, now.samplers, now.conditions, origin, 2, constraint=stream.constraint,
+        constraint_begun=stream.constraint_begun, walk=stream.walk,
+    )  # fmt: skip
+
+
+def _found(command: SearchBeams, walk: int) -> Walk:
+    """One of the walks that a search ends with."""
+    return Walk(walk, command.samplers, command.conditions, command.seed, constraint=command.constraint)

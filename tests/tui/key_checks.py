@@ -8,13 +8,13 @@ from pathlib import Path
 from time import monotonic
 
 from termchat.tui.dialogs.base import ListDialog
-from termchat.tui.keys.dialogs import ARROWS, DIALOG, GROUPS, Group
+from termchat.tui.keys.dialogs import ARROWS, DIALOG, GROUPS, KeyGroup
 from termchat.tui.keys.key import keys_of
-from termchat.tui.keys.tables import APP, BIG, CHAT, TOKENS
+from termchat.tui.keys.tables import APP, BIG, CHAT, TOKENS, WALKS
 from tests.tui.running_app import FRAME, PATIENCE, Desktop
 
 Sees = Callable[[], object]
-ELSEWHERE = {key.id for table in (CHAT, APP, TOKENS, BIG) for key in table}
+ELSEWHERE = {key.id for table in (CHAT, APP, TOKENS, BIG, WALKS) for key in table}
 """Pressed in `test_every_key`."""
 KEYS = {key.id: key for group in GROUPS for key in group.table}
 
@@ -24,7 +24,7 @@ class Place:
     key has closed the dialog; with neither one is there."""
 
     def __init__(
-        self, desk: Desktop, group: Group, *way: str, open: Callable[[], Awaitable[object]] | None = None
+        self, desk: Desktop, group: KeyGroup, *way: str, open: Callable[[], Awaitable[object]] | None = None
     ) -> None:
         self.desk, self.group, self._way, self._open = desk, group, way, open
         self._pressed: set[tuple[str, str]] = set()
@@ -103,5 +103,5 @@ class Place:
         assert not left, f"{self.group.title}: nobody presses {left}"
 
 
-Presses = Callable[[Group, Path], Awaitable[Place]]
+Presses = Callable[[KeyGroup, Path], Awaitable[Place]]
 """Presses all keys of a group, with a folder for what it needs; returns where."""

@@ -13,7 +13,7 @@ from termchat import paths
 from termchat.conversation.tree import Conversation
 from termchat.models.disk.discovery import Skipped
 from termchat.tui.dialogs.base import ListDialog
-from termchat.tui.keys.dialogs import Group
+from termchat.tui.keys.dialogs import KeyGroup
 from termchat.tui.models.models_dialog import SkippedDialog
 from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
 from termchat.tui.tokens.compare import CompareDialog, ComparedReply
@@ -35,7 +35,7 @@ async def chatted(*texts: str) -> AsyncIterator[Desktop]:
         yield desk
 
 
-async def keylist(group: Group, _: Path) -> Place:
+async def keylist(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
         place = Place(desk, group, "f1")
         await place.walk()
@@ -43,7 +43,7 @@ async def keylist(group: Group, _: Path) -> Place:
     return place
 
 
-async def reading(group: Group, folder: Path) -> Place:
+async def reading(group: KeyGroup, folder: Path) -> Place:
     skipped = [Skipped(path=folder / f"file{at:02}.gguf", reason="no model", place="here") for at in range(99)]
     async with desktop() as desk:
 
@@ -58,7 +58,7 @@ async def reading(group: Group, folder: Path) -> Place:
     return place
 
 
-async def themes(group: Group, _: Path) -> Place:
+async def themes(group: KeyGroup, _: Path) -> Place:
     kept: list[str] = []
 
     def keep(name: str) -> str:
@@ -75,7 +75,7 @@ async def themes(group: Group, _: Path) -> Place:
     return place
 
 
-async def personas(group: Group, _: Path) -> Place:
+async def personas(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
         await desk.sent("go", "One")
         desk.engine.end()
@@ -90,7 +90,7 @@ async def personas(group: Group, _: Path) -> Place:
     return place
 
 
-async def presets(group: Group, _: Path) -> Place:
+async def presets(group: KeyGroup, _: Path) -> Place:
     own = paths.presets_file()
     own.parent.mkdir(parents=True)
     own.write_text("[mine]\ntop_k = 3\n")
@@ -117,7 +117,7 @@ async def presets(group: Group, _: Path) -> Place:
     return place
 
 
-async def history(group: Group, _: Path) -> Place:
+async def history(group: KeyGroup, _: Path) -> Place:
     async with chatted("one", "two", "three") as desk:
         place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('history')"))
         await place.walk()
@@ -126,7 +126,7 @@ async def history(group: Group, _: Path) -> Place:
     return place
 
 
-async def queue(group: Group, _: Path) -> Place:
+async def queue(group: KeyGroup, _: Path) -> Place:
     async with chatted("go", *"abcde") as desk:
         place = Place(desk, group, open=lambda: desk.app.screen_stack[0].run_action("dialog('queue')"))
 
@@ -145,7 +145,7 @@ async def queue(group: Group, _: Path) -> Place:
     return place
 
 
-async def rules(group: Group, _: Path) -> Place:
+async def rules(group: KeyGroup, _: Path) -> Place:
     async with looking() as desk:
 
         def known(*enabled: bool) -> Sees:
@@ -166,7 +166,7 @@ async def rules(group: Group, _: Path) -> Place:
     return place
 
 
-async def biases(group: Group, _: Path) -> Place:
+async def biases(group: KeyGroup, _: Path) -> Place:
     async with looking() as desk:
 
         def written(*biases: str) -> Sees:
@@ -189,7 +189,7 @@ async def biases(group: Group, _: Path) -> Place:
     return place
 
 
-async def tree(group: Group, _: Path) -> Place:
+async def tree(group: KeyGroup, _: Path) -> Place:
     async with looking() as desk:
         await desk.type("", "h", "h", "2")  # a branch
         place = Place(desk, group, "y")
@@ -220,7 +220,7 @@ async def tree(group: Group, _: Path) -> Place:
     return place
 
 
-async def replies(group: Group, _: Path) -> Place:
+async def replies(group: KeyGroup, _: Path) -> Place:
     chosen: list[int | None] = []
     async with looking() as desk:
         await desk.type("", "h", "h", "2", "escape")
@@ -237,7 +237,7 @@ async def replies(group: Group, _: Path) -> Place:
     return place
 
 
-async def comparing(group: Group, _: Path) -> Place:
+async def comparing(group: KeyGroup, _: Path) -> Place:
     chat, ends = Conversation(), list[int]()
     asked = made_records.user(chat, "tell me", [1, 2])
     for seed in (1, 2):
@@ -263,7 +263,7 @@ async def comparing(group: Group, _: Path) -> Place:
 FOX = made_records.token(5, b" fox", " fox", token_id=1)
 
 
-async def sessions(group: Group, _: Path) -> Place:
+async def sessions(group: KeyGroup, _: Path) -> Place:
     store = FakeStore()
     async with library(store) as desk:
         place, number = Place(desk, group, "f4"), len(store.kept)
@@ -282,7 +282,7 @@ async def sessions(group: Group, _: Path) -> Place:
     return place
 
 
-async def models(group: Group, folder: Path) -> Place:
+async def models(group: KeyGroup, folder: Path) -> Place:
     for name in ("Alpha", "Beta", "Gamma"):
         named(name, folder / "m")
     async with shop(folder / "m") as desk:
@@ -308,7 +308,7 @@ async def models(group: Group, folder: Path) -> Place:
     return place
 
 
-async def pieces(group: Group, _: Path) -> Place:
+async def pieces(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
 
         async def open() -> None:

@@ -155,6 +155,13 @@ async def talked(desk: Desktop, *turns: tuple[str, str]) -> None:
         await desk.settle()
 
 
+async def command(desk: Desktop, text: str) -> None:
+    """Writes a command and has it done, whatever is offered meanwhile."""
+    desk.composer.insert(text)
+    await desk.settle()
+    await desk.type("", *(["escape"] if desk.composer.popup.completion is not None else []), "enter")
+
+
 def path(desk: Desktop) -> list[str]:
     return [text for _, text in desk.chat.conversation.turns()]
 

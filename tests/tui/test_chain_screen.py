@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from termchat.decoding.records import Stage
-from termchat.decoding.samplers import ORDER
+from termchat.decoding.samplers import ORDER, Tuning
 from termchat.engine.port import Adjust
-from tests.tui.running_app import Desktop, click, desktop, place
+from tests.tui.running_app import Desktop, click, desktop, place, talked
 
 STAGES = [
     Stage("penalties", 49152, 1.0),
@@ -147,3 +147,13 @@ async def test_what_has_no_place_in_the_order_cannot_be_dragged() -> None:
         await desk.settle()
         assert desk.chat.tuning.order == ORDER
         assert "mirostat always comes last" in desk.text
+
+
+async def test_a_new_chat_has_nothing_of_the_old_one_to_undo() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        await desk.type("", "ctrl+t", "t", "1", "enter", "2", "enter", "escape")
+        assert desk.chat.tuning.temperature == 2
+        await desk.type("", "ctrl+n", "ctrl+t", "z")
+        assert "nothing to undo" in desk.text
+        assert desk.chat.tuning.temperature == Tuning().temperature

@@ -15,16 +15,19 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
+from termchat.engine.port import GenerateWalks
 from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
-from termchat.tui.keys.dialogs import DIALOG, GROUPS, Group
+from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
 from termchat.tui.models.engine_dialog import FIELDS
+from termchat.tui.walks.walk_form import WalkForm
+from termchat.tui.walks.walks_dialog import WalksDialog
 from tests.models.gguf_files import named
 from tests.pull.file_server import FileServer
 from tests.tui.key_checks import ELSEWHERE, Place, Presses, Sees
 from tests.tui.list_key_checks import LISTS
 from tests.tui.models_dialog import served, shop
-from tests.tui.running_app import desktop
+from tests.tui.running_app import desktop, talked
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -32,11 +35,12 @@ pytestmark = pytest.mark.usefixtures("home")
 # --- where text is written -------------------------------------------------------------------------------------------
 
 
-async def composer(group: Group, _: Path) -> Place:
+async def composer(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
         place, box = Place(desk, group), desk.composer
         await place.press("newline", lambda: box.text.endswith("\n"), "a")
         await place.press("undo", lambda: not box.text.endswith("b"), "b")
+        await place.press("redo", lambda: box.text.endswith("b"), "b", "ctrl+underscore")
         await place.press("send", lambda: desk.engine.generated)
         pasted = "line\n" * 50
         desk.app.post_message(events.Paste(pasted))
@@ -45,7 +49,7 @@ async def composer(group: Group, _: Path) -> Place:
     return place
 
 
-async def setup(group: Group, _: Path) -> Place:
+async def setup(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
         place = Place(desk, group, "f2")
         await place.press("setup-raw", place.shows("[x] raw"), key="tab")
@@ -58,7 +62,7 @@ async def setup(group: Group, _: Path) -> Place:
     return place
 
 
-async def constraint(group: Group, _: Path) -> Place:
+async def constraint(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
         for text in ("yes | no", "a | b"):
             desk.composer.insert(f"/choice {text}")
@@ -76,11 +80,32 @@ async def constraint(group: Group, _: Path) -> Place:
     return place
 
 
+async def walks(group: KeyGroup, _: Path) -> Place:
+    async with desktop() as desk:
+        await talked(desk, ("go", "One"))
+        place = Place(desk, group, "ctrl+y")
+
+        def form() -> WalkForm:
+            return desk.app.screen.form if isinstance(desk.app.screen, WalksDialog) else WalkForm()
+
+        await place.press("start-more", lambda: form().kind == "grid")
+        await place.press("start-less", lambda: form().kind == "walks")
+        await place.press("start-next", lambda: form().kind == "grid")
+        await place.press("start-after", lambda: form().at == 1)
+        await place.press("start-before", lambda: form().at == 0)
+        await place.press("start-type", place.shows("12▏"), "down", "down", "down", "down", "down", "1", key="2")
+        await place.press("start-erase", place.lacks("12▏"))
+        await place.press("start-reset", place.shows("‹3"))
+        await place.close()
+        await place.press("start-walks", lambda: desk.engine.asked(GenerateWalks))
+    return place
+
+
 async def _edited(_text: str, _suspend: object) -> str:
     return "from the editor"
 
 
-async def save(group: Group, folder: Path) -> Place:
+async def save(group: KeyGroup, folder: Path) -> Place:
     saved: list[Path] = []
     async with desktop(save=lambda path: lambda: saved.append(path)) as desk:
         await desk.sent("go", "One")
@@ -96,7 +121,7 @@ async def save(group: Group, folder: Path) -> Place:
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-async def tune(group: Group, _: Path) -> Place:
+async def tune(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
         await desk.type("", "ctrl+t")
         place, names = Place(desk, group), tuple(KNOBS)
@@ -130,7 +155,7 @@ async def tune(group: Group, _: Path) -> Place:
     return place
 
 
-async def engine(group: Group, folder: Path) -> Place:
+async def engine(group: KeyGroup, folder: Path) -> Place:
     named("Alpha", folder / "m")
     async with shop(folder / "m") as desk:
 
@@ -162,7 +187,7 @@ async def engine(group: Group, folder: Path) -> Place:
     return place
 
 
-async def questions(group: Group, _: Path) -> Place:
+async def questions(group: KeyGroup, _: Path) -> Place:
     answers: list[Way | None] = []
     async with desktop() as desk:
 
@@ -179,7 +204,7 @@ async def questions(group: Group, _: Path) -> Place:
 
 PLACES: dict[str, Presses] = {
     "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
-    "CONSTRAINT": constraint,
+    "CONSTRAINT": constraint, "START WALKS": walks,
     **LISTS,
 }  # fmt: skip
 
@@ -192,7 +217,7 @@ PRESSED_HERE = [
 
 @pytest.mark.parametrize("group", PRESSED_HERE, ids=lambda group: group.title)
 async def test_every_key_does_something_where_it_works(
-    group: Group, tmp_path: Path, home: Path, server: FileServer
+    group: KeyGroup, tmp_path: Path, home: Path, server: FileServer
 ) -> None:
     assert group.title in PLACES, "nobody presses the keys of this group"
     if group.title == "MODELS":

@@ -9,9 +9,10 @@ from textual.actions import parse
 from textual.app import App
 
 from termchat.tui.keys.key import Key, keys_of
-from termchat.tui.keys.tables import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS
+from termchat.tui.keys.tables import APP, BIG, CHAT, COMPOSER, MODEL, TOKENS, WALKS
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import looking
+from tests.tui.walks import walking
 
 
 async def heard(desk: Desktop, table: tuple[Key, ...]) -> None:
@@ -48,6 +49,11 @@ async def test_every_key_of_the_big_view_reaches_what_it_does() -> None:
     async with desktop() as desk:
         await desk.type("", "f6")
         await heard(desk, BIG)
+
+
+async def test_every_key_of_the_walks_reaches_what_it_does() -> None:
+    async with walking() as desk:
+        await heard(desk, WALKS)
 
 
 async def test_what_the_composer_takes_itself_and_what_has_no_key_can_be_done() -> None:

@@ -45,8 +45,8 @@ def test_keys_are_taken_as_people_write_them(asked: str, taken: str) -> None:
 
 
 def test_what_has_no_key_can_be_given_one_and_letters_where_nothing_is_typed() -> None:
-    asked = {"unload": "ctrl+y", "token-left": "shift+z", "step": ",", "tree-mark": "x"}
-    assert checked(asked, {}) == ({"unload": "ctrl+y", "token-left": "Z", "step": "comma", "tree-mark": "x"}, [])
+    asked = {"unload": "alt+k", "token-left": "shift+z", "step": ",", "tree-mark": "x"}
+    assert checked(asked, {}) == ({"unload": "alt+k", "token-left": "Z", "step": "comma", "tree-mark": "x"}, [])
 
 
 def test_what_is_refused_is_told_with_its_line_and_what_was_meant() -> None:
@@ -111,7 +111,7 @@ def test_every_binding_of_ours_stands_in_a_table() -> None:
 
 
 async def test_remapped_keys_act_and_are_shown_wherever_keys_are_named() -> None:
-    keymap, problems = checked({"tune": "alt+k", "models": "ctrl+k", "unload": "ctrl+y", "tune-undo": "u"}, {})
+    keymap, problems = checked({"tune": "alt+k", "models": "ctrl+k", "unload": "alt+u", "tune-undo": "u"}, {})
     assert problems == []
     async with desktop((140, 40), keymap=keymap) as desk:
         assert "Alt+K tune" in desk.text
@@ -124,7 +124,7 @@ async def test_remapped_keys_act_and_are_shown_wherever_keys_are_named() -> None
         await desk.type("tune", "pagedown")
         assert "Alt+K " in desk.text
         assert "Ctrl+T " not in desk.text.split("MODELS")[0]
-        await desk.type("", "escape", "ctrl+y")
+        await desk.type("", "escape", "alt+u")
         assert desk.chat.model is None
 
 

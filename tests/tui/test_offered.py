@@ -5,7 +5,7 @@ from __future__ import annotations
 from termchat.engine.port import ALL_FEATURES, Adjust, Feature, Force, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.offered import NEEDS, refusal
-from termchat.tui.keys.tables import CHAT, MODEL, TOKENS
+from termchat.tui.keys.tables import CHAT, MODEL, TOKENS, WALKS
 from termchat.tui.screen.keyline import key_line
 from tests.tui.running_app import desktop, talked
 from tests.tui.token_mode import index, looking
@@ -16,7 +16,7 @@ def without(*features: Feature) -> frozenset[Feature]:
 
 
 def test_every_need_is_one_of_a_key_and_of_the_contract() -> None:
-    assert set(NEEDS) <= {key.id for key in (*TOKENS, *CHAT, *MODEL)}
+    assert set(NEEDS) <= {key.id for key in (*TOKENS, *WALKS, *CHAT, *MODEL)}
     assert set(NEEDS.values()) <= ALL_FEATURES
     assert refusal("pause", ALL_FEATURES) == refusal("send", frozenset()) == ""
     assert refusal("pause", without("pause")) == "this engine cannot pause a reply"

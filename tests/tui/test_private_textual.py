@@ -42,7 +42,7 @@ USED = {
         screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._layout_required screen.Screen._on_timer_update
         screen.Screen._screen_resized screen.Screen._select_state screen.Screen._update_select screen.Screen._update_timer
     """,
-    "scrolling": "app.App._start_widget widget.Widget._vertical_scrollbar",
+    "scrolling": "app.App._start_widget widget.Widget._size_updated widget.Widget._vertical_scrollbar",
 }
 """By module of `tui/terminal`, the private names that it uses; its package says what for."""
 

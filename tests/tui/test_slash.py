@@ -14,7 +14,7 @@ from termchat.tui.slash.commands import ALSO, COMMANDS, SlashList
 from termchat.tui.slash.parsing import message_of, parted
 from termchat.tui.slash.slash import Slash
 from termchat.tui.transcript import TranscriptView
-from tests.tui.running_app import Desktop, desktop
+from tests.tui.running_app import command, desktop
 
 
 def test_all_that_has_a_key_and_every_knob_is_a_command() -> None:
@@ -224,10 +224,3 @@ def test_completion_is_for_the_first_line_alone() -> None:
     found = slash.complete("/ne", 3, first=True)
     assert found is not None
     assert (found.start, found.offers[0].text) == (0, "/new")
-
-
-async def command(desk: Desktop, text: str) -> None:
-    """Writes a command and has it done, whatever is offered meanwhile."""
-    desk.composer.insert(text)
-    await desk.settle()
-    await desk.type("", *(["escape"] if desk.composer.popup.completion is not None else []), "enter")

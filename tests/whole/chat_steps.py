@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import msgspec
 
@@ -33,6 +35,18 @@ def stop(terminal: Terminal) -> None:
         pause = monotonic() + 1
         while not terminal.is_ready and monotonic() < pause:
             terminal.read()
+
+
+def save_and_quit(terminal: Terminal, target: Path) -> list[dict[str, Any]]:
+    """Saves the chat as JSON lines, and quits; the lines."""
+    terminal.keys("ctrl+s")
+    terminal.wait("Save")
+    terminal.keys("ctrl+a", "ctrl+k", str(target), "enter")
+    terminal.wait(target.exists)
+    terminal.settle()
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    return [json.loads(line) for line in target.read_text().splitlines()]
 
 
 def ready(terminal: Terminal) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.whole.chat_steps import ENDLESS, Open, counting, over, place, stop, used
+from tests.whole.chat_steps import ENDLESS, Open, counting, over, place, save_and_quit, stop, used
 from tests.whole.terminal import Terminal, environment
 
 
@@ -57,14 +56,7 @@ def test_stages_are_moved_and_turned_on_while_it_writes_and_all_of_it_is_replaye
     terminal.wait(lambda: over(tmp_path) == 2 and terminal.is_ready)
 
     target = tmp_path / "chain.jsonl"
-    terminal.keys("ctrl+s")
-    terminal.wait("Save")
-    terminal.keys("ctrl+a", "ctrl+k", str(target), "enter")
-    terminal.wait(target.exists)
-    terminal.settle()
-    terminal.keys("ctrl+q")
-    assert terminal.ended() == 0
-    tokens = [line for line in map(json.loads, target.read_text().splitlines()) if line["record"] == "token"]
+    tokens = [line for line in save_and_quit(terminal, target) if line["record"] == "token"]
     assert {name for line in tokens for name in line.get("state", {})} == {
         "mirostat_mu", "adaptive_sum", "adaptive_weight", "adaptive_p",
     }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -15,7 +14,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.records import Token
 from termchat.tui.screen.header_line import context_used
 from tests.stalls import Stalls
-from tests.whole.chat_steps import COUNT, ENDLESS, FLAGS, Open, counting, gone, ready, stop, stored, used
+from tests.whole.chat_steps import COUNT, ENDLESS, FLAGS, Open, counting, gone, ready, save_and_quit, stop, stored, used
 from tests.whole.terminal import Terminal
 
 
@@ -43,15 +42,8 @@ def test_the_main_job(open_terminal: Open, tmp_path: Path) -> None:
     terminal.keys("ctrl+t", "t", "0", "enter", "esc")
     terminal.wait(lambda: "preview" in terminal.text.lower())
     target = tmp_path / "story.jsonl"
-    terminal.keys("ctrl+s")
-    terminal.wait("Save")
-    terminal.keys("ctrl+a", "ctrl+k", str(target), "enter")
-    terminal.wait(target.exists)
-    terminal.settle()
-    terminal.keys("ctrl+q")
-    assert terminal.ended() == 0
+    lines = save_and_quit(terminal, target)
     assert terminal.restored()
-    lines = [json.loads(line) for line in target.read_text().splitlines()]
     changes = [line for line in lines if line["record"] == "settings"]
     tokens = [line for line in lines if line["record"] == "token"]
     assert [change["samplers"]["temperature"] for change in changes] == [0.8, 1.5]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.whole.chat_steps import ENDLESS, FLAGS, Open, counting, over, ready
+from tests.whole.chat_steps import ENDLESS, FLAGS, Open, counting, over, ready, save_and_quit
 from tests.whole.terminal import Terminal, environment
 
 
@@ -91,15 +90,9 @@ def test_stream_pause_step_force_fork_go_back_compare_and_replay(open_terminal: 
     target = tmp_path / "story.jsonl"
     terminal.keys("g", "l", "l")
     terminal.wait(token(terminal, "2"))
-    terminal.keys("esc", "ctrl+s")
-    terminal.wait("Save")
-    terminal.keys("ctrl+a", "ctrl+k", str(target), "enter")
-    terminal.wait(target.exists)
-    terminal.settle()
-    terminal.keys("ctrl+q")
-    assert terminal.ended() == 0
+    terminal.keys("esc")
+    lines = save_and_quit(terminal, target)
     assert terminal.restored()
-    lines = [json.loads(line) for line in target.read_text().splitlines()]
     forced = [line for line in lines if line["record"] == "token" and line["forced"]]
     assert len(forced) == 2
     assert any(line["candidates"][int(other[1]) - 1]["id"] == line["id"] for line in forced)

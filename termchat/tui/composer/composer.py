@@ -14,7 +14,7 @@ from textual.message import Message
 
 from termchat.text import one_line
 from termchat.tui.composer.completion import Completion, CompletionSource, Offer, Popup
-from termchat.tui.composer.history import History, Walk, matches
+from termchat.tui.composer.history import History, Recall, matches
 from termchat.tui.composer.labelled import LabelledArea
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import LinesView
@@ -81,7 +81,7 @@ class Composer(LabelledArea):
         self.aside: str | None = None
         """The draft, while something else is being written: an earlier message anew."""
         self.sends_blank = False
-        self._walk: Walk | None = None
+        self._walk: Recall | None = None
         self._walked = ""
         self._let_be: tuple[int, int] | None = None
         self._came_late = -_UNASKED

@@ -41,8 +41,8 @@ class History:
         self._take_read()
         return list(reversed(self._texts))
 
-    def walk(self, typed: str) -> Walk:
-        return Walk(self.texts, typed)
+    def walk(self, typed: str) -> Recall:
+        return Recall(self.texts, typed)
 
     def _take_read(self) -> None:
         """Puts what was read before what was written since."""
@@ -67,7 +67,7 @@ def _read(store: Store) -> Iterator[str]:
         yield from store.messages()
 
 
-class Walk:
+class Recall:
     """A place among the messages that contain `typed`, case aside unless it has capitals; `typed` itself is the newest."""
 
     def __init__(self, texts: Sequence[str], typed: str) -> None:

@@ -106,8 +106,8 @@ class DemoEngine:
 
     @property
     def offers(self) -> frozenset[Feature]:
-        """All, since a recording tells of everything; what is not in it is refused one by one."""
-        return ALL_FEATURES if self._real is None else self._real.offers
+        """Of a recording all that it tells of; what is not in it is refused one by one."""
+        return ALL_FEATURES - {"walks", "beams", "drafts"} if self._real is None else self._real.offers
 
     @property
     def alive(self) -> bool:

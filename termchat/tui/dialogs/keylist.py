@@ -11,7 +11,7 @@ from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TITLE, column, prose
-from termchat.tui.keys.dialogs import GROUPS, Group
+from termchat.tui.keys.dialogs import GROUPS, KeyGroup
 from termchat.tui.keys.key import displayed, families, keys_of
 from termchat.tui.themes.theme_file import Palette
 
@@ -52,7 +52,7 @@ class KeyList(ReadListing):
         return lines or [Line((("no key matches", MUTED),))]
 
 
-def _lines(group: Group, words: list[str], width: int) -> Iterable[Line]:
+def _lines(group: KeyGroup, words: list[str], width: int) -> Iterable[Line]:
     for family in families(group.table):
         first = family[0]
         names = displayed(family)

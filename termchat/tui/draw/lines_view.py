@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from termchat.tui.draw.clicking import Clickable
 from termchat.tui.draw.ink import BLANK, Ink, Line, Paint
-from termchat.tui.terminal.compositor import Settled, touch
+from termchat.tui.terminal.compositor import Settled, Sized, touch
 from termchat.tui.themes.theme_file import Palette
 
 _ANY = Color(0, 0, 0)
@@ -31,7 +31,7 @@ class Column(Vertical, Settled):
     DEFAULT_CSS = "Column, Column > Row { visibility: hidden; } Column > * { visibility: visible; }"
 
 
-class LinesView(Settled, Clickable):
+class LinesView(Sized, Clickable):
     """Lines from the top; its size is the style sheet's, never the content's. `GROUND` fills what has no ground of its own.
 
     It may have neither border nor padding. `Laid` says that its size is another, and so may be the lines it should show.

@@ -8,6 +8,7 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from termchat.text import one_line
+from termchat.text import percent as percent
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.wrap import Wrapper
 
@@ -46,12 +47,6 @@ def count(number: int) -> str:
     return f"{number // 1_000_000}M"
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share from 0 to 1; one too small for its digits shows as such."""
-    least = 10.0 ** -(digits + 2)
-    return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
-
-
 def again(tolerance: float | None, *, short: bool = False) -> str:
     """A word on numbers that were computed again: by how much a probability may differ from the one first drawn from, where
     that was measured (0.0: not at all)."""
@@ -72,6 +67,23 @@ def column(text: str, width: int, *, right: bool = False) -> str:
 def length(runs: Iterable[Run]) -> int:
     """In cells."""
     return sum(cell_len(text) for text, _ in runs)
+
+
+def fitting(runs: Iterable[Run], width: int) -> tuple[Run, ...]:
+    """The runs in at most `width` cells; the last of them is cut."""
+    kept: list[Run] = []
+    room = width
+    for text, ink in runs:
+        if cell_len(text) > room:
+            return (*kept, (one_line(text, room, cell_len), ink)) if room > 0 else tuple(kept)
+        kept.append((text, ink))
+        room -= cell_len(text)
+    return tuple(kept)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """ "" where it is not known."""
+    return "" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, ...]:

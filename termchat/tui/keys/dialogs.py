@@ -135,6 +135,19 @@ THEMES: tuple[Key, ...] = (
     Key("theme-keep", "enter", "keep", "Use the highlighted theme", {}, priority=False),
 )
 
+START: tuple[Key, ...] = (
+    Key("start-walks", "enter", "start", "Start the walks", {}, priority=False),
+    Key("start-before", "up", "step(-1)", "Previous or next row", {}, display="↑↓"),
+    Key("start-after", "down", "step(1)", "", {}),
+    Key("start-less", "left", "move(-1)", "Change the selected value", {}, display="←→"),
+    Key("start-more", "right", "move(1)", "", {}),
+    Key("start-next", "space", "move(1)", "Next value; in a text, a space", {}),
+    Key("start-type", "a-z 0-9", "", "Type a value", {}),
+    Key("start-erase", "backspace", "erase", "Erase the last character", {}),
+    Key("start-reset", "delete", "reset", "Empty a text, or reset the value", {}),
+)
+"""What works in the dialog that starts walks."""
+
 BREAKPOINTS: tuple[Key, ...] = (
     Key("rule-enter", "enter", "", "Add the typed rule, or switch the selected one on or off", {}),
     Key("rule-delete", "delete", "drop", "Delete the selected rule", {}),
@@ -208,7 +221,7 @@ QUEUE: tuple[Key, ...] = (
 )
 
 
-class Group(NamedTuple):
+class KeyGroup(NamedTuple):
     """Keys of one place. `at` names the tables that work there with them; `written`: text is typed there, so that no letter
     can be a key."""
 
@@ -220,33 +233,35 @@ class Group(NamedTuple):
 
 _LIST = (ARROWS, DIALOG, tables.APP)
 
-GROUPS: tuple[Group, ...] = (
-    Group("CHAT", (*tables.COMPOSER, *tables.CHAT, *tables.MODEL), (tables.APP,), written=True),
-    Group("TOKEN MODE", tables.TOKENS, (tables.CHAT, tables.MODEL, tables.APP)),
-    Group("BIG VIEW", tables.BIG, (tables.CHAT, tables.MODEL, tables.APP)),
-    Group("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP)),
-    Group("EVERYWHERE", tables.APP, written=True),
-    Group("MODELS", MODELS, _LIST, written=True),
-    Group("MODEL SETTINGS", ENGINE, _LIST),
-    Group("SAVED CHATS", SESSIONS, _LIST, written=True),
-    Group("BRANCHES", TREE, _LIST),
-    Group("REPLIES", REPLIES, _LIST),
-    Group("THEMES", THEMES, _LIST),
-    Group("PERSONAS", PERSONAS, _LIST),
-    Group("PRESETS", PRESETS, _LIST),
-    Group("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
-    Group("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),
-    Group("LOGIT BIASES", BIASES, _LIST, written=True),
-    Group("SAVE", SAVE, (DIALOG, tables.APP), written=True),
-    Group("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
-    Group("CONTEXT FULL", FULL, (DIALOG, tables.APP)),
-    Group("MESSAGE HISTORY", HISTORY, _LIST, written=True),
-    Group("QUEUE", QUEUE, _LIST),
-    Group("LISTS", ARROWS, (DIALOG, tables.APP), written=True),
-    Group("READING", READING, _LIST),
-    Group("COMPARE", COMPARE, (READING, *_LIST)),
-    Group("TOKENS OF A TEXT", PIECES, _LIST, written=True),
-    Group("DIALOGS", DIALOG, (tables.APP,), written=True),
+GROUPS: tuple[KeyGroup, ...] = (
+    KeyGroup("CHAT", (*tables.COMPOSER, *tables.CHAT, *tables.MODEL), (tables.APP,), written=True),
+    KeyGroup("TOKEN MODE", tables.TOKENS, (tables.CHAT, tables.MODEL, tables.APP)),
+    KeyGroup("BIG VIEW", tables.BIG, (tables.CHAT, tables.MODEL, tables.APP)),
+    KeyGroup("WALKS", tables.WALKS, (tables.CHAT, tables.MODEL, tables.APP)),
+    KeyGroup("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP)),
+    KeyGroup("EVERYWHERE", tables.APP, written=True),
+    KeyGroup("MODELS", MODELS, _LIST, written=True),
+    KeyGroup("MODEL SETTINGS", ENGINE, _LIST),
+    KeyGroup("SAVED CHATS", SESSIONS, _LIST, written=True),
+    KeyGroup("BRANCHES", TREE, _LIST),
+    KeyGroup("REPLIES", REPLIES, _LIST),
+    KeyGroup("THEMES", THEMES, _LIST),
+    KeyGroup("PERSONAS", PERSONAS, _LIST),
+    KeyGroup("PRESETS", PRESETS, _LIST),
+    KeyGroup("START WALKS", START, (DIALOG, tables.APP)),
+    KeyGroup("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
+    KeyGroup("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),
+    KeyGroup("LOGIT BIASES", BIASES, _LIST, written=True),
+    KeyGroup("SAVE", SAVE, (DIALOG, tables.APP), written=True),
+    KeyGroup("NEW CHAT", SETUP, (DIALOG, tables.APP), written=True),
+    KeyGroup("CONTEXT FULL", FULL, (DIALOG, tables.APP)),
+    KeyGroup("MESSAGE HISTORY", HISTORY, _LIST, written=True),
+    KeyGroup("QUEUE", QUEUE, _LIST),
+    KeyGroup("LISTS", ARROWS, (DIALOG, tables.APP), written=True),
+    KeyGroup("READING", READING, _LIST),
+    KeyGroup("COMPARE", COMPARE, (READING, *_LIST)),
+    KeyGroup("TOKENS OF A TEXT", PIECES, _LIST, written=True),
+    KeyGroup("DIALOGS", DIALOG, (tables.APP,), written=True),
 )
 """All keys, by where they work; each is in one of them."""
 

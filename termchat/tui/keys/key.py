@@ -14,10 +14,10 @@ from textual.keys import ASCII_KEY_NAMES, KEY_NAME_REPLACEMENTS, REPLACED_KEYS, 
 
 Situation = Literal[
     "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused",
-    "thinking",
+    "walks", "walks-busy", "walks-paused", "thinking",
 ]  # fmt: skip
 """What a chat is doing. "empty" is idle without a message; "big" is the big view of the panels while idle or busy; then come
-those of token mode. "thinking" goes beside any: a reply is in its thoughts."""
+those of token mode, and of the walks view. "thinking" goes beside any: a reply is in its thoughts."""
 
 NO_KEY = "unbound"
 """The key of what has none: no terminal sends it."""

@@ -9,14 +9,18 @@ from termchat.tui.keys.key import Key
 
 NEEDS: dict[str, Feature] = {
     "pause": "pause",
+    **dict.fromkeys(("walk-pause", "walk-pause-one"), "pause"),
     "cut-paused": "pause",
-    **dict.fromkeys(("step", "step-sentence", "step-line"), "step"),
+    **dict.fromkeys(("step", "step-sentence", "step-line", "walk-step", "walk-step-one"), "step"),
+    **dict.fromkeys(("walk-tune",), "adjust"),
     **dict.fromkeys(("answer", "other-text", *(f"choose-{digit}" for digit in range(1, 10))), "force"),
     **dict.fromkeys(("ask-again", "ask-now"), "inspect"),
     "why": "explain",
     **dict.fromkeys(("what-if", "fork-there"), "score"),
     **dict.fromkeys(("cut", "regenerate-same"), "seeds"),
     **dict.fromkeys(("prompt", "tokenize"), "tokenize"),
+    **dict.fromkeys(("walks", "token-walks", "grid", "ab", "best", "vote"), "walks"),
+    "beams": "beams",
 }
 """Id of a key to what it needs."""
 

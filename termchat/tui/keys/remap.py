@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from textual.keys import KEY_TO_UNICODE_NAME, Keys
 
 from termchat.text import guess_of
-from termchat.tui.keys.dialogs import GROUPS, Group
+from termchat.tui.keys.dialogs import GROUPS, KeyGroup
 from termchat.tui.keys.key import Key, key_of, shown
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
@@ -116,7 +116,7 @@ def _names(id: str, keymap: Mapping[str, str]) -> list[str]:
     return [_normal(name.strip()) for name in names if name.strip()] + [_INTERRUPT] * (id == "interrupt")
 
 
-def _groups_of(id: str) -> list[Group]:
+def _groups_of(id: str) -> list[KeyGroup]:
     return [group for group in GROUPS if any(key.id == id for table in (group.table, *group.at) for key in table)]
 
 

@@ -5,7 +5,7 @@ Those of TUNE and of the dialogs are in `dialogs`, which is not needed before th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from termchat.chat.changes import Phase
 from termchat.engine.port import ALL_FEATURES, Feature
@@ -13,6 +13,7 @@ from termchat.tui.keys.key import Key, Label, Situation, displayed, families, pr
 from termchat.tui.keys.offered import refusal
 
 TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
+WALK_SITUATIONS: tuple[Situation, ...] = ("walks", "walks-busy", "walks-paused")
 
 _SITUATIONS: dict[Phase, Situation] = {
     "no model": "unloaded",
@@ -25,14 +26,19 @@ _SITUATIONS: dict[Phase, Situation] = {
     "paused": "paused",
 }
 _IN_TOKENS: dict[Situation, Situation] = {"busy": "token-busy", "paused": "token-paused"}
+_IN_WALKS: dict[Situation, Situation] = {"busy": "walks-busy", "paused": "walks-paused"}
 
 
-def situation_of(phase: Phase, *, empty: bool, tokens: bool = False, big: bool = False) -> Situation:
+def situation_of(
+    phase: Phase, *, empty: bool, tokens: bool = False, big: bool = False, walks: bool = False
+) -> Situation:
     """The situation of a chat in this phase, `empty` as long as it has no message; `tokens`: token mode is open; `big`: the
-    big view of the panels is."""
+    big view of the panels is; `walks`: the walks view has the keyboard."""
     situation = _SITUATIONS[phase]
     if tokens:
         return _IN_TOKENS.get(situation, "token")
+    if walks:
+        return _IN_WALKS.get(situation, "walks")
     if big and situation in ("idle", "busy"):
         return "big"
     return "empty" if empty and situation == "idle" else situation
@@ -50,6 +56,14 @@ def _in_tokens(label: str) -> dict[Situation, str]:
     return dict.fromkeys(TOKEN_SITUATIONS, label)
 
 
+def _in_walks(label: str) -> dict[Situation, str]:
+    return dict.fromkeys(WALK_SITUATIONS, label)
+
+
+def _running_walks(label: str) -> dict[Situation, str]:
+    return {"walks-busy": label, "walks-paused": label}
+
+
 COMPOSER: tuple[Key, ...] = (
     Key(
         "send", "enter", "send", "Send the message, or queue it while a reply is running",
@@ -58,13 +72,15 @@ COMPOSER: tuple[Key, ...] = (
     ),
     Key("newline", "ctrl+j,shift+enter", "newline", "Insert a line break", {}, priority=False),
     Key("undo", "ctrl+underscore", "undo", "Undo typing", {}, priority=False),
+    Key("redo", "alt+y", "redo", "Redo typing", {}, priority=False),
     Key("unfold", "tab", "unfold", "Expand a pasted text that is folded into a label", {}, priority=False),
 )  # fmt: skip
 
 CHAT: tuple[Key, ...] = (
     Key(
         "back", "escape", "back", "Close the innermost thing, then stop the reply",
-        _in_tokens("back") | {"busy": "stop", "paused": "stop", "big": "back"}, priority=False,
+        {**_in_tokens("back"), **_in_walks("back"), **_running_walks("end"), "busy": "stop", "paused": "stop", "big": "back"},
+        priority=False,
     ),
     Key(
         "continue", "ctrl+o", "continue",
@@ -73,15 +89,15 @@ CHAT: tuple[Key, ...] = (
     ),
     Key(
         "tune", "ctrl+t", "tune", "Turn the knobs, even while a reply streams",
-        _everywhere("tune") | _in_tokens("tune"), "Tune",
+        _everywhere("tune") | _in_tokens("tune") | _in_walks("tune") | _running_walks("tune all"), "Tune",
     ),
     Key(
         "tokens", "ctrl+g", "tokens", "Token mode: inspect any token, fork, pause, step, ask why",
-        {"idle": "tokens", "busy": "tokens", "paused": "step"}, "Token mode",
+        _in_walks("tokens") | {"idle": "tokens", "busy": "tokens", "paused": "step"}, "Token mode",
     ),
     Key(
         "look", "ctrl+l", "look", "Next look: reading, or tokens by probability (model), after (chain), entropy, rank or time",
-        _everywhere("look") | _in_tokens("look"), "Look",
+        _everywhere("look") | _in_tokens("look") | _in_walks("look"), "Look",
     ),
     Key("panels", "ctrl+b,ctrl+backslash", "panels", "Show or hide the panels (tmux takes Ctrl+B)", {}, "Panels",
         display="Ctrl+B Ctrl+\\"),
@@ -94,6 +110,8 @@ CHAT: tuple[Key, ...] = (
         "regenerate", "ctrl+r", "regenerate", "Regenerate the reply, with new dice unless a seed is set",
         {"idle": "regenerate"}, "Regenerate",
     ),
+    Key("walks", "ctrl+y", "dialog('walks')", "Walks: several replies at once, a grid of knobs, A/B, best of, vote or beams",
+        {"idle": "walks"}, "Walks"),
     Key("answer", "f12", "answer", "End the thoughts of the model now, so that it answers; otherwise show or fold them",
         {"thinking": "answer now"}, "Answer now"),
     Key("thoughts", "", "thoughts", "Show or fold the thoughts before an answer", {}, "Thoughts of the last reply"),
@@ -154,6 +172,8 @@ TOKENS: tuple[Key, ...] = (
     Key("why", "w", "type('why')", "Why not another token? Type text or #id", _in_tokens("why")),
     Key("step-sentence", ")", "step('sentence')", "Continue to the end of the sentence", {"token-paused": "sentence"}),
     Key("step-line", "]", "step('line')", "Continue to the end of the line", {"token-paused": "line"}),
+    Key("token-walks", "W", "dialog('walks')", "Several continuations from here, or a grid, A/B, vote or beams",
+        {"token": "walks"}),
     Key("cut", "x", "cut", "Redraw from here with the same dice", {"token": "redraw"}),
     Key("cut-paused", "X", "cut_paused", "Restart from here, paused, so you can step", {}),
     Key("ask-again", "i", "ask('then')", "Recompute this step, with its original settings", {"token": "recompute"}),
@@ -203,17 +223,53 @@ BIG: tuple[Key, ...] = (
 )  # fmt: skip
 """What works in the big view of the panels."""
 
+WALKS: tuple[Key, ...] = (
+    Key("walk-1", "1", "screen.walks('choose', 1)", "Go to walk 1 to 9", _in_walks("walk"), display="1-9"),
+    *(Key(f"walk-{digit}", str(digit), f"screen.walks('choose', {digit})", "", {}) for digit in range(2, 10)),
+    Key("walk-keep", "enter", "screen.walks('keep')", "Keep this walk: the others end, and the chat continues from it",
+        _in_walks("keep")),
+    Key("walks-view", "tab", "screen.walks('turn', 1)", "Next or previous view: text, where the walks part, table",
+        _in_walks("view"), display="Tab"),
+    Key("walks-view-before", "shift+tab", "screen.walks('turn', -1)", "", {}),
+    Key("walk-pause", "space", "screen.walks('pause')", "Pause or resume all walks",
+        {"walks-busy": "pause", "walks-paused": "resume"}),
+    Key("walk-step", "n", "screen.walks('step')", "Draw one token of every walk, then pause again",
+        {"walks-paused": "step"}),
+    Key("walk-stop", "k", "screen.walks('stop')", "Stop this walk", _running_walks("stop")),
+    Key("walk-tune", "t", "screen.walks('tune')", "Turn the knobs of this walk only", _running_walks("tune")),
+    Key("walk-keep-all", "a", "screen.walks('keep_all')", "Continue from this walk, and let the others run on as branches",
+        _in_walks("keep all")),
+    Key("walk-pause-one", "p", "screen.walks('pause', True)", "Pause or resume this walk only", {}),
+    Key("walk-step-one", "N", "screen.walks('step', True)", "Draw one token of this walk, then pause it again", {}),
+    Key("walk-fork", "f", "screen.walks('fork')", "Fork this walk: choose a token in token mode",
+        _in_walks("fork")),
+    Key("walk-left", "left,h", "screen.walks('go', -1)", "Previous or next walk", {}, display="←→"),
+    Key("walk-right", "right,l", "screen.walks('go', 1)", "", {}),
+    Key("walk-up", "up", "screen.walks('line', -1)", "Scroll by a line; in a list, previous or next walk", {}, display="↑↓"),
+    Key("walk-down", "down", "screen.walks('line', 1)", "", {}),
+    Key("walk-first", "g,home", "screen.walks('jump', -1)", "First or last line, step or token", {}, display="g G"),
+    Key("walk-last", "G,end", "screen.walks('jump', 1)", "", {}),
+    Key("walks-keys", "?", "app.keys", "List all keys", _in_walks("keys")),
+)  # fmt: skip
+"""What works in the walks view."""
+
 MODEL: tuple[Key, ...] = (
     Key("switch-back", "", "switch_back", "Switch back to the previous model", {}, "Previous model"),
     Key("unload", "", "unload", "Unload the model and free its memory", {}, "Unload the model"),
     Key("reload", "", "reload", "Reload the model", {}, "Reload the model"),
     Key("regenerate-same", "", "regenerate(True)", "Regenerate with the same dice, to see what a knob changes", {},
         "Regenerate with the same seed"),
+    Key("grid", "", "dialog('grid')", "Replies for each value of one or two knobs, as a table", {}, "Grid of knobs"),
+    Key("ab", "", "dialog('ab')", "Two settings with the same dice, token by token", {}, "A/B of two settings"),
+    Key("best", "", "dialog('best')", "Several replies, ranked by mean logprob", {}, "Best of several replies"),
+    Key("vote", "", "dialog('vote')", "Several replies, and their most common answer", {}, "Vote among replies"),
+    Key("beams", "", "dialog('beams')", "Beam search: at each step, continue the likeliest beginnings", {}, "Beam search"),
     Key("prefill", "", "prefill", "Set how the next reply starts; the model continues from there", {},
         "Start the reply with"),
     Key("version-before", "", "version(-1)", "Previous version of the last turn that was edited, regenerated or forked", {},
         "Previous version"),
     Key("version-next", "", "version(1)", "Next version of the last turn that has several", {}, "Next version"),
+    Key("open-walks", "", "open_walks", "Show the walks of the last reply again", {}, "Walks of the last reply"),
     Key("copy-chat", "", "copy_chat", "Continue in a copy of this chat", {}, "Copy the chat"),
     Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),
     Key("copy-json", "", "copy_json", "Copy the last reply as JSON", {}, "Copy the last reply as JSON"),
@@ -229,19 +285,41 @@ MODEL: tuple[Key, ...] = (
 
 APP: tuple[Key, ...] = (
     Key("keys", "f1", "keys", "List all keys", {}, "Keys"),
-    Key("palette", "ctrl+p", "command_palette", "Command palette", _everywhere("menu") | _in_tokens("menu")),
+    Key(
+        "palette",
+        "ctrl+p",
+        "command_palette",
+        "Command palette",
+        _everywhere("menu") | _in_tokens("menu") | _in_walks("menu"),
+    ),
     Key("theme", "f9", "theme", "Themes, with live preview", {}, "Themes", priority=False),
     Key("suspend", "ctrl+z", "suspend_process", "Suspend termchat; `fg` in the shell resumes it", {}, "Suspend"),
-    Key("quit", "ctrl+q", "quit", "Stop the reply, save and quit", _everywhere("quit") | _in_tokens("quit"), "Quit"),
+    Key(
+        "quit",
+        "ctrl+q",
+        "quit",
+        "Stop the reply, save and quit",
+        _everywhere("quit") | _in_tokens("quit") | _in_walks("quit"),
+        "Quit",
+    ),
 )
 
-_ALWAYS_IN_TOKENS = ("token-keys", "back")
-"""The way to all other keys, and the way out."""
+_OWN: tuple[tuple[tuple[Situation, ...], tuple[Key, ...]], ...] = (
+    (TOKEN_SITUATIONS, TOKENS),
+    (WALK_SITUATIONS, WALKS),
+    (("big",), BIG),
+)
+"""What works in which situations instead of the composer's keys."""
+
+NOT_OTHERWISE: Mapping[str, str] = {}
+
+_ALWAYS = ("token-keys", "walks-keys", "back")
+"""In token mode and the walks view: the way to all other keys, and the way out."""
 
 
 def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+T"."""
-    key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP) if key.id == id)
+    key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP, *WALKS) if key.id == id)
     return displayed([key._replace(display="")])
 
 
@@ -252,18 +330,24 @@ def way_to(id: str) -> str:
 
 
 def working(
-    situation: Situation, offers: Collection[Feature] = ALL_FEATURES, *, thinking: bool = False
+    situation: Situation,
+    offers: Collection[Feature] = ALL_FEATURES,
+    *,
+    thinking: bool = False,
+    words: Mapping[str, str] = NOT_OTHERWISE,
 ) -> tuple[list[Label], list[Label]]:
     """What works now: what is shown as far as there is room, in order of use, and what always is. What needs more than the
-    engine `offers` is marked. `thinking`: the reply is in its thoughts."""
-    tokens = situation in TOKEN_SITUATIONS
-    always = _ALWAYS_IN_TOKENS if tokens else tuple(key.id for key in APP)
+    engine `offers` is marked. `thinking`: the reply is in its thoughts. `words`: the ids of keys that do something else now,
+    and what; "" leaves one out."""
+    own = next((table for situations, table in _OWN if situation in situations), COMPOSER)
+    always = _ALWAYS if own in (TOKENS, WALKS) else tuple(key.id for key in APP)
     shown: tuple[list[Label], list[Label]] = [], []
-    for family in families((*(TOKENS if tokens else BIG if situation == "big" else COMPOSER), *CHAT, *APP)):
+    for family in families((*own, *CHAT, *APP)):
         key = family[0]
         now: Situation = "thinking" if thinking and "thinking" in key.labels else situation
-        if now in key.labels and (name := displayed(family)):
+        does = words.get(key.id, key.labels.get(now, ""))
+        if does and (name := displayed(family)):
             refused = bool(refusal(key.id, offers))
-            label = Label(name, key.labels[now], pressed(family), refused)
+            label = Label(name, does, pressed(family), refused)
             shown[key.id in always].insert(0 if now == "thinking" else len(shown[key.id in always]), label)
     return shown

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # not needed before the first frame
 _TEACHES = (
     ("tune", "tune", "turn the knobs, even while a reply streams"),
     ("tokens", "tokens", "see each token's alternatives, and why they lost"),
+    ("walks", "dialog('walks')", "several replies to your draft at once: see where they part"),
     ("keys", "app.keys", "all keys; type / for commands, such as /help"),
 )
 """Key, action and use of what nobody would guess."""

@@ -19,7 +19,7 @@ from termchat.tui.panels.chain_panel import around_selected, chain_lines
 from termchat.tui.panels.record import WITH_KNOBS, Shown, settings_of, step_lines
 from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.timing import prefill_line, timing_lines
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.panels.tune_mode import Tunable, Tune
 from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -163,9 +163,10 @@ def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     """All knobs, and what their stages leave of a step of now."""
     tune = scene.tune
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
+    of: Tunable = tune.of if tune is not None else scene.chat
     lines = chain_lines(
-        scene.chat.tuning, token, scene.width,
-        selected=selected, typed=typed, unfolded=unfolded, origin=scene.chat.origin, rules=scene.chat.rules,
+        of.tuning, token, scene.width,
+        selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
         constraint=scene.chat.constraint,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title

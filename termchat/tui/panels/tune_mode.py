@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
+from typing import Protocol
 
 from textual.actions import parse
 
-from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding import biases
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
-from termchat.decoding.samplers import KNOBS, KnobError, Value
+from termchat.decoding.samplers import KNOBS, KnobError, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
@@ -36,15 +36,35 @@ class _Run:
         self.values: dict[str, tuple[Value, str]] = {}
 
 
+class Tunable(Protocol):
+    """What has knobs: a chat, or one of the walks in it. See `Chat.adjust` and `Chat.adjust_all`."""
+
+    @property
+    def tuning(self) -> Tuning: ...
+
+    @property
+    def origin(self) -> Mapping[str, str]: ...
+
+    @property
+    def breakpoints(self) -> tuple[Breakpoint, ...]: ...
+
+    def adjust(self, name: str, value: object) -> None: ...
+
+    def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None: ...
+
+    def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None: ...
+
+
 class Tune:
-    """The knob that is selected, what is being typed for it, and the way back.
+    """The knob that is selected, what is being typed for it, and the way back. `name` says of which walk the knobs are, "" of
+    the chat's.
 
     `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused; `editing` is
     whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, of: Tunable, name: str = "") -> None:
+        self.of, self.name = of, name
         self.selected = "temperature"
         self._undo: list[_Run] = []
         self._run = _Run(self.selected)
@@ -104,7 +124,7 @@ class Tune:
         if begins:
             self._follow()
         self.select(name)
-        order = list(self._chat.tuning.order)
+        order = list(self.of.tuning.order)
         stage, other = KNOBS[name].stage or "", KNOBS[onto].stage
         if stage not in STAGES or STAGES[stage].first or STAGES[stage].last:
             self._refuse_to_move()
@@ -122,19 +142,24 @@ class Tune:
 
     def bias_of(self, token: int) -> float:
         """What its own bias adds to a token's logit; 0 without one."""
-        return next((one.value for one in map(biases.parse, self._chat.tuning.logit_bias) if one.what == token), 0.0)
+        return next((one.value for one in map(biases.parse, self.of.tuning.logit_bias) if one.what == token), 0.0)
 
     def bias(self, token: int, how: str) -> None:
         """Bans a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
         own = self.bias_of(token)
         banned = own == biases.BANNED
         value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
-        written = (*self._chat.tuning.logit_bias, str(biases.Bias(token, value)))
+        written = (*self.of.tuning.logit_bias, str(biases.Bias(token, value)))
         self.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
 
     def undo(self) -> None:
         self.error = ""
         self._take_back()
+
+    def forget(self) -> None:
+        """Leaves nothing to undo."""
+        self._undo.clear()
+        self._run = _Run(self.selected)
 
     def back(self) -> bool:
         """Drops what is being typed; False if that is nothing."""
@@ -145,9 +170,9 @@ class Tune:
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
         """Sets several knobs at once, which are taken back at once; `places` are where their values come from."""
         self._follow()
-        self.typed, self.error, chat = None, "", self._chat
-        before = {name: (getattr(chat.tuning, name), chat.origin[name]) for name in values}
-        chat.adjust_all(values, places)
+        self.typed, self.error, of = None, "", self.of
+        before = {name: (getattr(of.tuning, name), of.origin[name]) for name in values}
+        of.adjust_all(values, places)
         self._kept().update(before)
         self._follow()
 
@@ -175,14 +200,14 @@ class Tune:
         except KnobError as error:
             self.error = str(error)
             return
-        rule, rules = Text(pattern, action="stop"), self._chat.breakpoints
+        rule, rules = Text(pattern, action="stop"), self.of.breakpoints
         others = tuple(one for one in rules if one.condition != rule)
-        self._chat.set_breakpoints(others if len(others) < len(rules) else (*rules, Breakpoint(rule)))
+        self.of.set_breakpoints(others if len(others) < len(rules) else (*rules, Breakpoint(rule)))
 
     @property
     def stops_after(self) -> tuple[str, ...]:
         """The texts of such rules."""
-        rules = (one.condition for one in self._chat.breakpoints if one.enabled)
+        rules = (one.condition for one in self.of.breakpoints if one.enabled)
         return tuple(
             rule.pattern for rule in rules if isinstance(rule, Text) and rule.action == "stop" and not rule.regex
         )
@@ -205,7 +230,7 @@ class Tune:
 
     def _reorder(self, by: int) -> None:
         """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
-        stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self._chat.tuning.order)
+        stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self.of.tuning.order)
         if stage is None or stage.first or stage.last:
             self._refuse_to_move()
             return
@@ -214,7 +239,7 @@ class Tune:
             return
         at = order.index(stage.name)
         to = at + by
-        knobs = shown_knobs(self._chat.tuning, self.selected, unfolded=self.unfolded)
+        knobs = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded)
         rows = {KNOBS[name].stage for name in knobs}
         while 0 <= to < len(order) and order[to] not in rows:
             to += by
@@ -233,7 +258,7 @@ class Tune:
 
     @property
     def _value(self) -> Value:
-        value: Value = getattr(self._chat.tuning, self.selected)
+        value: Value = getattr(self.of.tuning, self.selected)
         return value
 
     def _move(self, steps: int, coarse: bool = False) -> None:
@@ -299,7 +324,7 @@ class Tune:
         self.selected = run.selected if one in ("", "order") else one
         self.typed = None
         values = {name: value for name, (value, _) in run.values.items()}
-        self._chat.adjust_all(values, {name: place for name, (_, place) in run.values.items()})
+        self.of.adjust_all(values, {name: place for name, (_, place) in run.values.items()})
 
     def _pick(self, name: str) -> None:
         self.select(name)
@@ -312,15 +337,15 @@ class Tune:
             self._kept()
 
     def _step(self, by: int) -> None:
-        names = shown_knobs(self._chat.tuning, self.selected, unfolded=self.unfolded)
+        names = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded)
         self.select(names[(names.index(self.selected) + by) % len(names)])
 
     def _set(self, name: str, value: Value) -> None:
         self.typed = None
-        before: Value = getattr(self._chat.tuning, name)
-        place = self._chat.origin[name]
+        before: Value = getattr(self.of.tuning, name)
+        place = self.of.origin[name]
         try:
-            self._chat.adjust(name, value)
+            self.of.adjust(name, value)
         except KnobError as error:
             self.error = str(error)
             return

@@ -26,7 +26,7 @@ class Big:
     def __init__(self, parts: Parts, show_path: Callable[[], None]) -> None:
         self._parts, self._show_path = parts, show_path
         self._chat, self._panels, self._desk = parts.chat, parts.panels, parts.desk
-        self._transcript, self._tokens = parts.transcript, parts.tokens
+        self._tokens = parts.tokens
         self._view = "record"
 
     @property
@@ -42,7 +42,7 @@ class Big:
             if mode.view != self._view and mode.view in _ANSWERS and not self._panels.big:
                 self._panels.page = "chain"
             self._view = mode.view
-            self._panels.point_at(self._transcript.cursor_reply, self._transcript.cursor)
+            self._panels.point_at(self._tokens.transcript.cursor_reply, self._tokens.transcript.cursor)
         else:
             self._panels.point_at(_newest_reply(self._chat.conversation), None)
         self._panels.show_chat(self._chat, self._desk.tune, mode)
@@ -73,7 +73,7 @@ class Big:
         return True
 
     def point(self, ref: TokenRef) -> None:
-        self._transcript.set_cursor(ref)
+        self._tokens.transcript.set_cursor(ref)
 
     def roll(self, n: int = 0, first: int | None = None) -> None:
         """Rolls the dice at the step that is shown (see `rolls.more`), on a page that shows it. A reply that runs would take it

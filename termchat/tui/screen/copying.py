@@ -84,7 +84,7 @@ class Copying:
 
     def copy_message(self) -> None:
         """Copies the reply under the cursor, else the last one."""
-        spans = self._parts.transcript.cursor_reply
+        spans = self._parts.tokens.transcript.cursor_reply
         if spans:
             self.copy(answer_of(spans), "the reply")
         else:

@@ -27,7 +27,7 @@ from termchat.tui.themes.theme_file import Palette
 
 
 class Desk(Column):
-    """Writing, or turning knobs. TUNE keeps its knob and its undo while the app runs."""
+    """Writing, or turning knobs. TUNE keeps its knob while the app runs, and its undo while the chat stays the same."""
 
     DEFAULT_CSS = """
     Desk, Desk > Row { height: auto; }
@@ -42,10 +42,13 @@ class Desk(Column):
         super().__init__()
         self._chat = chat
         self._tune = Tune(chat)
+        self._shown = chat.conversation
         self.composer = Composer(placeholder="write a message", keymap=keymap)
         self.edge = Edge()
         self.home: Widget | None = None
-        """What has the keyboard when TUNE is closed; None is the composer."""
+        """What has the keyboard when TUNE is closed; None is what is `under` it."""
+        self.under: Widget | None = None
+        """What has the keyboard when nothing else is open; None is the composer."""
 
     def compose(self) -> ComposeResult:
         yield self.composer.popup
@@ -65,32 +68,39 @@ class Desk(Column):
     @property
     def knobs(self) -> Tune:
         """What turns knobs, whether TUNE is open or not."""
-        return self._tune
+        return self.tune or self._tune
 
-    def open_tune(self) -> None:
-        self._keys.tuning = self._tune
+    def follow(self) -> None:
+        """Another chat that is shown has knobs of its own, and nothing to undo."""
+        if self._chat.conversation is not self._shown:
+            self._shown = self._chat.conversation
+            self._tune.forget()
+
+    def open_tune(self, tune: Tune | None = None) -> None:
+        """`tune` turns other knobs than the chat's."""
+        self._keys.tuning = tune or self._tune
         self.screen.set_focus(self._keys)  # not focus(): the very next key is for it
         self.post_message(self.Tuned())
 
     def close_tune(self) -> None:
-        self._tune.back()
+        self.knobs.back()
         self._keys.tuning = None
         self._edit_stops(False)
-        self.screen.set_focus(self.home or self.query_one(Composer))
+        self.screen.set_focus(self.home or self.under or self.query_one(Composer))
         self.post_message(self.Tuned())
 
     def take_keyboard(self) -> None:
         """Focuses what is open here: the editor of stop sequences, the knobs, else `home`."""
         if self.tune is not None:
-            self.screen.set_focus(self._input if self._tune.editing else self._keys)
+            self.screen.set_focus(self._input if self.knobs.editing else self._keys)
         else:
-            self.screen.set_focus(self.home or self.query_one(Composer))
+            self.screen.set_focus(self.home or self.under or self.query_one(Composer))
 
     def back(self) -> bool:
         """Closes the innermost thing; False if nothing was open."""
         if self.tune is None:
             return False
-        if self._tune.editing:
+        if self.knobs.editing:
             self._edit_stops(False)
             self.screen.set_focus(self._keys)
         elif not self.tune.back():
@@ -99,10 +109,16 @@ class Desk(Column):
         return True
 
     def show_keys(
-        self, situation: Situation, asked: Sequence[Label], offers: Collection[Feature], *, thinking: bool
+        self,
+        situation: Situation,
+        asked: Sequence[Label],
+        offers: Collection[Feature],
+        *,
+        thinking: bool,
+        words: Mapping[str, str],
     ) -> None:
-        """`asked` are the keys of the line above the composer."""
-        self._keys.show_keys(situation, asked, offers, thinking=thinking)
+        """`asked` are the keys of the line above the composer, `words` the keys that do something else now."""
+        self._keys.show_keys(situation, asked, offers, thinking=thinking, words=words)
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):
@@ -123,7 +139,7 @@ class Desk(Column):
             self.take_keyboard()
 
     def on_key_line_stops_wanted(self, event: KeyLine.StopsWanted) -> None:
-        if KNOBS[self._tune.selected].kind == "biases":
+        if KNOBS[self.knobs.selected].kind == "biases":
             return  # the screen has a dialog for them
         event.stop()
         self._edit_stops(True)
@@ -137,43 +153,43 @@ class Desk(Column):
         if not event.value:
             self.back()
             return
-        self._tune.write(event.value)
+        self.knobs.write(event.value)
         self._stops_changed()
 
     def on_stop_input_kept(self) -> None:
-        if self._tune.selected != "stop":
+        if self.knobs.selected != "stop":
             return
-        self._tune.toggle_stop_after(self._input.value)
+        self.knobs.toggle_stop_after(self._input.value)
         self._stops_changed()
 
     def _stops_changed(self) -> None:
-        if not self._tune.error:
+        if not self.knobs.error:
             self._input.clear()
         self._list_stops()
         self.post_message(self.Tuned())
 
     def on_stop_input_erased(self) -> None:
-        self._tune.drop_text()
+        self.knobs.drop_text()
         self._list_stops()
         self.post_message(self.Tuned())
 
     def _edit_stops(self, editing: bool) -> None:
         """The input always opens empty."""
-        self._tune.error = ""
-        self._tune.editing = self._input.display = editing
+        self.knobs.error = ""
+        self.knobs.editing = self._input.display = editing
         self._input.clear()
         self._list_stops()
 
     def _list_stops(self) -> None:
-        knob, room, muted, text = KNOBS[self._tune.selected], self._keys.room, Ink("muted"), Ink("text")
+        knob, room, muted, text = KNOBS[self.knobs.selected], self._keys.room, Ink("muted"), Ink("text")
         head = "stop before  " if knob.name == "stop" else f"{knob.name}  "
-        listed = knob.show(getattr(self._chat.tuning, knob.name))
+        listed = knob.show(getattr(self.knobs.of.tuning, knob.name))
         runs = [(head, muted), (one_line(listed, room - len(head)), text)]
-        if knob.name == "stop" and (after := self._tune.stops_after):
+        if knob.name == "stop" and (after := self.knobs.stops_after):
             left = room - length(runs)
             runs += [("   after  ", muted), (one_line(knob.show(after), left - 10), text)] if left > 20 else []
         line = Line(tuple(runs), "panel")
-        self.query_one("#stops", Slip).show_lines([line] if self._tune.editing else [])
+        self.query_one("#stops", Slip).show_lines([line] if self.knobs.editing else [])
 
     @property
     def _keys(self) -> KeyLine:

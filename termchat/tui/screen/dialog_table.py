@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from termchat.chat.changes import Way
     from termchat.config.presets import Preset
     from termchat.conversation.tree import Node
+    from termchat.decoding.group import GroupKind
     from termchat.tui.screen.features import Features
 
 
@@ -62,7 +63,7 @@ def _tokens_of(features: Features, title: str, node_of: Callable[[Node], Node | 
     from termchat.tui.tokens.tokenizer import PiecesDialog
 
     parts, chat = features.parts, features.parts.chat
-    reply = parts.transcript.cursor_reply
+    reply = parts.tokens.transcript.cursor_reply
     node = node_of(reply[0].node) if reply else None
     if node is not None:
         parts.tokens.read(PiecesDialog(parts.palette(), title))
@@ -111,6 +112,15 @@ def _presets(features: Features) -> None:
     parts.open(PresetsDialog(parts), closed)
 
 
+def _walks(kind: GroupKind) -> Callable[[Features], None]:
+    def open(features: Features) -> None:
+        from termchat.tui.walks.walk_start import open_dialog
+
+        open_dialog(features.parts, kind)
+
+    return open
+
+
 DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "models": lambda features: features.choosing.open(),
     "sessions": lambda features: features.conversations.browse(),
@@ -128,4 +138,10 @@ DIALOGS: Mapping[str, Callable[[Features], None]] = {
     "prompt": _prompt,
     "reply-tokens": lambda features: _tokens_of(features, "Reply", lambda first: first),
     "tokenize": lambda features: tokenize(features, features.parts.composer.message),
+    "walks": _walks("walks"),
+    "grid": _walks("grid"),
+    "ab": _walks("compare"),
+    "best": _walks("best"),
+    "vote": _walks("vote"),
+    "beams": _walks("beams"),
 }

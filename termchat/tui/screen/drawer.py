@@ -6,7 +6,8 @@ from textual.screen import Screen
 
 _BESIDE = 100
 """From so many columns on the panels stand beside the chat unasked; under it they are a drawer."""
-_WIDE = 150
+_WIDE, _WIDTH = 150, 60
+"""Columns from which they are wider, and how wide they are then."""
 ALONE = 80
 """Under so many columns an open drawer takes the chat's place."""
 
@@ -19,6 +20,7 @@ class Drawer:
 
     def __init__(self, screen: Screen[None]) -> None:
         self.beside = True
+        self._needed = self._width = 0
         self._screen = screen
         self._open = {True: True, False: False}
         self._unasked = False
@@ -27,8 +29,15 @@ class Drawer:
     def shown(self) -> bool:
         return self._open[self.beside]
 
+    def leave(self, columns: int) -> None:
+        """What stands where the chat was needs so many columns, before the panels have any unasked; 0: the chat is there."""
+        if columns != self._needed:
+            self._needed = columns
+            self.fit(self._width)
+
     def fit(self, width: int) -> None:
-        self.beside = width >= _BESIDE
+        self._width = width
+        self.beside = width >= max(_BESIDE, self._needed + _WIDTH if self._needed else 0)
         self._screen.set_class(width >= _WIDE, "-wide")
         self._screen.set_class(width < ALONE, "-alone")
         self._apply()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from textual import events
 from textual.message import Message
@@ -25,10 +25,15 @@ _BADGE = Ink("background", ground="accent", bold=True)
 
 
 def key_line(
-    situation: Situation, width: int, offers: Collection[Feature] = ALL_FEATURES, *, thinking: bool = False
+    situation: Situation,
+    width: int,
+    offers: Collection[Feature] = ALL_FEATURES,
+    *,
+    thinking: bool = False,
+    words: Mapping[str, str] = tables.NOT_OTHERWISE,
 ) -> Line:
-    """As many keys as fit; a click presses one."""
-    others, important = tables.working(situation, offers, thinking=thinking)
+    """As many keys as fit; a click presses one. `words`: see `working`."""
+    others, important = tables.working(situation, offers, thinking=thinking, words=words)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
@@ -39,7 +44,8 @@ def asked_line(asked: Iterable[Label], width: int) -> Line:
 
 def tune_line(tune: Tune, width: int) -> Line:
     """The selected knob, its keys and its help; or what is wrong with the value. The letters of knobs are in the panel."""
-    runs: list[Run] = [(" TUNE ", _BADGE), (f"  {tune.selected}  ", STRONG)]
+    badge = f" TUNE {tune.name} " if tune.name else " TUNE "
+    runs: list[Run] = [(badge, _BADGE), (f"  {tune.selected}  ", STRONG)]
     if tune.error:
         return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
     *moves, back = _tune_labels(tune, full=width >= _FULL_FROM)
@@ -96,7 +102,7 @@ class KeyLine(LinesView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.tuning: Tune | None = None
-        self._shown: tuple[Situation, Sequence[Label], Collection[Feature], bool, int] | None = None
+        self._shown: tuple[Situation, Sequence[Label], Collection[Feature], bool, Mapping[str, str], int] | None = None
 
     def show_keys(
         self,
@@ -105,14 +111,15 @@ class KeyLine(LinesView, can_focus=True):
         offers: Collection[Feature] = ALL_FEATURES,
         *,
         thinking: bool = False,
+        words: Mapping[str, str] = tables.NOT_OTHERWISE,
     ) -> None:
-        """`asked` are the keys of the line above the composer, which come first."""
+        """`asked` are the keys of the line above the composer, which come first; `words` as in `working`."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])
-        elif self._shown != (wanted := (situation, asked, offers, thinking, self.room)):
+        elif self._shown != (wanted := (situation, asked, offers, thinking, words, self.room)):
             self._shown = wanted
-            line = key_line(situation, self.room, offers, thinking=thinking)
+            line = key_line(situation, self.room, offers, thinking=thinking, words=words)
             self.show_lines([asked_line(asked, self.room) if asked else line])
 
     def on_paste(self, event: events.Paste) -> None:

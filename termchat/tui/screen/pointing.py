@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from termchat.chat.changes import Notice
 from termchat.tui.keys.tables import name_of
+from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.desk import Desk
 from termchat.tui.screen.knobs import KnobsView
 from termchat.tui.screen.parts import Parts
@@ -13,10 +14,10 @@ class Pointing:
     def __init__(self, parts: Parts) -> None:
         self._parts, self._chat, self._desk, self._tokens = parts, parts.chat, parts.desk, parts.tokens
 
-    def open_tune(self) -> None:
-        """With the panels, if they are hidden."""
+    def open_tune(self, tune: Tune | None = None) -> None:
+        """With the panels, if they are hidden. `tune` turns other knobs than the chat's."""
         self._parts.drawer.need()
-        self._desk.open_tune()
+        self._desk.open_tune(tune)
 
     def tune(self, knob: str) -> None:
         if self._desk.tune is None:

@@ -24,7 +24,7 @@ from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.keys.tables import CHAT, MODEL, name_of, situation_of
+from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
@@ -54,6 +54,8 @@ from termchat.tui.tokens.token_bar import Legend, Tokens
 from termchat.tui.tokens.turn_versions import TurnVersions
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import LOOKS
+from termchat.tui.walks.walking import Walking
+from termchat.tui.walks.walks_view import WalksView
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
@@ -115,6 +117,7 @@ class ChatScreen(LiveScreen):
         self._told = NoticeSlip(self._notice_lines, id="notice")
         self._queue, self._full, self._standing = Slip(id="queue"), Slip(id="full"), Slip(id="standing")
         self._transcript = TranscriptView(palette)
+        self._walks = WalksView(chat, palette)
         self._legend = Legend(self._transcript)
         self.tokens = Tokens(chat, self._transcript)
         self._panels = Panels()
@@ -126,6 +129,7 @@ class ChatScreen(LiveScreen):
         )  # fmt: skip
         self._big = Big(parts, self._show_path)
         self._pointing = Pointing(parts)
+        self._walking = Walking(parts, self._walks, self._pointing.open_tune)
         self._ask_line = AskLine(parts)
         self._versions = TurnVersions(parts)
         self.copying = Copying(parts)
@@ -154,6 +158,7 @@ class ChatScreen(LiveScreen):
             with Column(id="chat"):
                 yield self._welcome
                 yield self._transcript
+                yield self._walks
                 yield self._legend
                 yield self.tokens
                 yield self._told
@@ -200,7 +205,7 @@ class ChatScreen(LiveScreen):
         for view in (
             self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._standing,
             self._panels,
-            self._desk,            self.tokens, self._ask_line,
+            self._desk, self.tokens, self._ask_line, self._walks,
         ):  # fmt: skip
             view.paint_with(palette)
 
@@ -209,7 +214,9 @@ class ChatScreen(LiveScreen):
         """The title of the group of keys that work now."""
         if self._desk.tune is not None:
             return "TUNE"
-        return "TOKEN MODE" if self.tokens.mode.open else "BIG VIEW" if self._panels.big else "CHAT"
+        if self.tokens.mode.open:
+            return "TOKEN MODE"
+        return "BIG VIEW" if self._panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
         self._told.tell(notice)
@@ -227,8 +234,9 @@ class ChatScreen(LiveScreen):
             self._show_path()
         else:
             for change in changes:
-                if isinstance(change, ReplyGrew):
+                if isinstance(change, ReplyGrew) and not self._walking.open:
                     self._transcript.grew(change.number)
+        self._walking.heard(changes)
         self.tokens.heard(changes)
         for change in changes:
             if isinstance(change, Notice):
@@ -237,15 +245,17 @@ class ChatScreen(LiveScreen):
             self._ask_line.heard()
             self._constraining.heard()
         self._drafts.follow()
+        self._desk.follow()
         if changes:
             self._show_state()
         draw_now(self)
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
 
     def _show_path(self) -> None:
-        empty = self._chat.conversation.leaf is None
-        self._welcome.display = empty and not self._panels.big
-        self._transcript.display = not empty and not self._panels.big
+        empty, walks = self._chat.conversation.leaf is None, self._chat.walks.shown is not None
+        self._walks.display = walks and not self._panels.big
+        self._welcome.display = empty and not walks and not self._panels.big
+        self._transcript.display = not empty and not walks and not self._panels.big
         if self._transcript.display and not self._transcript.size:
             # At once: if another asks before that where widgets are, it never hears of its size.
             self.refresh(layout=True)
@@ -264,9 +274,11 @@ class ChatScreen(LiveScreen):
         mode = self.tokens.mode
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
-        situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big)
+        walks = self._walking.has_keyboard
+        situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         asked, thinking = self._ask_line.asked or self.tokens.asked, chat.thinking is not None
-        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking)
+        words = self._walking.words if walks else NOT_OTHERWISE
+        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking, words=words)
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()
@@ -303,8 +315,8 @@ class ChatScreen(LiveScreen):
     @property
     def _room(self) -> int:
         """Cells of a line in the chat's column; a widget that was not shown yet does not know its own."""
-        column = self._transcript if self._transcript.display else self._welcome
-        return (column.size.width or self.app.size.width) - 2
+        shown = (view for view in (self._transcript, self._walks) if view.display)
+        return (next(shown, self._welcome).size.width or self.app.size.width) - 2
 
     def on_lines_view_laid(self) -> None:
         self._show_soon()
@@ -358,7 +370,7 @@ class ChatScreen(LiveScreen):
 
     def on_transcript_view_cursor_moved(self) -> None:
         # A click on a token opens token mode; losing the cursor closes it.
-        if self._transcript.cursor is not None and not self.tokens.mode.open:
+        if self.tokens.transcript.cursor is not None and not self.tokens.mode.open:
             self.tokens.enter()
         elif self.tokens.mode.open and not self.tokens.mode.pointed():
             self.tokens.leave()
@@ -371,7 +383,7 @@ class ChatScreen(LiveScreen):
             return  # as in `Desk`
         self._ask_line.focused(event.widget)
         self._show_soon()
-        if event.widget is self._transcript:
+        if isinstance(event.widget, TranscriptView):
             self._desk.take_keyboard()
         elif self.tokens.mode.open and isinstance(event.widget, Composer):
             self.tokens.leave()
@@ -411,7 +423,7 @@ class ChatScreen(LiveScreen):
             self._pointing.open_tune()
 
     def action_back(self) -> None:
-        if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back():
+        if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back() or self._walking.back():
             return
         if self._told:
             self._told.forget()
@@ -448,6 +460,9 @@ class ChatScreen(LiveScreen):
         if self.tokens.mode.open:
             self.tokens.next_look()
             self.tokens.show()
+            self._walking.share_look()
+        elif self._walking.open:
+            self._walks.look = LOOKS[(LOOKS.index(self._walks.look) + 1) % len(LOOKS)]
         else:
             self._transcript.look = LOOKS[(LOOKS.index(self._transcript.look) + 1) % len(LOOKS)]
             self.tokens.mode.keep()
@@ -485,6 +500,15 @@ class ChatScreen(LiveScreen):
     def action_pretty_json(self) -> None:
         self.copying.show_json()
 
+    def action_walks(self, what: str, *arguments: object) -> None:
+        self._walking.act(what, *arguments)
+
+    def action_open_walks(self, group: int | None = None) -> None:
+        self._walking.reopen(group)
+
+    def on_walks_view_turned(self) -> None:
+        self._walking.look_at()
+
     def action_unconstrain(self) -> None:
         if not self._constraining.toggle():
             self.action_dialog("constraint")
@@ -499,7 +523,7 @@ class ChatScreen(LiveScreen):
             self.action_thoughts()
 
     def action_thoughts(self, node: int | None = None) -> None:
-        if not self._transcript.toggle_thoughts(node):
+        if not self.tokens.transcript.toggle_thoughts(node):
             self.tell(Notice("no thoughts to show or fold here"))
 
     def action_copy_code(self) -> None:
@@ -515,7 +539,8 @@ class ChatScreen(LiveScreen):
             self._transcript.jump(by)
 
     def action_version(self, by: int, node: int | None = None) -> None:
-        self._versions.step(by, node)
+        if not self._walking.version(by):
+            self._versions.step(by, node)
 
     def action_new(self) -> None:
         self._conversations.new()
@@ -604,7 +629,8 @@ class ChatScreen(LiveScreen):
             self._told.answer()
 
     def action_scroll(self, where: Scroll) -> None:
+        view = self.tokens.transcript
         if where == "end":
-            self._transcript.follow()
+            view.follow()
         else:
-            getattr(self._transcript, f"scroll_{where}")(animate=False)
+            getattr(view, f"scroll_{where}")(animate=False)

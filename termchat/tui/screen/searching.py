@@ -18,11 +18,12 @@ class Searching:
     """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply."""
 
     def __init__(self, parts: Parts, asking: Asking) -> None:
-        self._transcript, self._tokens, self._asking = parts.transcript, parts.tokens, asking
+        self._tokens, self._asking = parts.tokens, asking
+        self._transcript = view = parts.tokens.transcript
         self._finding = Finding()
-        self._place, self._cursor = parts.transcript.place, parts.transcript.cursor
+        self._place, self._cursor = view.place, view.cursor
         self.query = ""
-        self._worker = parts.transcript.set_interval(_GOES_ON, self._go_on, pause=True)
+        self._worker = view.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def begin(self, query: str, stay: Callable[[str], None]) -> None:
         """`query` is what was last looked for; `stay` is called at Enter."""

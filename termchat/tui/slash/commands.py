@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.group import GroupKind
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
 from termchat.decoding.text_error import TextError
 from termchat.text import guess_of, one_line, sanitize
@@ -34,8 +36,11 @@ from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
+from termchat.tui.slash.walk_words import EXAMPLES as WALKED
+from termchat.tui.slash.walk_words import offered
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
+from termchat.tui.walks import walk_start
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _KEEP = "keep"
@@ -43,11 +48,12 @@ _SAVE = re.compile(r"save(?:\s+(.*))?")
 
 Run = Callable[[Features, str], None]
 Offers = Callable[[Features], Iterable[Offer]]
+Words = Callable[[str], Iterable[Offer]]
 
 
 class Command(NamedTuple):
     """One command. `argument` says what it takes, "" nothing; `run` gets it, "" where there is none; `offers` complete it, and
-    are only examples where it is `free`."""
+    are only examples where it is `free`. `words` are those that may come behind what is written of it."""
 
     name: str
     help: str
@@ -55,6 +61,7 @@ class Command(NamedTuple):
     argument: str = ""
     offers: Offers = lambda _: ()
     free: bool = False
+    words: Words = lambda _: ()
 
     @property
     def told(self) -> str:
@@ -264,6 +271,10 @@ def _grammar(features: Features, text: str) -> None:
     _constrained(features, made)
 
 
+def _walking(kind: GroupKind) -> Run:
+    return lambda features, words: walk_start.command(features.parts, kind, words)
+
+
 # --- what completes them ------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +317,15 @@ def _themes(features: Features) -> Iterable[Offer]:
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
 
+def _walks_offers(kind: GroupKind) -> Offers:
+    """Examples."""
+    return lambda _: starmap(Offer, WALKED[kind])
+
+
+def _walks_words(kind: GroupKind) -> Words:
+    return lambda before: starmap(Offer, offered(kind, before).items())
+
+
 def _value(features: Features, knob: Knob) -> Value:
     value: Value = getattr(features.parts.chat.tuning, knob.name)
     return value
@@ -342,6 +362,7 @@ class _Takes(NamedTuple):
     key: str | None = ""
     """The id of that key, where it is another one; None where it is none of its name."""
     free: bool = False
+    words: Words = lambda _: ()
 
 
 _TAKE: tuple[_Takes, ...] = (
@@ -364,6 +385,18 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
     _Takes("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
     _Takes("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
+    _Takes("walks", "N MESSAGE", "N replies side by side, to MESSAGE or to the last message", _walking("walks"),
+        _walks_offers("walks"), free=True, words=_walks_words("walks")),
+    _Takes("grid", "KNOB VALUES", "Replies for each value of one or two knobs: /grid temperature 0 0.5 1 runs 3 : MESSAGE",
+        _walking("grid"), _walks_offers("grid"), free=True, words=_walks_words("grid")),
+    _Takes("ab", "KNOBS | KNOBS", "Two settings with the same dice: /ab temperature 0.7 | temperature 1.2 top_p 0.9 : MESSAGE",
+        _walking("compare"), _walks_offers("compare"), free=True, words=_walks_words("compare")),
+    _Takes("best", "N MESSAGE", "N replies, ranked by mean logprob", _walking("best"),
+        _walks_offers("best"), free=True, words=_walks_words("best")),
+    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, finds the answer in each",
+        _walking("vote"), _walks_offers("vote"), free=True, words=_walks_words("vote")),
+    _Takes("beams", "N MESSAGE", "Beam search with N beams: /beams 4 penalty 1 n-best 2 early after-chain : MESSAGE",
+        _walking("beams"), _walks_offers("beams"), free=True, words=_walks_words("beams")),
     _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
     _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank or time", _look,
@@ -404,7 +437,7 @@ def _taking(takes: _Takes, known: Mapping[str, Key]) -> Command:
         else:
             _press(features, key)
 
-    return Command(takes.name, takes.help, run, takes.argument, takes.offers, takes.free)
+    return Command(takes.name, takes.help, run, takes.argument, takes.offers, takes.free, takes.words)
 
 
 def _all() -> dict[str, Command]:

@@ -67,6 +67,11 @@ class Slash:
         if command is None or not space:
             return None
         start = len(name) + 1
+        before, space, word = line[start:column].rpartition(" ")
+        if space and word:
+            begun = [offer for offer in command.words(before) if offer.text.startswith(word) and offer.text != word]
+            if begun:
+                return Completion(column - len(word), tuple(begun))
         return _fitting(start, line[start:column], command.offers(self._features), free=command.free)
 
     @property

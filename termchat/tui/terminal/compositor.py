@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import Segment
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
+from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -56,6 +57,17 @@ class Settled(Widget):
 
     def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
         return super()._size_updated(size, virtual_size, container_size, layout=False)
+
+
+class Sized(Settled):
+    """A widget that hears of every size it gets. Textual tells a widget only a size that is news to the compositor; but that
+    finds out by itself as soon as anybody asks for the size of a widget that was just mounted or is shown again."""
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        changed = super()._size_updated(size, virtual_size, container_size, layout)
+        if changed:
+            self.post_message(Resize(size, virtual_size, container_size))  # the queue makes one of several
+        return changed
 
 
 class LinesUpdate(CompositorUpdate):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
-from textual.geometry import Region
+from textual.events import Resize
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
@@ -43,7 +44,13 @@ class QuickScrollBar(ScrollBar, Settled):
 
 
 class QuickScrollView(ScrollView):
-    """A scroll view with a `QuickScrollBar`, made when it is first needed."""
+    """A scroll view with a `QuickScrollBar`, made when it is first needed. It hears of every size it gets (see `Sized`)."""
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:
+        changed = super()._size_updated(size, virtual_size, container_size, layout)
+        if changed:
+            self.post_message(Resize(size, virtual_size, container_size))
+        return changed
 
     @property
     def vertical_scrollbar(self) -> ScrollBar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from textual.widget import Widget
@@ -80,10 +80,11 @@ def tree_lines(
     marked: int | None,
 ) -> list[Line]:
     """A line a row. `path` holds the turns of the chat as it is shown, `marked` the branch to compare with."""
+    differences = _Differences(conversation)
     return [
         _line(
             row,
-            _tail(conversation, row, width // 2),
+            _tail(conversation, row, differences.of(row.node), width // 2),
             width,
             on_path=row.node.number in path,
             chosen=index == selected,
@@ -126,7 +127,7 @@ def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool,
     return Line(tuple(runs), "panel" if chosen else "")
 
 
-def _tail(conversation: Conversation, row: BranchRow, width: int) -> str:
+def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
     """What the row's reply was made of that those beside it were not; how long it is, and where it left its parent."""
     node = row.node
     if node.role == "user":
@@ -134,23 +135,35 @@ def _tail(conversation: Conversation, row: BranchRow, width: int) -> str:
         shown = node.parent is None and len(prompts) > 1
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{len(node.ids)} tok"
-    facts = _facts(conversation, node)
     room = width - len(size) - len(f"at {node.at} · ") - 3
     told = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
     return " · ".join([*told, *([f"at {node.at}"] if row.fork and node.at else []), size])
 
 
-def _facts(conversation: Conversation, node: Node) -> dict[str, str]:
-    """What a reply has that is not the same for all that stand beside it; of a fork, what the reply that it left has not."""
-    parent = conversation.nodes.get(node.parent or 0)
-    beside = [child for child in conversation.children(node.parent) if child.role == "assistant"]
-    if parent is not None and parent.role == "assistant":
-        beside = [parent, node]
-    if len(beside) < 2:
-        return {}
-    facts = {each.number: facts_of(conversation, each) for each in beside}
-    mine = facts[node.number]
-    return {name: mine[name] for name in varying(list(facts.values())) if mine.get(name, "off") not in ("", "off")}
+class _Differences:
+    """What replies have that is not the same for all that stand beside them. Each is looked at once, however many there are."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._chat = conversation
+        self._facts: dict[int, dict[str, str]] = {}
+        self._varying: dict[tuple[int, ...], list[str]] = {}
+
+    def of(self, node: Node) -> dict[str, str]:
+        """Of a fork, what the reply that it left has not; of a message nothing."""
+        parent = self._chat.nodes.get(node.parent or 0)
+        beside = [child for child in self._chat.children(node.parent) if child.role == "assistant"]
+        if parent is not None and parent.role == "assistant":
+            beside = [parent, node]
+        if len(beside) < 2 or node.role == "user":
+            return {}
+        numbers = tuple(each.number for each in beside)
+        for each in beside:
+            if each.number not in self._facts:
+                self._facts[each.number] = facts_of(self._chat, each)
+        if numbers not in self._varying:
+            self._varying[numbers] = varying([self._facts[number] for number in numbers])
+        mine = self._facts[node.number]
+        return {name: mine[name] for name in self._varying[numbers] if mine.get(name, "off") not in ("", "off")}
 
 
 class BranchListing(ListDialog[int]):

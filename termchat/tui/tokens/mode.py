@@ -32,7 +32,9 @@ class TokenMode:
     """`view` is what the panels show, `typing` what a line is being typed for."""
 
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
-        self._chat, self._transcript = chat, transcript
+        self._chat, self._whole = chat, transcript
+        self.transcript = transcript
+        """The view of the reply that is looked at."""
         self.open = False
         self.view: View = "record"
         self.typing: Typing | None = None
@@ -46,15 +48,24 @@ class TokenMode:
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
+    def look_at(self, view: TranscriptView | None) -> None:
+        """From now on the cursor is in this view, for one in which a reply stands alone; None: in the whole chat again. Token
+        mode closes where it is open in another."""
+        view = view or self._whole
+        if view is not self.transcript:
+            if self.open:
+                self.leave()
+            self.transcript = view
+
     def enter(self) -> bool:
         """Puts the cursor on a token; False where there is none."""
         if not self.open:
             self._put_cursor()
             self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
-            self.open = self._behind or self._transcript.cursor is not None
+            self.open = self._behind or self.transcript.cursor is not None
             if self._behind:
-                self._transcript.move_cursor("last")
-            self._at = self._transcript.cursor
+                self.transcript.move_cursor("last")
+            self._at = self.transcript.cursor
             self._follow_knobs()
         return self.open
 
@@ -62,7 +73,7 @@ class TokenMode:
         self.keep()
         self.open, self.typing = False, None
         self._go_to("record")
-        self._transcript.close_cursor()
+        self.transcript.close_cursor()
 
     def back(self) -> bool:
         """Closes the innermost thing; False when that was token mode itself."""
@@ -77,16 +88,16 @@ class TokenMode:
 
     def keep(self) -> None:
         """Has the chat keep the cursor and the looks, for when it is opened again."""
-        cursor = self._transcript.cursor
+        cursor = self.transcript.cursor
         place = Place(*cursor) if cursor is not None else self._chat.view.cursor
-        self._chat.look(Kept(place, *self._transcript.looks))
+        self._chat.look(Kept(place, *self._whole.looks))
 
     def find(self) -> None:
         """Another chat is shown, in the looks that were kept with it; the cursor will be where it was."""
         view = self._chat.view
         self._found = (self._chat.conversation.leaf, view.cursor)
         if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
-            self._transcript.looks = view.look, view.token_look
+            self._whole.looks = view.look, view.token_look
 
     def _put_cursor(self) -> None:
         """The first time, and if nothing has happened since, where it was when the chat was last open; else on the newest token
@@ -94,15 +105,15 @@ class TokenMode:
         found, self._found = self._found, None
         place = self._chat.view.cursor
         kept = place is not None and found == (self._chat.conversation.leaf, place) and not self._chat.busy
-        if place is not None and kept and self._transcript.cursor is None:  # else a token was clicked
-            self._transcript.set_cursor(TokenRef(*place))
+        if place is not None and kept and self.transcript.cursor is None:  # else a token was clicked
+            self.transcript.set_cursor(TokenRef(*place))
         else:
-            self._transcript.open_cursor()
+            self.transcript.open_cursor()
 
     @property
     def place(self) -> At | None:
         """What is looked at: the token under the cursor, or the one that a paused reply waits with."""
-        ref = self._transcript.cursor
+        ref = self.transcript.cursor
         if not self.open:
             return None
         if self.pending and (leaf := self._chat.conversation.leaf) is not None:
@@ -122,16 +133,16 @@ class TokenMode:
 
     def move(self, how: Move) -> None:
         """Moves the cursor; from the last token on to the one that a paused reply waits with."""
-        was_pending, before = self.pending, self._transcript.cursor
+        was_pending, before = self.pending, self.transcript.cursor
         if not (was_pending and how == "left"):  # the token before the pending one has the cursor already
-            self._transcript.move_cursor(how)
-        stayed = before == self._transcript.cursor
+            self.transcript.move_cursor(how)
+        stayed = before == self.transcript.cursor
         self._behind = stayed and (how in _ONWARDS or (was_pending and how not in _BACKWARDS))
         self._moved()
 
     def pointed(self) -> bool:
         """Follows the cursor, which may have been moved by a click; whether there still is one, or soon will be."""
-        if self._transcript.cursor != self._at:
+        if self.transcript.cursor != self._at:
             self._behind = False
             self._moved()
         return self._at is not None or self._forked or self._branch is not None
@@ -234,18 +245,18 @@ class TokenMode:
         """Follows the chat: to a branch that was made, and to where a reply is paused."""
         if self._forked and any(isinstance(change, PathChanged) for change in news):
             self._forked, self._behind, self._branch = False, True, self._chat.conversation.leaf
-            self._transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
-            self._at = self._transcript.cursor
+            self.transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
+            self._at = self.transcript.cursor
         if self.pending and any(isinstance(change, StatusChanged | ReplyGrew) for change in news):
             self._behind, self._branch = True, None
-            self._transcript.move_cursor("last")
-            self._at = self._transcript.cursor
+            self.transcript.move_cursor("last")
+            self._at = self.transcript.cursor
         elif self._branch is not None and self._chat.conversation.nodes[self._branch].ids:
-            self._transcript.set_cursor(TokenRef(self._branch, 0))
-            self._branch, self._at = None, self._transcript.cursor
-        if self.open and self._transcript.cursor is None:  # a branch from the very first token has none for a moment
-            self._transcript.open_cursor()
-            self._at = self._transcript.cursor
+            self.transcript.set_cursor(TokenRef(self._branch, 0))
+            self._branch, self._at = None, self.transcript.cursor
+        if self.open and self.transcript.cursor is None:  # a branch from the very first token has none for a moment
+            self.transcript.open_cursor()
+            self._at = self.transcript.cursor
         if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
             self._tell(failed)
             self.view = "record"
@@ -263,7 +274,7 @@ class TokenMode:
 
     def _moved(self) -> None:
         """Answers about one token go when the cursor leaves it; those about a reply stay until another one is reached."""
-        self._at, self._branch = self._transcript.cursor, None
+        self._at, self._branch = self.transcript.cursor, None
         replay, place = self._chat.questions.scored, self.place
         if self.view in ("asked", "why"):
             self._go_to("record")
@@ -291,7 +302,13 @@ class TokenMode:
         self._chat.questions.forget()
 
     def _fork(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
+        """While walks run it is one more of them, and the cursor stays."""
         self._go_to("record")
+        walks = self._chat.walks
+        walk = walks.shown.walk_of(place.node.number) if walks.shown is not None and walks.shown.running else None
+        if walk is not None:
+            walks.fork(walk, place.at, ids or (), text=text, paused=paused)
+            return
         self._forked = True
         self._chat.forks.fork(place.node, place.at, ids=ids or (), text=text, then="wait" if paused else "go on")
 

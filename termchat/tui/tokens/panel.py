@@ -38,7 +38,7 @@ class TokenPanel:
     def shown(self, place: At, view: View) -> Shown | None:
         """The step to show; None while the model is asked for it."""
         chat, node = self._chat, place.node
-        now, start = chat.tuning.samplers(), _begin_of(chat.conversation, node)[0].start
+        now, start = chat.tuning.samplers(), node.start or _begin_of(chat.conversation, node)[0].start
         seed = start.seed if start is not None else None
         if place.pending and chat.paused is not None:
             waits = f"waiting: {chat.paused.why}" if chat.paused.why else "waiting"
@@ -61,7 +61,7 @@ class TokenPanel:
             shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
             token = shown.token if shown is not None and shown.now else None
             chain = chain_lines(
-                self._chat.tuning,
+                tune.of.tuning,
                 token,
                 width,
                 selected=tune.selected,

@@ -79,7 +79,7 @@ class Tokens(Column):
         super().__init__()
         self.mode = TokenMode(chat, transcript)
         self.ribbon = Ribbon()
-        self._chat, self._transcript = chat, transcript
+        self._chat = chat
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
         self._asking: PiecesDialog | BiasDialog | None = None
@@ -121,10 +121,15 @@ class Tokens(Column):
 
     def next_look(self) -> None:
         """The next of the looks that show tokens; it is kept, should nobody be able to when the app ends."""
-        look = self._transcript.look
+        look = self.transcript.look
         at = TOKEN_LOOKS.index(look) if look != "reading" else -1
-        self._transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
+        self.transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
         self.mode.keep()
+
+    @property
+    def transcript(self) -> TranscriptView:
+        """The view of the reply that is looked at."""
+        return self.mode.transcript
 
     @property
     def home(self) -> Widget:
@@ -146,9 +151,9 @@ class Tokens(Column):
             self._asking.hear(self._chat.questions)
 
     def show(self) -> None:
-        look = self._transcript.look
+        look = self.transcript.look
         if self.mode.open and look != "reading":
-            line = ribbon_line(self._transcript.cursor_reply, look, self._transcript.cursor, self.ribbon.room)
+            line = ribbon_line(self.transcript.cursor_reply, look, self.transcript.cursor, self.ribbon.room)
             self.ribbon.show_lines([line, legend_line(look)])
 
     def follow(self) -> None:
@@ -162,11 +167,11 @@ class Tokens(Column):
         self.post_message(self.Acted())
 
     def on_ribbon_clicked(self, event: Ribbon.Clicked) -> None:
-        look = self._transcript.look
+        look = self.transcript.look
         if look != "reading":
-            ref = token_at(self._transcript.cursor_reply, look, event.column, self.ribbon.room)
+            ref = token_at(self.transcript.cursor_reply, look, event.column, self.ribbon.room)
             if ref is not None:
-                self._transcript.set_cursor(ref)
+                self.transcript.set_cursor(ref)
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -174,7 +179,7 @@ class Tokens(Column):
         self._act(lambda: self.mode.move(how))
 
     def action_half_page(self, how: Literal["up", "down"]) -> None:
-        for _ in range(max(self._transcript.size.height // 2, 1)):
+        for _ in range(max(self.transcript.size.height // 2, 1)):
             self.mode.move(how)
         self.follow()
 

@@ -57,7 +57,7 @@ class Hot:
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]
-        found = zip(pieces, self.tokens.forced[first:last], hot[first:last], strict=True)
+        found = zip(pieces, self.tokens.by_hand[first:last], hot[first:last], strict=True)
         return [(text, INKS[forced][heat]) for text, forced, heat in found if text]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from textual.strip import Strip
 
-from termchat.conversation.tree import HEAD, Conversation
+from termchat.conversation.tree import HEAD, Conversation, Span
 from termchat.conversation.versions import Versions
 from termchat.tui.draw.ink import Line, Paint
 from termchat.tui.transcript.blocks import Block, body_width
@@ -61,6 +61,16 @@ class Document:
         parts = [parts_of(list(spans)) for _, spans in groups]
         if parts and (conversation.system or len(versions.of_prompt()[1]) > 1):
             parts.insert(0, (Part(conversation.head, None),))
+        self._take(parts, paint, running=running, versions=versions)
+
+    def show_reply(self, spans: Sequence[Span], paint: Paint, *, running: bool) -> None:
+        """Shows one reply alone, or the end of one, without a title."""
+        self._take([parts_of(list(spans))] if spans else [], paint, running=running)
+
+    def _take(
+        self, parts: list[tuple[Part, ...]], paint: Paint, *, running: bool, versions: Versions | None = None
+    ) -> None:
+        """Without `versions` the turns have no titles."""
         same = 0
         while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
             same += 1
@@ -68,11 +78,12 @@ class Document:
         for turn, part in zip(self.turns, parts[:same], strict=False):
             turn.parts = part  # how far they are reached may be other
         self.turns[same:] = [
-            Turn(part, self.look, body_width(self.width), first=index == 0)
+            Turn(part, self.look, body_width(self.width), first=index == 0, titled=versions is not None)
             for index, part in enumerate(parts[same:], same)
         ]
         self._built = {index for index in self._built if index < same}
-        self._count_versions(versions)
+        if versions is not None:
+            self._count_versions(versions)
         self.track = Track(parts)
         if same and self.turns[same - 1].built:  # it may have been the last one until now, and running
             self.turns[same - 1].update(paint, running=self._is_running(same - 1))

@@ -156,7 +156,7 @@ class Source:
             return "model", ""
         drawn = not node.done or len(node.tokens)  # a reply that was taken in as text was drawn elsewhere
         told = [f"seed {node.start.seed}"] if drawn else []
-        if forced := sum(bytes(part.node.tokens.forced[: part.shown]).count(1) for part in self.parts):
+        if forced := sum(bytes(part.node.tokens.by_hand[: part.shown]).count(1) for part in self.parts):
             told.append(f"{forced} forced token{'s' if forced > 1 else ''}")
         return node.start.model.name, " · ".join(told)
 
@@ -169,7 +169,7 @@ class Source:
 
     def _read_forced(self, tokens: TokenColumns, begin: int) -> None:
         """Notes the forced ones among the tokens from `begin` on that were just taken; `length` is where their text begins."""
-        forced = tokens.forced[begin : self._taken]
+        forced = tokens.by_hand[begin : self._taken]
         if 1 not in forced:
             return
         at = self.length

@@ -17,6 +17,14 @@ _END = Ink("border")
 _BETWEEN = " · "
 
 
+class TitledWalk(NamedTuple):
+    """Which walk a reply is, from 0, of how many, and the number of its group."""
+
+    walk: int
+    size: int
+    group: int
+
+
 class Title(NamedTuple):
     """What a title says. `number` of `versions`, counted from 1, is the one shown; `node` is a node of the turn."""
 
@@ -25,11 +33,13 @@ class Title(NamedTuple):
     node: int
     number: int
     versions: int
+    walk: TitledWalk | None = None
 
 
 class TitleBlock(Block):
     """A title, laid out. A click on the name edits the turn. The version, if there are others, is never cut, and a click on its
-    arrows goes to another one; it stands before the remark, so that it stays under the mouse whatever the remark is."""
+    arrows goes to another one; it stands before the remark, so that it stays under the mouse whatever the remark is. A click on
+    which walk it is shows all of them."""
 
     def __init__(self, title: Title, ink: Ink, *, gap: bool, ground: str = "") -> None:
         super().__init__(-1, -1, gap=gap, ground=ground)
@@ -45,9 +55,23 @@ class TitleBlock(Block):
         if marks:
             for text, ink in ((_BETWEEN, LABEL), *marks):
                 wrapper.feed(text, ink)
+        if title.walk is not None:
+            does = f"open_walks({title.walk.group})"
+            wrapper.feed(_BETWEEN, LABEL)
+            wrapper.feed(f"walk {title.walk.walk + 1} of {title.walk.size}", LABEL._replace(does=does))
         if title.remark:
             wrapper.feed(f"{_BETWEEN}{title.remark}", LABEL)
         return wrapper.lines, None
+
+
+class NoTitle(Block):
+    """In the place of a title, where something else says who speaks."""
+
+    def estimate(self, width: int) -> int:
+        return 0
+
+    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+        return [], []
 
 
 def version_marks(title: Title) -> list[Run]:

@@ -16,7 +16,7 @@ from termchat.tui.transcript.cursor.token_cells import BlockCells, Spot, TurnPla
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.source import Part, Source, size_of
-from termchat.tui.transcript.title import Title, TitleBlock
+from termchat.tui.transcript.title import NoTitle, Title, TitleBlock, TitledWalk
 
 USER_GROUND = "surface"
 MOST_READ = 500_000
@@ -34,9 +34,9 @@ class Turn:
     Blocks before `_settled` never change again; whatever stands after them is looked at anew by `update`.
     """
 
-    def __init__(self, parts: tuple[Part, ...], look: Look, width: int, *, first: bool) -> None:
+    def __init__(self, parts: tuple[Part, ...], look: Look, width: int, *, first: bool, titled: bool = True) -> None:
         self.parts = parts
-        self.first = first
+        self.first, self.titled = first, titled
         self.version = (1, 1)
         """Which of how many versions of the turn it is."""
         self.built = False
@@ -297,9 +297,20 @@ class Turn:
         return self._size // max(self._width, 1) + 3
 
     def _titled(self) -> Title:
-        return Title(*self._source.title(), self.parts[-1].node.number, *self.version)
+        return Title(*self._source.title(), self.parts[-1].node.number, *self.version, self._walk())
 
-    def _title(self) -> TitleBlock:
+    def _walk(self) -> TitledWalk | None:
+        """The newest group that a part of it belongs to."""
+        grouped = (part.node for part in reversed(self.parts) if part.node.group is not None)
+        node = next(grouped, None)
+        if node is None or (group := node.group) is None:
+            return None
+        walk = node.walk or 0
+        return TitledWalk(walk, max(group.size, walk + 1), group.number)
+
+    def _title(self) -> Block:
+        if not self.titled:
+            return NoTitle(-1, -1)
         user = self._role == "user"
         return TitleBlock(
             self._titled(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual import events
 from textual.color import Color
@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.selection import Selection
 
-from termchat.conversation.tree import Conversation, Span
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import MARGIN, Paint
 from termchat.tui.terminal.compositor import touch
 from termchat.tui.themes.theme_file import Palette
@@ -54,7 +54,7 @@ class TranscriptView(DocumentView):
         self, palette: Palette, *, name: str | None = None, id: str | None = None, classes: str | None = None
     ) -> None:
         super().__init__(palette, name=name, id=id, classes=classes)
-        self._conversation: Conversation | None = None
+        self._subject: Conversation | Node | None = None
         self._token_look: TokenLook = "probability"
         self._reading_before = False
         self.pointing = False
@@ -82,13 +82,21 @@ class TranscriptView(DocumentView):
 
         Another conversation is shown at its end; in the same one, a reader who has scrolled up stays where they are.
         """
-        if conversation is not self._conversation:
-            self._conversation = conversation
+        self._show(conversation, lambda: self._document.show(conversation, self._paint, running=running))
+
+    def show_reply(self, spans: Sequence[Span], *, running: bool = True) -> None:
+        """Shows one reply, or the end of one, without a title; another one, which begins with another node, at its end."""
+        first = spans[0].node if spans else None
+        self._show(first, lambda: self._document.show_reply(spans, self._paint, running=running))
+
+    def _show(self, subject: Conversation | Node | None, show: Callable[[], None]) -> None:
+        if subject is not self._subject:
+            self._subject = subject
             self.close_cursor()
             self._document.turns = []
             self.following = True
         anchor = self._document.anchor(self._top)
-        self._document.show(conversation, self._paint, running=running)
+        show()
         self._place(lambda: self._document.reach(anchor, self._rows))
         self._keep_cursor()
         self.refresh()

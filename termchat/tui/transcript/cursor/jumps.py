@@ -28,10 +28,12 @@ _thresholds: WeakKeyDictionary[TokenColumns, tuple[int, float]] = WeakKeyDiction
 
 
 def is_surprise(stretch: Stretch, indexes: range) -> int | None:
-    """A token that was not the model's first choice, or that the model gave a probability under 0.1. None that was forced."""
+    """A token that was not the model's first choice, or that the model gave a probability under 0.1. None that a person
+    chose."""
     tokens, least = stretch.node.tokens, math.log(IMPROBABLE)
+    by_hand = tokens.by_hand
     surprises = (index for index in indexes if tokens.ranks[index] > 0 or tokens.logprobs[index] < least)
-    return next((index for index in surprises if not tokens.forced[index]), None)
+    return next((index for index in surprises if not by_hand[index]), None)
 
 
 def is_uncertain(stretch: Stretch, indexes: range) -> int | None:

@@ -1,0 +1,106 @@
+"""The dialog that starts walks: Enter alone starts four."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Label
+
+from termchat.decoding.group import GroupKind
+from termchat.decoding.walk_plan import PlanError, WalkPlan
+from termchat.text import one_line
+from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import MUTED, TEXT, prose
+from termchat.tui.keys.dialogs import START, hint
+from termchat.tui.themes.theme_file import Palette
+from termchat.tui.walks.walk_form import COMMANDS_OF, WalkForm
+
+_DOES = (
+    ("start-before", "selects"),
+    ("start-less", "or typing changes"),
+    ("start-walks", "starts"),
+    ("close", "closes"),
+)
+
+
+class WalksDialog(Dialog[WalkPlan]):
+    """The result is what to walk. `where` says from where, `missing` why nothing can be walked; "" where it can."""
+
+    DEFAULT_CSS = """
+    WalksDialog > Vertical { width: 84; }
+    WalksDialog #walks-form { height: 6; margin-top: 1; }
+    WalksDialog #walks-help { height: 3; margin-top: 1; }
+    WalksDialog #walks-where, WalksDialog #walks-same { color: $muted; height: 1; }
+    """
+    KEYS = "START WALKS"
+    BINDINGS = [key.binding for key in START if key.id in ("start-walks", "start-before", "start-after")]  # noqa: RUF012
+    AUTO_FOCUS = ""
+
+    def __init__(self, palette: Palette, where: str, kind: GroupKind = "walks", missing: str = "") -> None:
+        super().__init__()
+        self._palette, self._where, self._missing = palette, where, missing
+        self.form = WalkForm(kind)
+        self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
+        self._help = Sheet(self._helped, id="walks-help")
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Label("Walks: several replies at once", classes="title", markup=False)
+            yield Label(one_line(self._where, 80), id="walks-where", markup=False)
+            yield self._sheet
+            yield self._help
+            yield Label("", classes="problem", markup=False)
+            yield Label(self._same, id="walks-same", markup=False)
+            yield Label(hint(*_DOES), classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self._sheet.paint_with(self._palette)
+        self._help.paint_with(self._palette)
+
+    def on_key(self, event: events.Key) -> None:
+        if self.form.press(event.key, event.character):
+            event.stop()
+            event.prevent_default()
+            self._show()
+
+    def action_step(self, by: int) -> None:
+        self.form.choose((self.form.at + by) % len(self.form.fields))
+        self._show()
+
+    def action_pick(self, at: int, choice: str) -> None:
+        self.form.choose(at)
+        self.form.set(choice)
+        self._show()
+
+    def action_start(self) -> None:
+        if self._missing:
+            self._say(self._missing)
+            return
+        try:
+            plan = self.form.read().plan
+        except PlanError as error:
+            self._say(error.message + (f"; {error.hint}" if error.hint else ""))
+            return
+        if self.is_current:  # a second Enter in the same burst does nothing
+            self.dismiss(plan)
+
+    def _show(self) -> None:
+        self._sheet.show()
+        self._help.show()
+        self._say(self.form.problem)
+        self.query_one("#walks-same", Label).update(self._same)
+
+    @property
+    def _same(self) -> str:
+        """The command that does the same."""
+        return one_line(f"same command: /{COMMANDS_OF[self.form.kind]} {self.form.argument}", 80)
+
+    def _helped(self) -> list[Line]:
+        lines = prose(self.form.field.help, self._help.room, MUTED)
+        return [*lines, Line(((self.form.told, TEXT),))]
+
+    def _say(self, problem: str) -> None:
+        self.query_one(".problem", Label).update(one_line(problem, 200))

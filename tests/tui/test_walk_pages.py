@@ -1,0 +1,419 @@
+"""The pages of a grid, of A/B, of a ranking and of beams: what they show, and what the keys do there. On a fake engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from unittest.mock import patch
+
+import pytest
+from textual.pilot import Pilot
+
+from termchat.chat.service import Chat
+from termchat.decoding import walk_plan
+from termchat.decoding.group import BeamSettings
+from termchat.decoding.records import Beam, Beams, Candidate
+from termchat.decoding.samplers import Tuning
+from termchat.decoding.walk_plan import parse_grid
+from termchat.engine.port import Join
+from termchat.tui.app import TermchatApp
+from termchat.tui.walks import walks_view
+from termchat.tui.walks.lattice import BeamSpot, Lattice
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
+from tests.tui.snapshots import Snapshot
+from tests.tui.token_mode import Memory
+from tests.tui.walks import PROMPT, say, view, walk, walking
+
+WORDS = (" a", " calm", " sea", " at", " night", " with", " a", " moon", " above", " it", " and", " no", " wind")
+GRID = walk_plan.grid(parse_grid(["temperature 0 0.5 1 1.5"]), 3)
+TABLE = walk_plan.grid(parse_grid(["temperature 0 1", "top_p 0.5 0.95 1"]), 2)
+
+
+def spoken(desk: Desktop, texts: Mapping[int, str], *, end: str = "end") -> None:
+    """Each walk says its text, and ends."""
+    for number, text in texts.items():
+        say(desk.engine, number, *re.findall(r"\s?\S+", text))
+        desk.engine.end(end, walk=number)
+
+
+def remembered(engine: FakeEngine) -> Chat:
+    return Chat(engine, Tuning(seed=1), recorder=Memory())
+
+
+def row(desk: Desktop, begin: str) -> str:
+    """The line of the screen that begins so."""
+    return next(line for line in desk.text.splitlines() if line.strip(" ▌").startswith(begin))
+
+
+# --- the grid ----------------------------------------------------------------------------------------------------------
+
+
+async def fill(desk: Desktop) -> None:
+    """Greedy runs are alike, the others are not; one runs still."""
+    greedy = "The sea is calm ."
+    texts = {
+        0: greedy,
+        1: greedy,
+        2: greedy,
+        3: "It is wide .",
+        4: "It is wide .",
+        5: "It is blue and wide .",
+        6: "Salt .",
+    }
+    spoken(desk, texts)
+    say(desk.engine, 7, " Waves", " that")
+    await desk.settle()
+
+
+async def test_a_grid_has_a_row_for_each_value_with_what_came_of_its_runs() -> None:
+    async with walking(plan=walk_plan.walks(2)) as desk:
+        desk.engine.end()
+        await desk.settle()
+        desk.chat.walks.keep(0)
+        desk.chat.walks.start(GRID, text=PROMPT)
+        await desk.settle()
+        await fill(desk)
+        assert re.search(r"0 +The sea is calm \. +end +5 +\S+ +all alike", row(desk, "0 "))
+        assert re.search(r"0\.5 +It is wide \. +end +5 +\S+ +2 of 3", row(desk, "0.5 "))
+        assert "2 running" in row(desk, "1 ")
+        assert "2 temp 0 · run 2" in desk.text
+        assert "same as walk 1" in desk.text
+
+
+async def test_arrows_choose_a_cell_and_enter_opens_its_walks() -> None:
+    async with walking(plan=TABLE, size=(120, 40)) as desk:
+        assert row(desk, "temperature").split() == ["temperature", "top_p", "0.5", "top_p", "0.95", "top_p", "off"]
+        await desk.type("", "down", "right")
+        group = desk.chat.walks.shown
+        assert group is not None
+        assert group.cursor == 8, "the second row's second cell, its first run"
+        assert group.plan.changes[group.cursor] == {"temperature": 1.0, "top_p": 0.95}
+        assert "Enter open" in desk.text
+        await desk.type("", "enter")
+        assert view(desk).page == "text"
+        assert view(desk).walks == [8, 9]
+
+
+async def test_a_table_that_is_too_wide_shows_the_columns_around_the_cursor() -> None:
+    wide = walk_plan.grid(parse_grid(["temperature 0 1", "top_k 1 5 10 20 50 off"]))
+    async with walking(plan=wide, size=(80, 24)) as desk:
+        assert "top_k 1 " in desk.text
+        assert "top_k 50" not in desk.text
+        await desk.type("", *["right"] * 5)
+        assert "top_k off" in desk.text
+        assert "top_k 1 " not in desk.text
+
+
+# --- A/B ---------------------------------------------------------------------------------------------------------------
+
+
+def candidates(probabilities: Mapping[str, float | None]) -> list[Candidate]:
+    return [
+        Candidate(at + 1, text, 10.0 - at, -0.5 - at, share or 0.0, 0.1, None if share is not None else "top_k")
+        for at, (text, share) in enumerate(probabilities.items())
+    ]
+
+
+async def part(desk: Desktop) -> None:
+    """Two walks that part at the third token."""
+    for walk_ in (0, 1):
+        say(desk.engine, walk_, "The", " sea")
+    first = candidates({" is": 0.61, " was": 0.09})
+    second = candidates({" is": 0.22, " was": 0.31})
+    desk.engine.say(" is", walk=0, id=1, probability=0.61, candidates=first)
+    desk.engine.say(" was", walk=1, id=2, probability=0.31, candidates=second)
+    for walk_ in (0, 1):
+        say(desk.engine, walk_, *WORDS[: 6 + 7 * walk_])
+        desk.engine.end(walk=walk_)
+    await desk.settle()
+
+
+async def compared(desk: Desktop) -> None:
+    desk.chat.walks.start(walk_plan.compare({"temperature": 0.7}, {"temperature": 1.2}), text=PROMPT)
+    await desk.settle()
+    await part(desk)
+
+
+async def test_two_settings_stand_token_under_token_with_the_first_difference_explained() -> None:
+    async with walking(plan=walk_plan.walks(2), chat=remembered) as desk:
+        desk.engine.end()
+        await desk.settle()
+        await compared(desk)
+        lines = desk.text.splitlines()
+        top = next(at for at, line in enumerate(lines) if line.startswith(" A The"))
+        assert lines[top].startswith(" A The sea is  a calm")
+        assert lines[top + 1].startswith(" B The sea was a calm")
+        assert lines[top + 2].index("▲ 3") == lines[top].index(" is")
+        assert "they part at token 3 (A → B): ·is 61% → 22%, overtaken by ·was 9% → 31%" in desk.text
+        assert "A token 3" in desk.text, "the cursor is where they part"
+        await desk.type("", "left", "down")
+        assert "B token 2" in desk.text
+        group = desk.chat.walks.shown
+        assert group is not None
+        assert group.cursor == 1
+
+
+async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:
+    async with walking(plan=walk_plan.walks(2), chat=remembered) as desk:
+        desk.engine.end()
+        await desk.settle()
+        desk.chat.walks.start(walk_plan.compare({}, {"temperature": 1.2}), text=PROMPT)
+        await desk.settle()
+        for walk_ in (0, 1):
+            desk.engine.say("The", walk=walk_, id=1, candidates=candidates({"The": 0.5, "A": 0.4}))
+        await desk.settle()
+        assert "1-9 fork" in desk.text
+        await desk.type("", "down", "2")
+        (joined,) = desk.engine.asked(Join)
+        assert (joined.walk.base, [scripted.id for scripted in joined.walk.script]) == ((1, 0), [2])
+
+
+async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
+    async with walking(plan=walk_plan.walks(2), chat=remembered) as desk:
+        desk.engine.end()
+        await desk.settle()
+        desk.chat.walks.start(walk_plan.compare({}, {"temperature": 1.2}), text=PROMPT)
+        await desk.settle()
+        for walk_ in (0, 1):
+            desk.engine.say("The", walk=walk_, id=1, candidates=candidates({"The": 0.5, "A": 0.4}))
+            desk.engine.say(" sea", walk=walk_, id=2, candidates=candidates({" sea": 0.5, " sun": 0.4}))
+        await desk.settle()
+        x, y = place(desk, "B The sea")
+        await desk.pilot.click(None, offset=(x + 3, y))
+        await desk.settle()
+        assert "B token 1" in desk.text
+        await click(desk, "2 A ")
+        (joined,) = desk.engine.asked(Join)
+        assert (joined.walk.base, [scripted.id for scripted in joined.walk.script]) == ((1, 0), [2])
+
+
+async def test_both_are_stepped_with_one_key() -> None:
+    async with walking(plan=walk_plan.walks(2), chat=remembered) as desk:
+        desk.engine.end()
+        await desk.settle()
+        desk.chat.walks.start(walk_plan.compare({}, {"temperature": 1.2}), text=PROMPT, paused=True)
+        await desk.settle()
+        for walk_ in (0, 1):
+            desk.engine.wait(walk=walk_, piece="Sea")
+        await desk.settle()
+        before = desk.text
+        await desk.type("", "n")
+        group = desk.chat.walks.shown
+        assert group is not None
+        assert [len(node.ids) for node in group.nodes.values()] == [1, 1]
+        assert "Sea" in before
+
+
+# --- best of n, and a vote ---------------------------------------------------------------------------------------------
+
+
+async def test_the_best_comes_first_and_equal_replies_once_with_their_number() -> None:
+    async with walking(plan=walk_plan.walks(2)) as desk:
+        desk.engine.end()
+        await desk.settle()
+        await rank(desk)
+        rows = [line for line in desk.text.splitlines() if re.match(r" [▌ ] [123–]  ", line)]
+        assert "×2" in "".join(rows)
+        means = [float(found[1].replace("−", "-")) for line in rows if (found := re.search(r"(−\d\.\d\d)", line))]
+        assert means == sorted(means, reverse=True)
+        assert len(means) == 2
+        assert "unfinished, max_tokens" in rows[-1]
+        assert "5" in rows[-1]
+
+
+async def rank(desk: Desktop) -> None:
+    desk.chat.walks.start(walk_plan.best(5), text=PROMPT)
+    await desk.settle()
+    spoken(desk, {0: "Deep water .", 1: "The light .", 2: "Deep water .", 3: "The light ."})
+    spoken(desk, {4: "The wind and"}, end="length")
+    await desk.settle()
+
+
+async def vote(desk: Desktop) -> None:
+    """42 three times, 41 once, one without a number, one unfinished."""
+    desk.chat.walks.start(walk_plan.vote(7, r"\d+"), text="What is 17 + 25?")
+    await desk.settle()
+    spoken(desk, {0: "17 and 25 is 42", 1: "41", 2: "It is 42", 3: "no idea", 4: "42", 5: "42 ."})
+    spoken(desk, {6: "Let us see 17 and"}, end="length")
+    await desk.settle()
+
+
+async def test_a_vote_counts_answers_and_says_who_is_left_out() -> None:
+    async with walking(plan=walk_plan.walks(2)) as desk:
+        desk.engine.end()
+        await desk.settle()
+        await vote(desk)
+        assert "4 of 5 agree (80%) · 2 left out" in desk.text
+        assert re.search(r"42 +4 votes +━+─+ +80%", row(desk, "42 "))
+        assert sorted(row(desk, "42 ").split()[-4:]) == ["1", "3", "5", "6"]
+        assert re.search(r"41 +1 vote .* 20%", row(desk, "41 "))
+        assert "no answer in it" in desk.text
+        assert "unfinished, max_tokens" in desk.text
+        group = desk.chat.walks.shown
+        assert group is not None
+        first = group.cursor
+        await desk.type("", "right")
+        assert group.cursor != first
+        assert group.cursor in (0, 2, 4, 5), "another one with the same answer"
+        assert "2/4 ›" in desk.text
+        await desk.type("", "down")
+        assert group.cursor == 1
+
+
+# --- beams -------------------------------------------------------------------------------------------------------------
+
+
+def beam(place: int, parent: int, text: str, score: float, *, finished: bool = False) -> Beam:
+    return Beam(place, parent, 9000 + place, text, -0.5, score, finished)
+
+
+STEPS = [
+    Beams(0, [beam(0, 0, " Paris", -0.5), beam(1, 0, " located", -0.9)], [beam(2, 0, " a", -1.4)]),
+    Beams(1, [beam(0, 0, ",", -0.7), beam(1, 1, " in", -1.0)], [beam(2, 0, ".", -1.6)]),
+    Beams(
+        2,
+        [beam(0, 0, " the", -0.8), beam(1, 0, " which", -1.1), beam(2, 0, "", -0.75, finished=True)],
+        [beam(3, 1, " France", -1.35)],
+    ),
+]
+
+
+def drawn(lattice: Lattice, width: int = 100, rows: int = 20) -> list[str]:
+    return [line.text.rstrip() for line in lattice.lines(width, rows)]
+
+
+def test_a_lattice_shows_where_each_beam_came_from_and_what_died_by_how_much() -> None:
+    head, *lines = drawn(Lattice(STEPS, BeamSettings(2)))
+    assert head.split()[:4] == ["step", "1", "2", "3"]
+    assert re.match(r"▌ ·Paris ──┬── , ───────┬── ·the +−0\.80 +━+─* +95%$", lines[0])
+    assert re.match(r" +│ +├── ·which +−1\.10 ", lines[1])
+    assert re.match(r" +│ +└── end +−0\.75 +━+ 100% ended", lines[2])
+    assert re.match(r" +└── \. +✕ −0\.60", lines[3]), "the gap to the last one kept"
+    assert re.match(r"  ·located ─── ·in ──────── ·France +✕ −0\.25", lines[4])
+    assert re.match(r"  ·a +✕ −0\.50", lines[5])
+    assert len(lines) == 6
+
+
+def test_the_cursor_goes_by_row_and_by_step_also_to_what_was_dropped() -> None:
+    lattice = Lattice(STEPS, BeamSettings(2))
+    assert lattice.spot == BeamSpot(2, 0)
+    assert lattice.text(BeamSpot(2, 0)) == " Paris, the"
+    drawn(lattice)
+    lattice.move("down")
+    assert lattice.spot == BeamSpot(2, 1)
+    for _ in range(3):
+        lattice.move("down")
+        drawn(lattice)
+    assert lattice.spot == BeamSpot(2, 3)
+    assert lattice.is_dropped(BeamSpot(2, 3))
+    assert "dropped by 0.25" in lattice.facts(100).text
+    lattice.move("left")
+    assert lattice.spot == BeamSpot(1, 1)
+    assert "died in the next step by 0.25" in lattice.facts(100).text
+    lattice.move("left")
+    drawn(lattice)
+    assert lattice.spot == BeamSpot(0, 1)
+    lattice.move("right")
+    assert lattice.spot == BeamSpot(1, 1)
+    lattice.move("last")
+    assert lattice.spot == BeamSpot(2, 0)
+
+
+@pytest.mark.parametrize("width", [38, 60, 80, 118])
+def test_sixteen_beams_fit_and_the_cursor_stays_in_view(width: int) -> None:
+    wide = [
+        Beams(
+            step,
+            [beam(at, at // 2, f" word{at}", -1.0 - at / 10) for at in range(16)],
+            [beam(16 + at, at, f" lost{at}", -3.0 - at / 10) for at in range(16)],
+        )
+        for step in range(9)
+    ]
+    lattice = Lattice(wide, BeamSettings(16))
+    for _ in range(40):
+        lines = drawn(lattice, width, 14)
+        assert len(lines) == 14
+        assert max(map(len, lines)) <= width
+        assert sum(line.startswith("▌") for line in lines) == 1
+        lattice.move("down")
+    assert lattice.spot is not None
+    assert lattice.spot.place > 16
+
+
+async def searched(desk: Desktop) -> None:
+    desk.chat.walks.start(walk_plan.beams(BeamSettings(2)), text="The capital of France is")
+    await desk.settle()
+    desk.engine.look(" Paris", " located", dropped=(" a",))
+    desk.engine.look(",", " in", parents=(0, 1), dropped=(".",))
+    desk.engine.look(" the", " which", parents=(0, 0), dropped=(" France",))
+    await desk.settle()
+
+
+async def test_enter_makes_a_branch_of_a_dropped_beam() -> None:
+    async with walking(plan=walk_plan.walks(2)) as desk:
+        desk.engine.end()
+        await desk.settle()
+        await searched(desk)
+        assert "BEAMS  2 · step 3 · length penalty 1 · scores by the model" in desk.text
+        assert "Paris, the" in desk.text
+        await desk.type("", "home")
+        assert "step 1 ·Paris  beam 1 of 2" in desk.text
+        await click(desk, "·located")
+        assert "step 1 ·located  beam 2 of 2" in desk.text
+        await desk.type("", "end", "down", "down")
+        assert "France" in row(desk, "Paris")
+        assert "dropped by" in desk.text
+        await desk.type("", "enter")
+        assert desk.chat.walks.shown is None
+        forced = desk.engine.generated[-1].script
+        assert [desk.engine.words.text(scripted.id) for scripted in forced] == [" Paris", ",", " France"]
+
+
+# --- pictures ----------------------------------------------------------------------------------------------------------
+
+
+async def gridded(desk: Desktop) -> None:
+    desk.chat.walks.start(GRID, text=PROMPT)
+    await desk.settle()
+    await fill(desk)
+
+
+async def tabled(desk: Desktop) -> None:
+    await walk(desk, TABLE)
+    await desk.type("", "down", "right")
+
+
+async def dialog(desk: Desktop) -> None:
+    await desk.type(PROMPT)
+    await desk.shows("of the free context")
+    await desk.type("", "ctrl+y", "right", "down", "down")
+
+
+Scene = Callable[[Desktop], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("scene", "size", "theme"),
+    [
+        (gridded, (120, 40), "dark"), (gridded, (80, 24), "light"), (tabled, (120, 40), "light"), (tabled, (80, 24), "dark"),
+        (compared, (120, 40), "dark"), (compared, (80, 24), "light"), (rank, (120, 40), "light"), (rank, (80, 24), "dark"),
+        (vote, (120, 40), "dark"), (vote, (80, 24), "light"), (searched, (120, 40), "light"), (searched, (80, 24), "dark"),
+        (dialog, (120, 40), "dark"), (dialog, (80, 24), "light"),
+    ],
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
+)  # fmt: skip
+def test_the_pages(
+    snap_compare: Snapshot, monkeypatch: pytest.MonkeyPatch, scene: Scene, size: tuple[int, int], theme: str
+) -> None:
+    monkeypatch.setattr(walks_view, "SELDOM", 0.0)
+    engine = FakeEngine()
+    app = TermchatApp(remembered(engine), SPEC, theme=theme)
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Desktop(app, engine, pilot)
+        await desk.settle()
+        await scene(desk)
+
+    with without_naps(), patch("random.random", return_value=0.5):
+        assert snap_compare(app, terminal_size=size, run_before=play)
