@@ -6,7 +6,6 @@ takes to follow a reply again after it was rewound.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from statistics import median
@@ -19,7 +18,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import Generate, ModelSpec
 from termchat.models import catalogue
-from tests.benchmarks.headless import Ours, pairs, report
+from tests.benchmarks.headless import Ours, arguments, pairs, report
 
 _ITEM = {
     "type": "object",
@@ -62,13 +61,9 @@ def rewinding(path: str, tokens: int) -> None:
 
 def main() -> None:
     """Runs all and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--tokens", type=int, default=160)
-    parser.add_argument("--threads", type=int, action="append")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     path = str(catalogue.resolve(None)[1])
-    for threads in args.threads or sorted({1, os.cpu_count() or 1}):
+    for threads in args.threads:
         ours = Ours(path, threads)
         ids = ours.tokenize("Once upon a time, in a village far away from the sea, there lived an old woman who")
         decode_seconds(ours, ids, 16, 0, SCHEMA)

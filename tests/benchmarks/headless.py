@@ -129,15 +129,22 @@ def report(
     return median(ratios)
 
 
-def main() -> None:
-    """Runs all and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(what: str | None) -> argparse.Namespace:
+    """What was asked for on the command line; `threads` are those of each table."""
+    parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--threads", type=int, action="append")
     args = parser.parse_args()
+    args.threads = args.threads or sorted({1, os.cpu_count() or 1})
+    return args
+
+
+def main() -> None:
+    """Runs all and prints a table."""
+    args = arguments(__doc__)
     path = str(catalogue.resolve(None)[1])
-    for threads in args.threads or sorted({1, os.cpu_count() or 1}):
+    for threads in args.threads:
         ours, bare = Ours(path, threads), BareProcess(path, threads)
         story = ours.tokenize("Once upon a time, in a village far away from the sea, there lived an old woman who")
         water = "The ship sailed on and on over the wide and quiet water. "
