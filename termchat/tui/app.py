@@ -322,8 +322,9 @@ class TermchatApp(App[None]):
         owner = self if key in APP else self._chat_screen.tokens if key in TOKENS else self._chat_screen
         await self.run_action(key.action, owner)
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
         self._begun = True
+        await self._typed.begin()
         if self._left is not None:
             self.leave(self._left)
             return

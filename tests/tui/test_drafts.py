@@ -5,8 +5,13 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
+
+from textual.events import Key
 
 from termchat.conversation.store.store import Store
+from termchat.tui.app import TermchatApp
+from tests.tui import running_app
 from tests.tui.running_app import Desktop, desktop, talked
 from tests.tui.stored_chat import kept, told
 
@@ -30,6 +35,21 @@ async def test_a_draft_is_on_the_disk_while_it_is_written_and_there_when_the_cha
         await desk.type("", "enter")
         assert desk.composer.text == ""
     assert drafts(tmp_path) == []
+
+
+class Hasty(TermchatApp):
+    """Somebody types while the first frame is being made."""
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        for letter in "hi":
+            self.post_message(Key(letter, letter).set_sender(self))
+
+
+async def test_what_is_typed_before_the_first_frame_is_kept() -> None:
+    with patch.object(running_app, "TermchatApp", Hasty):
+        async with desktop() as desk:
+            assert desk.composer.text == "hi"
 
 
 async def test_the_first_message_is_there_again_when_nobody_could_send_it(tmp_path: Path) -> None:

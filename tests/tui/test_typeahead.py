@@ -113,6 +113,7 @@ async def test_who_never_is_done_with_a_key_holds_up_nobody() -> None:
         return stuck
 
     typed = TypeAhead(app, take)  # type: ignore[arg-type]
+    await typed.begin()
     keys = [events.Key(key, key) for key in "abc"]
     for key in keys:
         await typed.add(key)
@@ -132,6 +133,7 @@ async def test_what_leads_nowhere_else_lets_the_next_follow_at_once() -> None:
         return stuck if event.key == "enter" else None
 
     typed = TypeAhead(app, take)  # type: ignore[arg-type]
+    await typed.begin()
     keys = [events.Key(key, key) for key in ("a", "b", "enter", "c", "d")]
     for key in keys:
         await typed.add(key)

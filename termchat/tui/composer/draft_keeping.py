@@ -18,9 +18,13 @@ class DraftKeeping:
         self._timer: Timer | None = None
         self._looking: BackgroundTask[str] | None = None
 
+    def show(self) -> None:
+        """Shows what the chat was left with; before anything can be typed, since this takes the composer's place."""
+        if self._shown.unsent.draft:
+            self._composer.open(self._shown.unsent.draft)
+
     def begin(self) -> None:
-        """Shows what the chat was left with; a thread looks for what was left in a chat without a message."""
-        self._composer.open(self._shown.unsent.draft)
+        """A thread looks for what was left in a chat without a message."""
         recorder = self._chat.recorder
         self._looking = BackgroundTask(lambda: [recorder.abandoned()], lambda: self._screen.call_later(self._found))
 

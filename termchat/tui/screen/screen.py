@@ -176,6 +176,7 @@ class ChatScreen(LiveScreen):
         self._chat.recorder.listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
         self.tokens.mode.find()
         self._show_path()
+        self._drafts.show()
         self._desk.query_one(Composer).focus()
         self.call_after_refresh(self._writing.begin)
         self.call_after_refresh(self._drafts.begin)

@@ -24,7 +24,8 @@ _ROUNDS = 2
 
 
 class TypeAhead:
-    """Has keys and pastes taken by `take`, each once the one before it has been.
+    """Has keys and pastes taken by `take`, each once the one before it has been; none before `begin`, when there is somebody who
+    takes them.
 
     `take` returns who was given it; None where what comes next need not wait: a letter that a text takes leads nowhere else.
     """
@@ -34,15 +35,21 @@ class TypeAhead:
         self.waiting: deque[events.Event] = deque()
         """Those whose turn has not come."""
         self._turn = 0
+        self._begun = False
         self._way: list[MessagePump] = []
         self._patience: Timer | None = None
 
+    async def begin(self) -> None:
+        self._begun = True
+        await self._done(self._turn)
+
     async def add(self, event: events.Event) -> None:
-        if not self._way:
+        if self._begun and not self._way:
             await self._hand_over(event)
             return
         self.waiting.append(event)
-        self._be_patient()
+        if self._begun:
+            self._be_patient()
 
     async def _hand_over(self, event: events.Event) -> None:
         while (taker := await self._take(event)) is None:
