@@ -40,7 +40,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     is the one GPU to use, counted from 0; -1 spreads the model over all. `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
-    them to its template.
+    them to its template. `batch_times` are what batches of so many rows cost in units of one row, as measured on this machine;
+    {} leaves that to a table, until replies tell.
     """
 
     path: str
@@ -62,6 +63,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     layers: int = 0
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()
+    batch_times: dict[int, float] = {}
 
 
 def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
@@ -85,6 +87,28 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
     """Unload the model and free its memory. Answer: `Unloaded`."""
+
+
+class LoadDraft(msgspec.Struct, frozen=True, tag=True):
+    """Load a second model beside the one that is loaded, to draft for it, in place of the one that drafted; None: none drafts
+    any more. It stays until another model is loaded. A reply that runs uses it from its next draft on.
+
+    Answer: `Progress` …, then `DraftLoaded`, or `Failed` of kind "draft" where it cannot draft for this model: its vocabulary
+    is another one, or one of the two cannot rewind. What drafted before stays then.
+    """
+
+    spec: ModelSpec | None
+
+
+class MeasureBatches(msgspec.Struct, frozen=True, tag=True):
+    """How long batches of so many `rows` take, for about so many `seconds` in all, behind so many cells.
+
+    It takes the place of what the context holds. Answer: `BatchesMeasured`.
+    """
+
+    rows: list[int]
+    seconds: float = 4.0
+    cells: int = 128
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
@@ -393,6 +417,8 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
 
 Command = (
     Load
+    | LoadDraft
+    | MeasureBatches
     | Unload
     | Probe
     | Render
@@ -481,6 +507,34 @@ class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answers `Load`."""
 
     info: ModelInfo
+
+
+class DraftInfo(msgspec.Struct, frozen=True):
+    """A loaded draft model: sizes as in `ModelInfo`; `cost` is the time of one of its tokens, in units of one row of the model
+    that it drafts for, measured when it was loaded."""
+
+    name: str
+    path: str
+    sha256: str
+    size: int
+    parameters: int
+    layers: int
+    gpu_layers: int
+    cost: float
+
+
+class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Answers `LoadDraft`; None: no model drafts."""
+
+    info: DraftInfo | None
+
+
+class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`us`: by number of rows, the median of the microseconds that a batch took, with one row always among them. The rows were
+    measured in turns, with so many `threads`."""
+
+    us: dict[int, float]
+    threads: int
 
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -639,13 +693,14 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | Unloaded | Probed | Rendered | Tokenized | Spelled
+    Progress | Loaded | DraftLoaded | BatchesMeasured | Unloaded | Probed | Rendered | Tokenized | Spelled
     | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
     | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 
 _LAST = (
-    Loaded, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored, Checked, Compared, Kept,
+    Loaded, DraftLoaded, BatchesMeasured, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
+    Checked, Compared, Kept,
     WalksFinished, Finished, Failed,
 )  # fmt: skip
 

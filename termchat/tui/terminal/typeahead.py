@@ -24,8 +24,8 @@ _ROUNDS = 2
 
 
 class TypeAhead:
-    """Has keys and pastes taken by `take`, each once the one before it has been; none before `begin`, when there is somebody who
-    takes them.
+    """Has keys and pastes taken by `take`, each once the one before it has been; none before `begin`, when somebody is there to
+    take them.
 
     `take` returns who was given it; None where what comes next need not wait: a letter that a text takes leads nowhere else.
     """
