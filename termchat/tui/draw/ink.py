@@ -6,7 +6,7 @@ Layout speaks of inks by name and knows no colour; `Paint` turns a laid-out line
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -72,7 +72,12 @@ BLANK = Line(())
 
 def doing(does: str, runs: Iterable[Run]) -> list[Run]:
     """The runs, of which a click performs that action."""
-    return [(text, ink._replace(does=does)) for text, ink in runs]
+    return [(text, _clicked(ink, does)) for text, ink in runs]
+
+
+@lru_cache(1 << 12)
+def _clicked(ink: Ink, does: str) -> Ink:
+    return ink._replace(does=does)
 
 
 def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from rich.cells import cell_len
 
 from termchat.chat.walk_group import WalkGroup
 from termchat.conversation.node import Node
@@ -153,6 +156,13 @@ def _listed(number: int, node: Node, label: str, look: Look, width: int, here: b
     return Line(tuple(doing(f"walks('choose', {number + 1})", runs)), "panel" if here else "")
 
 
+@lru_cache(1 << 12)
+def _measured(text: str, width: int) -> tuple[str, int]:
+    """A token on a line, and its cells: each stands in many frames."""
+    shown = one_line(text, width)
+    return shown, cell_len(shown)
+
+
 def tail_runs(node: Node, look: Look, width: int) -> list[Run]:
     """The end of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
@@ -162,10 +172,10 @@ def tail_runs(node: Node, look: Look, width: int) -> list[Run]:
     while at and used < width:
         at -= 1
         if text := tokens.texts[at]:
-            shown = one_line(text, width)
+            shown, wide = _measured(text, width)
             ink = INKS[forced[at]][hot[at]] if hot is not None else PLAIN
             runs.append((shown, ink))
-            used += length(runs[-1:])
+            used += wide
     if used > width or at:
         while runs and used > width - 1:
             used -= length([runs.pop()])

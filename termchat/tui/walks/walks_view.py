@@ -26,7 +26,7 @@ from termchat.tui.walks.walk_reader import WalkReader
 from termchat.tui.walks.walk_scene import TEXT_PAGE, PageBody, WalksScene
 from termchat.tui.walks.walk_table import table_lines
 
-SELDOM = 0.25
+SELDOM = 0.5
 """Seconds between looks at what need not follow every token: heads, rates, where the walks part, tables."""
 _PARTING = 3
 """Where the walks part takes one row in so many at most, beside their text."""
