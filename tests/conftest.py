@@ -16,7 +16,7 @@ import pytest
 
 import tests.store_timeouts  # noqa: F401  (to wait for disks that stall)
 from termchat.engine.port import ModelSpec
-from tests.truncated import truncated
+from tests.fewer_blocks import truncated
 
 for _size in ("COLUMNS", "LINES"):  # pytest-xdist sets them, and programs believe them before the terminal they are in
     os.environ.pop(_size, None)

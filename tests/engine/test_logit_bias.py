@@ -21,7 +21,7 @@ from termchat.engine.llama.observe import Drawn, Labels
 from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score, Steer
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 from tests.engine.native_chains import Left, Logits, row, sampler, some, theirs, with_
-from tests.truncated import truncated
+from tests.fewer_blocks import truncated
 
 BAN = float("-inf")
 SMALL = 49_153
