@@ -1,0 +1,294 @@
+"""What drafts did for a reply, read from its tokens: the rounds of drafting one by one, and the figures of all of them.
+
+A *round* is one pass of the target model over several rows: the newest token, and the tokens that were drafted to follow it.
+The logits after all of these are then there at once. The reply draws from them, one after the other, as long as it takes what
+was drafted. The first token that differs, or the one after the last drafted one, still comes from the same pass, and ends the
+round.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappush, heappushpop
+from typing import Protocol
+
+import msgspec
+
+from termchat.decoding.records import Draft, DraftToken
+
+
+class DraftedStep(Protocol):
+    """What is read of a token record, or of a token as it is held in memory: see `records.Token`."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def bytes(self) -> bytes: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def decode_us(self) -> int: ...
+    @property
+    def sample_us(self) -> int: ...
+    @property
+    def draft(self) -> Draft | None: ...
+
+
+class Round(msgspec.Struct, frozen=True):
+    """One round, in the order in which it goes.
+
+    1. Draft: `by` ("ngram" or the draft model's name) drafted the tokens `drafted` in `us` microseconds.
+    2. Verify: the target model decoded the token before index `begin` of the reply, and behind it all drafted ones, as `rows`
+       rows of one batch in `decode_us` microseconds.
+    3. Accept: the first `accepted` drafted tokens are what the reply took. The first has index `begin`.
+    4. Correct: `corrected` was taken instead of the first rejected one; or, where none was rejected, `bonus` was taken from
+       the row after the last one. Both None: the round is still running, or was broken off, with the reply or by a question
+       that needed the rows' memory. What was not decided then was not accepted.
+    """
+
+    begin: int
+    by: str
+    drafted: tuple[DraftToken, ...]
+    us: int
+    decode_us: int
+    accepted: int = 0
+    corrected: DraftToken | None = None
+    bonus: DraftToken | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch: the newest token and the drafted ones."""
+        return 1 + len(self.drafted)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the token that ends it was drawn."""
+        return self.corrected is not None or self.bonus is not None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the reply that came out of it: those accepted, and the one that ended it."""
+        return self.accepted + self.is_over
+
+    @property
+    def end(self) -> int:
+        """Index of the first token behind it."""
+        return self.begin + self.tokens
+
+
+def rounds_of(tokens: Iterable[DraftedStep]) -> Iterator[Round]:
+    """All rounds of one run of the loop, in order; `tokens` are those of the run, from its first."""
+    made: Round | None = None
+    for index, token in enumerate(tokens):
+        before, made = made, _after(made, index, token)
+        if before is not None and not _is_same(before, made):
+            yield before
+    if made is not None:
+        yield made
+
+
+def round_at(tokens: Sequence[DraftedStep], index: int) -> Round | None:
+    """The round that the token with this index came out of; None where its step was decoded alone. Takes as many steps as the
+    round has tokens, however long the reply is."""
+    begin = index
+    while begin and _may_follow(tokens[begin - 1], tokens[begin]):
+        begin -= 1
+    made: Round | None = None
+    at = begin
+    while at < len(tokens):
+        before, made = made, _after(made, at, tokens[at])
+        if at > index and (before is None or not _is_same(before, made)):
+            return before
+        at += 1
+    return made
+
+
+def _after(made: Round | None, index: int, token: DraftedStep) -> Round | None:
+    """The round in which a token was decoded, if `made` is that of the token before it."""
+    draft = token.draft
+    if made is not None and not made.is_over and not token.decode_us:
+        if made.accepted == len(made.drafted):
+            if draft is None:
+                return msgspec.structs.replace(made, bonus=_named(token))
+        elif draft is not None and (draft.by, draft.tokens) == (made.by, [made.drafted[made.accepted]]):
+            return _with(made, token, draft)
+    if draft is None:
+        return None
+    return _with(Round(index, draft.by, tuple(draft.tokens), draft.us, token.decode_us), token, draft)
+
+
+def _with(made: Round, token: DraftedStep, draft: Draft) -> Round:
+    if draft.accepted:
+        return msgspec.structs.replace(made, accepted=made.accepted + 1)
+    return msgspec.structs.replace(made, corrected=_named(token))
+
+
+def _named(token: DraftedStep) -> DraftToken:
+    return DraftToken(token.id, token.text or token.bytes.decode("utf-8", "replace"))
+
+
+def _is_same(before: Round, made: Round | None) -> bool:
+    return made is not None and made.begin == before.begin
+
+
+def _may_follow(before: DraftedStep, token: DraftedStep) -> bool:
+    """Whether a token may be of the same round as the one before it."""
+    return not token.decode_us and before.draft is not None and before.draft.accepted
+
+
+class DraftFigures:
+    """The figures of drafting in one reply, while it is made. Call `add` with each token, which takes no longer the more there
+    are, and `end` when the reply is over. A figure that cannot be known is None.
+
+    All times are those of the records: the decode that a step was drawn from (`decode_us`, all rows of a round count at its
+    first token), sampling (`sample_us`), and making the draft (`draft.us`). Pauses do not count. The first token of a run of
+    the loop is drawn from the prompt's last decode, so that its time is no step's and does not count either.
+    """
+
+    LATELY = 64
+    """Drafted tokens over which `acceptance_lately` goes."""
+    LEAST = 8
+    """Plain steps from which their median is a speed."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Tokens of the reply."""
+        self.drafted = 0
+        """Drafted tokens whose fate is known: accepted; or rejected, or behind a rejected one, or cut off with their round.
+        Once the reply is over these are all there were."""
+        self.accepted = 0
+        """Drafted tokens that the reply took."""
+        self.rounds = 0
+        """Passes of the target model over more than one row."""
+        self.plain = 0
+        """Tokens whose step was decoded alone, the first of a run included."""
+        self.round: Round | None = None
+        """That of the newest token, None where its step was decoded alone."""
+        self._lately: deque[bool] = deque(maxlen=self.LATELY)
+        self._lately_accepted = self._undecided = 0
+        self._drafting_us = self._us = self._timed = 0
+        self._plain_us = _Median()
+        self._is_first = True
+
+    @classmethod
+    def of(cls, tokens: Iterable[DraftedStep], *, done: bool = True) -> DraftFigures:
+        """Those of one run of the loop; `done`: it is over."""
+        figures = cls()
+        for token in tokens:
+            figures.add(token)
+        if done:
+            figures.end()
+        return figures
+
+    def add(self, token: DraftedStep) -> None:
+        """The next token of the reply."""
+        before, made = self.round, _after(self.round, self.tokens, token)
+        goes_on = before is not None and _is_same(before, made)
+        if not goes_on:
+            self._cut()
+        us = token.decode_us + token.sample_us
+        if made is None:
+            self.plain += 1
+            if not self._is_first:
+                self._plain_us.add(us)
+        else:
+            if not goes_on:
+                self.rounds += 1
+                self._undecided = len(made.drafted)
+                self._drafting_us += made.us
+                us += made.us
+            if token.draft is not None and token.draft.accepted:
+                self._count(accepted=True)
+        if not self._is_first:
+            self._us, self._timed = self._us + us, self._timed + 1
+        self.tokens, self.round, self._is_first = self.tokens + 1, made, False
+        if made is not None and made.is_over:
+            self._cut()
+
+    def end(self) -> None:
+        """The run of the loop is over; another one may go on with the same reply. What was drafted and not yet decided was not
+        accepted."""
+        self._cut()
+        self.round, self._is_first = None, True
+
+    def _cut(self) -> None:
+        """What the present round has left is not accepted."""
+        while self._undecided > 0:
+            self._count(accepted=False)
+
+    def _count(self, *, accepted: bool) -> None:
+        self._undecided -= 1
+        if len(self._lately) == self.LATELY:
+            self._lately_accepted -= self._lately[0]
+        self._lately.append(accepted)
+        self._lately_accepted += accepted
+        self.drafted += 1
+        self.accepted += accepted
+
+    @property
+    def acceptance(self) -> float | None:
+        """`accepted` / `drafted`, 0 to 1, over the reply; None before the first."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def acceptance_lately(self) -> float | None:
+        """The same over the newest 64 drafted tokens."""
+        return self._lately_accepted / len(self._lately) if self._lately else None
+
+    @property
+    def passes(self) -> int:
+        """Passes of the target model: rounds and plain decodes."""
+        return self.rounds + self.plain
+
+    @property
+    def tokens_per_pass(self) -> float | None:
+        """Tokens of the reply / passes of the target model; 1.0 where nothing was drafted."""
+        return self.tokens / self.passes if self.passes else None
+
+    @property
+    def drafting_ms(self) -> float:
+        """Milliseconds that were spent making the drafts of all rounds. What it took to find that there is nothing to draft is
+        not in the records."""
+        return self._drafting_us / 1e3
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second over the reply: steps but for the first of a run / the sum of their times."""
+        return self._timed / self._us * 1e6 if self._us else None
+
+    @property
+    def plain_speed(self) -> float | None:
+        """Tokens per second of steps of this reply that were decoded alone: 1 / the median of their times. None where there are
+        fewer than 8."""
+        median = self._plain_us.value if len(self._plain_us) >= self.LEAST else None
+        return 1e6 / median if median else None
+
+    @property
+    def gain(self) -> float | None:
+        """`speed` / `plain_speed`: how many times as fast as plain decoding the reply was; None where there was no round."""
+        speed, plain = self.speed, self.plain_speed
+        return speed / plain if self.rounds and speed is not None and plain is not None else None
+
+
+class _Median:
+    """The median of all numbers so far; a further one takes time with the logarithm of how many there are."""
+
+    def __init__(self) -> None:
+        self._low: list[float] = []  # negative: the largest is first
+        self._high: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._low) + len(self._high)
+
+    def add(self, value: float) -> None:
+        if len(self._low) > len(self._high):
+            heappush(self._high, -heappushpop(self._low, -value))
+        else:
+            heappush(self._low, -heappushpop(self._high, value))
+
+    @property
+    def value(self) -> float | None:
+        if not self._low:
+            return None
+        return -self._low[0] if len(self._low) > len(self._high) else (self._high[0] - self._low[0]) / 2
