@@ -8,14 +8,26 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from termchat.conversation.draft_columns import DraftColumns
 from termchat.conversation.token_texts import Texts, from_words, words
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
-from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, Record, SettingsRecord, Start, Token
+from termchat.decoding.records import (
+    Beams,
+    Draft,
+    Failed,
+    Finished,
+    Prefill,
+    Ranking,
+    Record,
+    SettingsRecord,
+    Start,
+    Token,
+)
 
 Role = Literal["user", "assistant"]
 
@@ -34,6 +46,26 @@ _ARRAYS = (
 )  # fmt: skip
 
 
+class TokenStep(NamedTuple):
+    """What is read of a token where its round of drafting counts: see `draft_figures`."""
+
+    id: int
+    bytes: bytes
+    text: str
+    decode_us: int
+    sample_us: int
+    draft: Draft | None
+
+
+class _Rare(msgspec.Struct, array_like=True):
+    """What few tokens have, as it is packed."""
+
+    states: dict[int, dict[str, float]]
+    end_tokens: list[int]
+    thought: int
+    drafts: bytes | None = None
+
+
 class TokenColumns:
     """The tokens of a reply as columns, one array a field; candidates stay in the store.
 
@@ -41,7 +73,8 @@ class TokenColumns:
     1 where the token was not drawn: a person chose it, or with `searched` a search did. A constraint allowed `allowed[i]`
     tokens, and bent the draw by `bent[i]`, the -ln of the mass that it kept; both are 0 where there was none. `states` holds
     what stages of the chain remembered at token i, where they did, and `end_tokens` which are end tokens. The first `thought`
-    tokens are thoughts; of the first `unsure` ones it is not known yet, and there are no thoughts then.
+    tokens are thoughts; of the first `unsure` ones it is not known yet, and there are no thoughts then. `drafts` are the rounds
+    of drafting, None as long as nothing was drafted. `columns[i]` and a loop give steps, for the rules of `draft_figures`.
     """
 
     def __init__(self) -> None:
@@ -65,18 +98,34 @@ class TokenColumns:
         self.end_tokens: list[int] = []
         self.thought = self.unsure = 0
         self.searched = False
+        self.drafts: DraftColumns | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getitem__(self, index: int) -> TokenStep:
+        begin = self.ends[index - 1] if index else 0
+        return TokenStep(
+            self.ids[index], bytes(self.data[begin : self.ends[index]]), self.texts[index], self.decode_us[index],
+            self.sample_us[index], self.draft(index),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[TokenStep]:
+        return map(self.__getitem__, range(len(self)))
+
+    def draft(self, index: int) -> Draft | None:
+        """What was drafted for a token; None where nothing was."""
+        return None if self.drafts is None else self.drafts.at(index)
+
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
+        drafts = None if self.drafts is None else self.drafts.packed()
         return [
             *self.texts.packed(),
             bytes(self.data),
             *arrays,
-            msgspec.msgpack.encode((self.states, self.end_tokens, self.thought)),
+            msgspec.msgpack.encode(_Rare(self.states, self.end_tokens, self.thought, drafts)),
         ]
 
     @classmethod
@@ -90,9 +139,9 @@ class TokenColumns:
             from_words(getattr(columns, name), content)
         if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
             raise ValueError("the columns have different lengths")
-        columns.states, columns.end_tokens, columns.thought = msgspec.msgpack.decode(
-            rare, type=tuple[dict[int, dict[str, float]], list[int], int]
-        )
+        found = msgspec.msgpack.decode(rare, type=_Rare)
+        columns.states, columns.end_tokens, columns.thought = found.states, found.end_tokens, found.thought
+        columns.drafts = None if found.drafts is None else DraftColumns.unpacked(found.drafts)
         return columns
 
     @property
@@ -110,6 +159,9 @@ class TokenColumns:
             self.states[len(self.ids)] = token.state
         if token.end:
             self.end_tokens.append(len(self.ids))
+        if token.draft is not None:
+            self.drafts = self.drafts or DraftColumns()
+            self.drafts.append(len(self.ids), token.draft)
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes

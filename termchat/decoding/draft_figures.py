@@ -9,7 +9,7 @@ round.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from heapq import heappush, heappushpop
 from typing import Protocol
 
@@ -33,6 +33,13 @@ class DraftedStep(Protocol):
     def sample_us(self) -> int: ...
     @property
     def draft(self) -> Draft | None: ...
+
+
+class DraftedSteps(Protocol):
+    """A list of them, or the columns of a reply."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> DraftedStep: ...
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -88,7 +95,7 @@ def rounds_of(tokens: Iterable[DraftedStep]) -> Iterator[Round]:
         yield made
 
 
-def round_at(tokens: Sequence[DraftedStep], index: int) -> Round | None:
+def round_at(tokens: DraftedSteps, index: int) -> Round | None:
     """The round that the token with this index came out of; None where its step was decoded alone. Takes as many steps as the
     round has tokens, however long the reply is."""
     begin = index
@@ -180,6 +187,11 @@ class DraftFigures:
         if done:
             figures.end()
         return figures
+
+    def follow(self, tokens: DraftedSteps) -> None:
+        """Takes in what came since the last time; `tokens` are all those of the reply so far."""
+        for index in range(self.tokens, len(tokens)):
+            self.add(tokens[index])
 
     def add(self, token: DraftedStep) -> None:
         """The next token of the reply."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from termchat.conversation.node import TokenColumns
 from termchat.decoding.draft_figures import DraftFigures, Round, round_at, rounds_of
 from termchat.decoding.records import Draft, DraftToken
 from termchat.decoding.records import Token as TokenRecord
@@ -106,6 +107,19 @@ def test_figures_are_those_that_are_counted_slowly(made: list[Pass]) -> None:
     assert figures.plain_speed == (pytest.approx(1e6 / median(plain)) if len(plain) >= 8 else None)
     known = rounds and times and len(plain) >= 8
     assert figures.gain == (pytest.approx(len(times) / sum(times) * median(plain)) if known else None)
+
+
+@given(st.lists(passes(), max_size=20))
+def test_columns_of_a_reply_give_the_same(made: list[Pass]) -> None:
+    tokens, columns, figures = tokens_of(made), TokenColumns(), DraftFigures()
+    for token in tokens:
+        columns.append(token)
+        figures.follow(columns)
+        figures.follow(columns)
+    assert list(rounds_of(columns)) == list(rounds_of(tokens))
+    assert [round_at(columns, at) for at in range(len(columns))] == [round_at(tokens, at) for at in range(len(tokens))]
+    plain = DraftFigures.of(tokens, done=False)
+    assert (figures.tokens, figures.drafted, figures.round) == (plain.tokens, plain.drafted, plain.round)
 
 
 def test_a_round_that_runs_counts_what_is_decided() -> None:

@@ -61,7 +61,7 @@ def from_columns(node: Node, index: int, step: int) -> Token:
         text=tokens.texts[index], logit=tokens.logits[index], logprob=tokens.logprobs[index], rank=tokens.ranks[index],
         probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
         settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[], state={},
-        decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
+        decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index], draft=tokens.draft(index),
     )  # fmt: skip
 
 

@@ -1,0 +1,110 @@
+"""The drafts of a reply as columns: one entry a round of drafting, not one a token.
+
+A draft is told at each step that it had a token for (see `records.Draft`): as a whole where it begins, then token by token as
+long as they are accepted. So the round says it all: where it begins, the drafted tokens, and at how many steps it was told.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+import msgspec
+
+from termchat.conversation.token_texts import from_words, words
+from termchat.decoding.records import Draft, DraftToken
+
+_ARRAYS = ("begins", "told", "accepted", "us", "drafters", "ends", "ids")
+
+
+class DraftColumns:
+    """Round i begins at token `begins[i]` and was told at `told[i]` steps, of which the first `accepted[i]` took what was
+    drafted; who drafted is `names[drafters[i]]`, in `us[i]` microseconds. Its drafted tokens are `ids` up to `ends[i]`, from
+    where those of the round before it end; `texts` are theirs.
+
+    What `append` was given comes back as it was, whether or not it is what an engine would say; but an id has one text.
+    """
+
+    def __init__(self) -> None:
+        self.begins = array("I")
+        self.told = array("I")
+        self.accepted = array("I")
+        self.us = array("I")
+        self.drafters = array("I")
+        self.ends = array("I")
+        self.ids = array("i")
+        self.names: list[str] = []
+        self.texts: dict[int, str] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DraftColumns) and self.packed() == other.packed()
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def append(self, index: int, draft: Draft) -> None:
+        """The draft of a token, which is behind those that there are."""
+        if self._goes_on(index, draft):
+            self.told[-1] += 1
+            self.accepted[-1] += draft.accepted
+            return
+        if draft.by not in self.names:
+            self.names.append(draft.by)
+        self.begins.append(index)
+        self.told.append(1)
+        self.accepted.append(draft.accepted)
+        self.us.append(min(max(draft.us, 0), 2**32 - 1))
+        self.drafters.append(self.names.index(draft.by))
+        for token in draft.tokens:
+            self.ids.append(token.id)
+            self.texts.setdefault(token.id, token.text)
+        self.ends.append(len(self.ids))
+
+    def at(self, index: int) -> Draft | None:
+        """What was drafted for a token."""
+        place = bisect_right(self.begins, index) - 1
+        step = index - self.begins[place] if place >= 0 else 0
+        if place < 0 or step >= self.told[place]:
+            return None
+        first, end = self._bounds(place)
+        ids = self.ids[first + step : first + step + 1] if step else self.ids[first:end]
+        return Draft(
+            self.names[self.drafters[place]],
+            step < self.accepted[place],
+            [DraftToken(i, self.texts[i]) for i in ids],
+            0 if step else self.us[place],
+        )
+
+    def _goes_on(self, index: int, draft: Draft) -> bool:
+        """Whether a draft is the next token of the newest round's."""
+        if not self.begins or draft.us or self.names[self.drafters[-1]] != draft.by:
+            return False
+        step, (first, end) = self.told[-1], self._bounds(len(self.begins) - 1)
+        if self.begins[-1] + step != index or self.accepted[-1] < step or first + step >= end:
+            return False
+        following = self.ids[first + step]
+        return draft.tokens == [DraftToken(following, self.texts[following])]
+
+    def _bounds(self, place: int) -> tuple[int, int]:
+        return self.ends[place - 1] if place else 0, self.ends[place]
+
+    def packed(self) -> bytes:
+        """All of it, little endian."""
+        arrays = [words(getattr(self, name)) for name in _ARRAYS]
+        return msgspec.msgpack.encode((arrays, self.names, self.texts))
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> DraftColumns:
+        """The inverse of `packed`. Raises ValueError where it is damaged."""
+        columns = cls()
+        arrays, columns.names, columns.texts = msgspec.msgpack.decode(
+            packed, type=tuple[list[bytes], list[str], dict[int, str]]
+        )
+        for name, content in zip(_ARRAYS, arrays, strict=True):
+            from_words(getattr(columns, name), content)
+        rounds = {len(getattr(columns, name)) for name in _ARRAYS if name != "ids"}
+        ends, known = columns.ends, len(columns.names)
+        if len(rounds) > 1 or (ends[-1] if ends else 0) != len(columns.ids) or list(ends) != sorted(ends):
+            raise ValueError("the drafts have different lengths")
+        if any(place >= known for place in columns.drafters) or not columns.texts.keys() >= set(columns.ids):
+            raise ValueError("a draft has no name")
+        return columns
