@@ -22,6 +22,7 @@ class FakeModel:
 
     n_vocab, eos, end_ids, gpu_layers = 4096, 0, (0,), 0
     vocab = thinking = None
+    build = "0"
     spec = ModelSpec("/fake.gguf", "fake")
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from termchat.engine.llama import scoring
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.softmax import Row
@@ -35,7 +34,7 @@ def test_the_distance_is_the_largest_total_variation(session: Session, monkeypat
             moved.extend(rows)
             yield rows
 
-    monkeypatch.setattr(scoring, "batches", other)
+    monkeypatch.setattr(Cache, "rows_after", other)
     found = session.compare(ids, at)
     distances = []
     for count, row in zip(range(at + 1, len(ids) + 1), moved, strict=True):

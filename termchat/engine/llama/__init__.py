@@ -1,7 +1,9 @@
 """The llama.cpp engine. It runs in a child process, where `worker` reads commands from a pipe and writes events to another.
 
 `worker` owns a `model_session`: one loaded `model` (vocabulary, ids to bytes), its `cache` (a llama_context seen as a list
-of ids), its chat `template`, and what answers questions about past positions (`scoring`, `decoding.whynot`).
+of ids), its chat `template`, and an `asked_model`, which answers questions about tokens and past positions (`scoring`,
+`decoding.whynot`). Of the model they all need no more than a `vocabulary` says, and of the cache what `cells` says: an engine
+elsewhere has its own two, and draws replies and answers questions with the same code.
 
 A `running_reply` is a generator. At each step it takes a row of logits, has `chain` apply the stages of `decoding.stages` and
 draw, writes a record, and has the token decoded: by `loop`, for it alone, or by `walk_batch`, in one batch with others, each of

@@ -18,7 +18,7 @@ else sees them: `advance` makes the next of them an id, and whatever else is dec
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -26,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.records import Shape
+from termchat.engine.llama.cells import Aborted as Aborted
+from termchat.engine.llama.cells import ContextFull as ContextFull
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB, AbortFlag, last_errors
 from termchat.engine.port import MOST_CONTEXT, EngineError, ModelSpec, threads_of_batches
@@ -47,16 +49,8 @@ _ALIKE_WEIGHTS = {"q4_0", "q4_1", "q5_1", "q8_0"}
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 
 
-class Aborted(Exception):
-    """A decode was stopped by the abort flag; the cache holds only whole batches."""
-
-
 class OutOfTime(Exception):
     """A decode took longer than it was allowed to; the cache is as it was before."""
-
-
-class ContextFull(Exception):
-    """No cell is left for the next token."""
 
 
 def does_batch_alike(model: Model) -> bool:
@@ -439,14 +433,6 @@ class Cache:
         self._fetched = True
         return self._logits
 
-    def decode_aside(self, batch: Any, at: int) -> None:
-        """Decodes a `llama_batch` of the spare sequence that begins at position `at`; the main one's logits stay at hand.
-
-        Raises:
-            ContextFull, Aborted, EngineError: see `read`.
-        """
-        self._run(batch, {SPARE: at})
-
     # --- several sequences -------------------------------------------------------------------------------------------
 
     @property
@@ -604,6 +590,65 @@ class Cache:
             return self._row().copy()
         finally:
             LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
+
+    def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
+        """The logits after `ids[row]` and each later id but the last, a batch at a time, on the spare sequence: views of shape
+        (n, n_vocab). The main one's logits stay at hand.
+
+        Raises:
+            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+        """
+        if not self.model.can_rewind:
+            raise EngineError("capability", "past positions cannot be inspected with this model", "")
+        end, (source, shared) = len(ids) - 1, self.nearest(ids)
+        at = min(shared, row)
+        batch = _Batch(min(self.batch_size, EXACT_BATCH))
+        LIB.llama_memory_seq_cp(self.memory, source, SPARE, 0, at)
+        try:
+            while at < end:
+                until = min(at + batch.size, end if at >= row else row)
+                batch.fill(ids[at:until], at, every=at >= row)
+                self.abort.watch(self.pointer)
+                try:
+                    self._run(batch.pointer, {SPARE: at})
+                    if at >= row:
+                        rows = LIB.llama_get_logits(self.pointer)
+                finally:
+                    self.abort.leave(self.pointer)
+                if at >= row:
+                    yield np.ctypeslib.as_array(rows, (until - at, self.model.n_vocab))
+                if until <= shared:  # that sequence's own cells take the place of these
+                    LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
+                    LIB.llama_memory_seq_cp(self.memory, source, SPARE, at, until)
+                at = until
+        finally:
+            LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
+            batch.close()
+
+
+class _Batch:
+    """A `llama_batch` of up to `size` tokens of the spare sequence."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.pointer: Any = LIB.llama_batch_init(size, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self.pointer.token, (size,))
+        self._positions = np.ctypeslib.as_array(self.pointer.pos, (size,))
+        self._wanted = np.ctypeslib.as_array(self.pointer.logits, (size,))
+        for i in range(size):
+            self.pointer.n_seq_id[i] = 1
+            self.pointer.seq_id[i][0] = SPARE
+
+    def fill(self, ids: list[int], at: int, *, every: bool) -> None:
+        """These ids from position `at` on, with the logits of every one or of the last."""
+        count = self.pointer.n_tokens = len(ids)
+        self._tokens[:count] = ids
+        self._positions[:count] = np.arange(at, at + count)
+        self._wanted[:count] = every
+        self._wanted[count - 1] = 1
+
+    def close(self) -> None:
+        LIB.llama_batch_free(self.pointer)
 
 
 def _common(own: list[int], ids: list[int]) -> int:

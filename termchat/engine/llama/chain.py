@@ -31,6 +31,7 @@ from termchat.engine.llama import observe
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, Mask, NativeChain
 from termchat.engine.llama.softmax import Exponentials
+from termchat.engine.port import EngineError
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step
 
@@ -179,6 +180,12 @@ class _Sampler:
 def _native_sampler(stage: SamplerStage, settings: SamplerSettings, known: Mapping[str, Any]) -> Any:
     """One of llama.cpp's; `known` are the arguments that are no knobs."""
     named = {**{name: getattr(settings, name) for name in stage.knobs}, **known}
+    if VOCAB in stage.arguments and known[VOCAB] is None:
+        raise EngineError(
+            "settings",
+            f"{stage.name} needs the model's own tokenizer, which a server does not lend",
+            f"turn {stage.name} off",
+        )
     arguments: list[Any] = []
     for argument in stage.arguments:
         value = named[argument] if isinstance(argument, str) else argument

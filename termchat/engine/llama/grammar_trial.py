@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -55,17 +56,33 @@ class Trial:
 
 def byte_tokenizer() -> Any:
     """One whose tokens are the bytes, by their numbers, and one that ends."""
+    return greedy_tokenizer([*(bytes([i]) for i in range(256)), b"\xff<end>"], [256])
+
+
+def greedy_tokenizer(tokens: Sequence[bytes], end_ids: list[int]) -> Any:
+    """One of these tokens, which takes a text apart by the longest ones; the names of control tokens begin with 0xFF."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
-    class Bytes:
-        eos_token_id, bos_token_id = 256, None
-        tokens = (*(bytes([i]) for i in range(256)), b"\xff<end>")
-        special_token_ids = (256,)
+    by_text = {text: i for i, text in reversed(list(enumerate(tokens)))}
+    longest = max(map(len, tokens))
+
+    class Greedy:
+        eos_token_id, bos_token_id = end_ids[0], None
+        special_token_ids = tuple(i for i, text in enumerate(tokens) if text.startswith(b"\xff"))
+
+        def __init__(self) -> None:
+            self.tokens = tokens
 
         def __call__(self, text: bytes | str) -> list[int]:
-            return list(text.encode() if isinstance(text, str) else text)
+            data, found, at = text.encode() if isinstance(text, str) else text, [], 0
+            while at < len(data):
+                pieces = (data[at : at + length] for length in range(longest, 0, -1))
+                piece = next((piece for piece in pieces if piece in by_text), b"")
+                found += [by_text[piece]] if piece else []
+                at += len(piece) or 1
+            return found
 
-    return LLTokenizer(TokenizerWrapper(Bytes()))
+    return LLTokenizer(TokenizerWrapper(Greedy()), eos_token=end_ids)
 
 
 def limits() -> Any:

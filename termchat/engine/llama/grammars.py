@@ -24,7 +24,7 @@ import numpy as np
 
 from termchat.decoding.constraint import LONGEST, Constraint
 from termchat.decoding.records import Misfit
-from termchat.engine.llama.grammar_trial import Trial, byte_tokenizer, limits
+from termchat.engine.llama.grammar_trial import Trial, byte_tokenizer, greedy_tokenizer, limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError
@@ -92,6 +92,7 @@ def grammar_of(constraint: Constraint) -> str:
 class Grammars:
     """Compiles constraints for a vocabulary, which it holds on to: close it first. Texts of tokens are made by `piece`, control
     tokens by their name. The tokenizer is built when it is first needed, which takes a third of a second for 49,152 tokens.
+    Without llama.cpp's `vocab` it takes texts apart by the longest tokens, which no mask depends on.
     """
 
     def __init__(
@@ -203,6 +204,8 @@ class Grammars:
         tokens = [(_SPECIAL if self._is_control(i) else b"") + self._piece(i) for i in range(self._n_vocab)]
         tokenize = LIB._lib.llama_tokenize
         try:
+            if self._vocab is None:
+                return greedy_tokenizer(tokens, self._end_ids)
             return LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]  # its stubs lack it
                 tokens=tokens,
                 vocab_ptr=ctypes.cast(self._vocab, ctypes.c_void_p).value,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from termchat.decoding import biases
-from termchat.decoding.records import TokenBias
 from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.grammars import Grammars
-from termchat.engine.llama.native import LIB, last_errors, placements
+from termchat.engine.llama.native import LIB, last_errors, placements, version
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.offload import EVERYTHING, offloaded
+from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, ModelSpec
 
 CONTROL = 1 << 3
@@ -37,7 +36,7 @@ _LOAD_MODES = {
 _TENSORS = re.compile(r" - type +(\w+): +\d+ tensors")
 
 
-class Model:
+class Model(Vocabulary):
     """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded, and
     `weights` the types of its tensors, as "q4_1".
 
@@ -46,7 +45,8 @@ class Model:
     """
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None] | None = None) -> None:
-        self.spec = spec
+        super().__init__()
+        self.spec, self.build = spec, version()
         params = LIB.llama_model_default_params()
         self.offloads = bool(LIB.llama_supports_gpu_offload())
         wanted = EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
@@ -87,7 +87,6 @@ class Model:
         self.eos = int(LIB.llama_vocab_eos(self.vocab))
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
         self.suppressed = self._suppressed()
-        self.bias = lru_cache(8)(self._bias)
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
         self._grammars: Grammars | None = None
@@ -105,7 +104,6 @@ class Model:
 
     @property
     def grammars(self) -> Grammars:
-        """Constraints for its vocabulary."""
         if self._grammars is None:
             piece = partial(self._to_piece, special=True)
             self._grammars = Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
@@ -129,65 +127,27 @@ class Model:
 
     @property
     def description(self) -> str:
-        """llama.cpp's own line about the model, such as "llama 135M Q4_1"."""
         buffer = ctypes.create_string_buffer(256)
         LIB.llama_model_desc(self.pointer, buffer, 256)
         return buffer.value.decode("utf-8", "replace")
 
     def attributes(self, token: int) -> int:
-        """llama.cpp's attribute bits of a token."""
         return int(LIB.llama_vocab_get_attr(self.vocab, token))
 
     def is_control(self, token: int) -> bool:
-        """Whether it is a control token, or the unknown token: it has a name and no text."""
         return bool(self.attributes(token) & (CONTROL | UNKNOWN))
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token adds to a text; b"" for control tokens. Any length."""
         found = self._pieces.get(token)
         if found is None:
             found = self._pieces[token] = self._to_piece(token, special=False)
         return found
-
-    def spelled(self, token: int) -> bytes:
-        """The bytes of a token; of a control token its name."""
-        return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
-
-    def name(self, token: int) -> str:
-        """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
-        return self.names[token]
 
     def _suppressed(self) -> list[int]:
         """The tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
         count = ctypes.c_int32()
         found = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
         return sorted({i for i in found[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
-
-    def _bias(self, written: tuple[str, ...]) -> Mapping[int, float]:
-        """What is added to the logits of tokens: those that the model suppresses are banned, then what is `written`
-        (`decoding.biases`).
-
-        Raises:
-            EngineError: an id is not in the vocabulary.
-        """
-        if (unknown := biases.unknown(written, self.n_vocab)) is not None:
-            raise EngineError(
-                "logit_bias",
-                f"logit_bias: token {unknown} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
-                "remove that bias, or write the token as a text",
-            )
-        found = [(self.suppressed, biases.BANNED)]
-        for what, value in map(biases.parse, written):
-            found.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
-        return biases.added(found)
-
-    def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
-        """The same, token by token, for records."""
-        known = set(self.suppressed)
-        return tuple(
-            TokenBias(token, self.name(token), None if value == biases.BANNED else value, token in known)
-            for token, value in self.bias(written).items()
-        )
 
     def _to_piece(self, token: int, *, special: bool) -> bytes:
         while True:
@@ -198,7 +158,6 @@ class Model:
             self._buffer = ctypes.create_string_buffer(-written)
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
-        """Ids of a text. With `special`, control tokens written in it are recognised; `begin` adds what begins a text."""
         data = text.encode("utf-8", "surrogatepass")
         size = len(data) + 8
         while True:

@@ -4,55 +4,47 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from time import perf_counter
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding import whynot
 from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
 from termchat.engine.llama import beams, loop, native, offload, walk_batch
-from termchat.engine.llama.cache import Aborted, Cache, ContextFull
-from termchat.engine.llama.chain import Chain, NothingFits, Observer
+from termchat.engine.llama.asked_model import AskedModel
+from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.running_reply import Poll, Said, token_record
+from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.llama.threads import default_threads
 from termchat.engine.port import (
     EngineError,
     Event,
-    Explain,
-    Explained,
     Generate,
     GenerateWalks,
-    Inspect,
     Kept,
     ModelInfo,
     ModelSpec,
     Remark,
-    Render,
-    Score,
-    Scored,
     SearchBeams,
-    Tokenized,
     WalksFinished,
 )
 
 
-class Session:
+class Session(AskedModel):
     """Owns model, context and template.
 
     Raises:
         EngineError: the model or its context cannot be made.
     """
+
+    model: Model
+    cache: Cache
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
         native.start()
@@ -63,12 +55,9 @@ class Session:
             self.cache.limit_threads(self.pace.limit)
             self.cache.probe()  # the first decode takes longer: it reads the weights
             loop.warm_up(self.cache, self.pace)
-        self._scorer = Scorer(self.cache)
-        self.speller = Speller(self.model)
+        super().__init__(Scorer(self.cache), Speller(self.model))
         self._learned = Learned()
-        self._template: ChatTemplate | None = None
         self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
-        self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
         """The model and its context, with as many layers on the GPU as fit; a remark says if that is not all."""
@@ -137,37 +126,8 @@ class Session:
             suppressed=model.suppressed,
             remarks=self._all_remarks(),
             thinking=model.thinking,
-            thinking_switch=model.thinking is not None and self._has_switch(),
+            thinking_switch=model.thinking is not None and self.has_switch,
         )
-
-    def _has_switch(self) -> bool:
-        with suppress(EngineError):  # it is told when a chat needs the template
-            self._template = self._template or ChatTemplate(self.model)
-            return self._template.has_switch
-        return False
-
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        """Prompt ids, and whether they are the whole prompt; see `Render`."""
-        if self._template is None:
-            self._template = ChatTemplate(self.model)
-        if command.after_reply:
-            ids = self._template.ids_after_reply(command.messages, command.reply_ended, command.think)
-            if ids is not None:
-                return ids, False
-        return self._template.ids(command.messages, command.think), True
-
-    def describe(self, ids: list[int]) -> Tokenized:
-        """Bytes and labels of ids.
-
-        Raises:
-            EngineError: one is not in the vocabulary.
-        """
-        model = self.model
-        unknown = next((i for i in ids if not 0 <= i < model.n_vocab), None)
-        if unknown is not None:
-            raise EngineError("prompt", f"token {unknown} is not in this model's vocabulary", "")
-        control = [index for index, i in enumerate(ids) if model.is_control(i)]
-        return Tokenized(ids, [model.piece(i) for i in ids], [model.name(i) for i in ids], control)
 
     def compare(self, ids: list[int], at: int) -> float:
         """See `Compare`.
@@ -216,96 +176,6 @@ class Session:
         self.cache.keep(sequence, alone=walks.rows_alone)
         return Kept(len(self.cache.ids), (perf_counter() - begun) * 1e3)
 
-    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
-        """What would be drawn after `command.ids`, and whether a fresh forward pass was needed.
-
-        With `alone`, no reply is running: much that is not in the cache is then decoded where the next turn can reuse it,
-        unless walks are still there. That is given up once something else is `wanted`.
-
-        Raises:
-            EngineError: there is no room, it was given up, or llama.cpp failed.
-        """
-        logits, recomputed = self._after(command.ids, alone, wanted)
-        ids, model = command.ids, self.model
-        bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab, bias=bias)
-        try:
-            observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
-            mask = self._mask(command)
-            try:
-                drawn = observer.draw(logits, chain, command.seed, command.done, mask=mask)
-            except NothingFits:
-                drawn = observer.draw(logits, chain, command.seed, command.done)
-        finally:
-            chain.close()
-        return token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
-
-    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        """Why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
-
-        Raises:
-            EngineError: see `inspect`; or there is no such token.
-        """
-        if not 0 <= command.id < self.model.n_vocab:
-            raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
-        logits, recomputed = self._after(command.ids, alone, wanted)
-        model = self.model
-        chain = Chain(command.samplers, model.n_vocab, command.ids, vocab=model.vocab)
-        dry = chain.dry()
-        chain.close()
-        mask, misfit = self._mask(command), None
-        if mask is not None and command.constraint is not None:
-            misfit = model.grammars.misfit(command.constraint, _matching(command), command.id)
-        explanation = whynot.explain(
-            logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
-            state=command.state, dry=dry, misfit=misfit, after_chain=mask is not None and mask.after_chain,
-            allowed=None if mask is None else mask.allowed(model.n_vocab),
-            biases=model.token_biases(command.samplers.logit_bias),
-        )  # fmt: skip
-        return Explained(explanation, recomputed)
-
-    def score(
-        self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
-    ) -> Scored:
-        """A reply drawn again with its own past; see `Scorer.score`. `alone`: no reply is running.
-
-        Raises:
-            EngineError: no such reply, no room, it was given up, or llama.cpp failed.
-        """
-        if alone:
-            self.cache.abort.clear()
-        try:
-            return self._scorer.score(command, progress, wanted)
-        except ContextFull:
-            raise EngineError(
-                "context",
-                "not enough free context to rescore this reply",
-                "load the model with a larger --context",
-            ) from None
-        except Aborted:
-            raise EngineError(
-                "busy", "interrupted by another request", "ask again to continue where it stopped"
-            ) from None
-
-    def _mask(self, command: Inspect | Explain) -> Mask | None:
-        """What the constraint allows there; None where it does not apply."""
-        if command.constraint is None or command.done < command.constraint_begun:
-            return None
-        return self.model.grammars.followed(command.constraint, _matching(command)).mask()
-
-    def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
-        """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""
-        if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
-            raise EngineError("prompt", "no such position", "")
-        if self._asked is None or self._asked[0] != ids:
-            try:
-                self._asked = (ids, *self._logits(ids, alone, wanted))
-            except ContextFull:
-                raise EngineError("context", "not enough free context to inspect this position", "") from None
-            except Aborted:
-                raise EngineError("busy", "interrupted by another request", "") from None
-        return self._asked[1:]
-
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         cache = self.cache
         if cache.current and cache.ids == ids:
@@ -319,11 +189,6 @@ class Session:
                     raise Aborted
             return cache.logits().copy(), True
         return cache.peek(ids), True
-
-
-def _matching(command: Inspect | Explain) -> list[int]:
-    """The ids that the constraint was told of."""
-    return command.ids[len(command.ids) - command.done + command.constraint_begun :]
 
 
 def _opened(spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:

@@ -31,13 +31,13 @@ from termchat.decoding.records import (
 )
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import Phase
-from termchat.engine.llama import native
-from termchat.engine.llama.cache import Aborted, Cache, ContextFull
+from termchat.engine.llama.cache import Cache
+from termchat.engine.llama.cells import Aborted, Cells, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
-from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Drawn, Mask
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Cancelled, Context, Steering
+from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     EngineError,
     FirstToken,
@@ -66,8 +66,10 @@ Said = Record | Prefilling | FirstToken | Paused
 class Prepared(Context, Protocol):
     """What the prompt of a reply is prepared in; whether it is `exact` is known then."""
 
-    cache: Cache
     exact: bool
+
+    @property
+    def cache(self) -> Cells: ...
 
 
 class Decoder(Prepared, Protocol):
@@ -93,7 +95,7 @@ class Decoder(Prepared, Protocol):
         """The logits after the last id that was decoded."""
 
 
-def check(cache: Cache, ids: list[int], scripted: Iterable[int] = ()) -> None:
+def check(cache: Cells, ids: list[int], scripted: Iterable[int] = ()) -> None:
     """Whether there can be a reply to `ids`, with these tokens forced.
 
     Raises:
@@ -130,7 +132,7 @@ def start_of(request: Generate, prepared: Prepared, walk: int | None = None, gro
     return Start(
         version=FORMAT,
         termchat=termchat.__version__,
-        llama_cpp=native.version(),
+        llama_cpp=model.build,
         model=identity(model),
         prompt_ids=request.ids.copy(),
         raw=request.raw,
@@ -260,7 +262,7 @@ class RunningReply:
         self.mask = yield from steering.mask()
         assert steering.chain is not None
         draw = partial(
-            self.observer.draw, self.decoder.row(), steering.chain, self.request.seed, self.step, steering.forced
+            self.observer.draw, self._row(steering.chain), steering.chain, self.request.seed, self.step, steering.forced
         )
         try:
             return draw(self.mask)
@@ -269,6 +271,10 @@ class RunningReply:
             yield steering.drop("all tokens that fit are impossible")
             return draw()
 
+    def _row(self, chain: Chain) -> Row:
+        """The logits that this chain draws the next token from."""
+        return self.decoder.row()
+
     def _redraw(self, samplers: SamplerSettings) -> int:
         """The token that other settings would take at this step."""
         model, state = self.model, self.steering.chain.state if self.steering.chain is not None else {}
@@ -276,7 +282,7 @@ class RunningReply:
         chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab, bias=bias)
         observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
         try:
-            return observer.draw(self.decoder.row(), chain, self.request.seed, self.step, mask=self.mask).id
+            return observer.draw(self._row(chain), chain, self.request.seed, self.step, mask=self.mask).id
         finally:
             chain.close()
 
@@ -372,7 +378,7 @@ class RunningReply:
         )
 
 
-def identity(model: Model) -> ModelIdentity:
+def identity(model: Vocabulary) -> ModelIdentity:
     return ModelIdentity(
         name=model.spec.name,
         path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
@@ -387,7 +393,7 @@ def token_record(
     step: int,
     position: int,
     text: str,
-    model: Model,
+    model: Vocabulary,
     settings: int,
     decode_us: int,
     sample_us: int,

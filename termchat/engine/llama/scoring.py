@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.draw import draw
-from termchat.engine.llama.cache import EXACT_BATCH, SPARE, Aborted, Cache
+from termchat.engine.llama.cache import Cache
+from termchat.engine.llama.cells import Aborted, Cells
 from termchat.engine.llama.chain import Chain, NothingFits, left_by
-from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, Score, Scored
@@ -89,9 +88,9 @@ class KeptRows:
 class Scorer:
     """Answers `Score`."""
 
-    def __init__(self, cache: Cache, *, streamed_bytes: int = STREAMED_BYTES, asked_bytes: int = ASKED_BYTES) -> None:
-        self._cache = cache
-        self._n_vocab = cache.model.n_vocab
+    def __init__(self, cells: Cells, *, streamed_bytes: int = STREAMED_BYTES, asked_bytes: int = ASKED_BYTES) -> None:
+        self._cache = cells
+        self._n_vocab = cells.model.n_vocab
         self._streamed, self._asked = Rows(streamed_bytes, self._n_vocab), Rows(asked_bytes, self._n_vocab)
         self._drafts = KeptRows(self._n_vocab)
         self._draft: Row | None = None
@@ -181,7 +180,7 @@ class Scorer:
         yield from kept[:count]
         if done >= count:
             return
-        with closing(batches(self._cache, ids, len(ids) - count - 1 + done)) as found:
+        with closing(self._cache.rows_after(ids, len(ids) - count - 1 + done)) as found:
             for batch in found:
                 self._asked.add(batch)
                 done += len(batch)
@@ -197,65 +196,6 @@ def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int, mask: Mas
     drawn = draw(left.ids, left.logits, seed, step, (token,))
     chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))
     return drawn.id, drawn.probability[token]
-
-
-def batches(cache: Cache, ids: list[int], row: int) -> Generator[Row, None, None]:
-    """The logits after `ids[row]` and each later id but the last, a batch at a time: views of shape (n, n_vocab).
-
-    Raises:
-        Aborted, ContextFull, EngineError: see `Scorer.score`.
-    """
-    if not cache.model.can_rewind:
-        raise EngineError("capability", "past positions cannot be inspected with this model", "")
-    end, (source, shared) = len(ids) - 1, cache.nearest(ids)
-    at = min(shared, row)
-    batch = _Batch(min(cache.batch_size, EXACT_BATCH))
-    LIB.llama_memory_seq_cp(cache.memory, source, SPARE, 0, at)
-    try:
-        while at < end:
-            until = min(at + batch.size, end if at >= row else row)
-            batch.fill(ids[at:until], at, every=at >= row)
-            cache.abort.watch(cache.pointer)
-            try:
-                cache.decode_aside(batch.pointer, at)
-                if at >= row:
-                    rows = LIB.llama_get_logits(cache.pointer)
-            finally:
-                cache.abort.leave(cache.pointer)
-            if at >= row:
-                yield np.ctypeslib.as_array(rows, (until - at, cache.model.n_vocab))
-            if until <= shared:  # that sequence's own cells take the place of these
-                LIB.llama_memory_seq_rm(cache.memory, SPARE, at, -1)
-                LIB.llama_memory_seq_cp(cache.memory, source, SPARE, at, until)
-            at = until
-    finally:
-        LIB.llama_memory_seq_rm(cache.memory, SPARE, -1, -1)
-        batch.close()
-
-
-class _Batch:
-    """A `llama_batch` of up to `size` tokens of the spare sequence."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.pointer: Any = LIB.llama_batch_init(size, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self.pointer.token, (size,))
-        self._positions = np.ctypeslib.as_array(self.pointer.pos, (size,))
-        self._wanted = np.ctypeslib.as_array(self.pointer.logits, (size,))
-        for i in range(size):
-            self.pointer.n_seq_id[i] = 1
-            self.pointer.seq_id[i][0] = SPARE
-
-    def fill(self, ids: list[int], at: int, *, every: bool) -> None:
-        """These ids from position `at` on, with the logits of every one or of the last."""
-        count = self.pointer.n_tokens = len(ids)
-        self._tokens[:count] = ids
-        self._positions[:count] = np.arange(at, at + count)
-        self._wanted[:count] = every
-        self._wanted[count - 1] = 1
-
-    def close(self) -> None:
-        LIB.llama_batch_free(self.pointer)
 
 
 def difference(cache: Cache, ids: list[int], at: int) -> float:
@@ -275,7 +215,7 @@ def difference(cache: Cache, ids: list[int], at: int) -> float:
         cache.decode(token)
         alone.append(cache.logits().copy())
     # The last id is there twice, since the logits after the last one are not asked for.
-    together = (row for batch in batches(cache, [*ids, ids[-1]], at) for row in batch)
+    together = (row for batch in cache.rows_after([*ids, ids[-1]], at) for row in batch)
     return max(_distance(one, other) for one, other in zip(alone, together, strict=True))
 
 

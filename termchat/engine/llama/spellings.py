@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from termchat.engine.llama.model import Model
+from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import Spelling
 
 MOST = 300
@@ -13,7 +13,7 @@ _EXAMPLES = 4
 class Speller:
     """Holds what a vocabulary says as text: made when it is first asked, which takes about a second for 256,000 tokens."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Vocabulary) -> None:
         self._model = model
         self._ids: dict[bytes, int] = {}
         self._words: list[str] = []

@@ -30,8 +30,8 @@ from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError, Follower
-from termchat.engine.llama.model import Model
 from termchat.engine.llama.observe import Mask
+from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -72,8 +72,10 @@ class Cancelled(Exception):
 class Context(Protocol):
     """What a reply is made in: a model, room for `capacity` tokens, `threads` that compute the next decode, and its drafts."""
 
-    model: Model
     capacity: int
+
+    @property
+    def model(self) -> Vocabulary: ...
 
     @property
     def drafts(self) -> NoDrafts: ...

@@ -25,8 +25,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from termchat.decoding.deadline import deadline
 from termchat.decoding.escapes import well_formed
-from termchat.engine.llama.model import LSTRIP, RSTRIP, Model
+from termchat.engine.llama.model import LSTRIP, RSTRIP
 from termchat.engine.llama.sandbox import last_resort, memory
+from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, Message
 
 DEADLINE = 2.0
@@ -93,7 +94,7 @@ class ChatTemplate:
         EngineError: there is no template, or it does not compile.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Vocabulary) -> None:
         self._model = model
         if model.template is None:
             raise EngineError("template", "this model file has no chat template", _HINT)

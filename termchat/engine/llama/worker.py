@@ -40,6 +40,7 @@ from termchat.engine.port import (
     Keep,
     Load,
     Loaded,
+    ModelSpec,
     Paused,
     Prefilling,
     Probe,
@@ -224,11 +225,14 @@ class Worker:
         compiled = observe.load() is not None
         return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
 
-    def _load(self, number: int, command: Load) -> Loaded:
+    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> Session:
         from termchat.engine.llama.model_session import Session
 
+        return Session(spec, progress)
+
+    def _load(self, number: int, command: Load) -> Loaded:
         self._unload()
-        self._session = Session(command.spec, lambda fraction: self._send(number, Progress(fraction)))
+        self._session = self._open(command.spec, lambda fraction: self._send(number, Progress(fraction)))
         self._inbox.on_cancel = self._session.cache.abort.set
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it

@@ -1,0 +1,67 @@
+"""What holds the ids that a model has read: a context of llama.cpp in this process (`cache`), or a slot of a server.
+
+A reply is drawn, and a past position is asked about, by these alone; how cells are made and reused is their own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.vocabulary import Vocabulary
+
+
+class Aborted(Exception):
+    """A decode was stopped by the abort flag; only whole batches were read."""
+
+
+class ContextFull(Exception):
+    """No cell is left for the next token."""
+
+
+class AbortSwitch(Protocol):
+    """Ends what is computed."""
+
+    def set(self) -> None:
+        """Ends it; may be called from any thread."""
+
+    def clear(self) -> None: ...
+
+
+class Cells(Protocol):
+    """`ids` are those that were read; there is room for `capacity` of them. Prompts are read `batch_size` ids at once. `exact`:
+    bits do not depend on how a prompt was cut into batches. `current`: the logits at hand are those after `ids`.
+    """
+
+    @property
+    def model(self) -> Vocabulary: ...
+    @property
+    def abort(self) -> AbortSwitch: ...
+
+    capacity: int
+    batch_size: int
+    threads_batch: int
+    exact: bool
+    ids: list[int]
+    current: bool
+
+    def logits(self) -> Row:
+        """The logits after `ids`, shape (n_vocab,)."""
+
+    def peek(self, ids: list[int]) -> Row:
+        """A copy of the logits after other `ids`, shape (n_vocab,); those at hand stay.
+
+        Raises:
+            Aborted, ContextFull, EngineError: there is no room, or it failed.
+        """
+
+    def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
+        """The logits after `ids[row]` and each later id but the last, some at a time: views of shape (n, n_vocab).
+
+        Raises:
+            Aborted, ContextFull, EngineError: as `peek`.
+        """

@@ -1,0 +1,120 @@
+"""A model as everything sees it that computes nothing: its tokens and texts, and what it says about itself.
+
+`model` is the one of llama.cpp in this process; an engine elsewhere has another.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from termchat.decoding import biases
+from termchat.decoding.records import TokenBias
+from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.llama.grammars import Grammars
+from termchat.engine.llama.observe import Labels
+from termchat.engine.port import EngineError, ModelSpec
+
+
+class Vocabulary(ABC):
+    """Ids are ints from 0 to `n_vocab` - 1, pieces are bytes. `bos` and `eos` are -1 where there is none.
+
+    `vocab` is llama.cpp's own, for stages that are made with it; None where there is none. `suppressed` are the tokens that are
+    never to be drawn. `build` is the version of llama.cpp that computes, `names` the labels of all tokens. What follows from
+    all these is defined here.
+    """
+
+    spec: ModelSpec
+    vocab: Any
+    n_vocab: int
+    end_ids: list[int]
+    bos: int
+    eos: int
+    adds_bos: bool
+    names: Labels
+    suppressed: list[int]
+    thinking: ThinkingTags | None
+    context_trained: int
+    can_rewind: bool
+    gpu_layers: int
+    build: str
+    bias: Callable[[tuple[str, ...]], Mapping[int, float]]
+    """What is added to the logits of tokens by these logit biases; raises EngineError where an id is not in the vocabulary."""
+
+    def __init__(self) -> None:
+        self.bias = lru_cache(8)(self._bias)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees it; what computes with it must be gone."""
+
+    @property
+    @abstractmethod
+    def grammars(self) -> Grammars:
+        """Constraints for it."""
+
+    @property
+    @abstractmethod
+    def template(self) -> str | None:
+        """The source of its chat template."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """A line about the model, such as "llama 135M Q4_1"."""
+
+    @abstractmethod
+    def metadata(self, key: str) -> str | None:
+        """What its file says under this key, as far as that is known."""
+
+    @abstractmethod
+    def attributes(self, token: int) -> int:
+        """llama.cpp's attribute bits of a token."""
+
+    @abstractmethod
+    def is_control(self, token: int) -> bool:
+        """Whether it is a control token, or the unknown token: it has a name and no text."""
+
+    @abstractmethod
+    def piece(self, token: int) -> bytes:
+        """The bytes a token adds to a text; b"" for control tokens. Any length."""
+
+    @abstractmethod
+    def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
+        """Ids of a text. With `special`, control tokens written in it are recognised; `begin` adds what begins a text."""
+
+    def spelled(self, token: int) -> bytes:
+        """The bytes of a token; of a control token its name."""
+        return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
+
+    def name(self, token: int) -> str:
+        """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
+        return self.names[token]
+
+    def _bias(self, written: tuple[str, ...]) -> Mapping[int, float]:
+        """What is added to the logits of tokens: those that the model suppresses are banned, then what is `written`
+        (`decoding.biases`).
+
+        Raises:
+            EngineError: an id is not in the vocabulary.
+        """
+        if (unknown := biases.unknown(written, self.n_vocab)) is not None:
+            raise EngineError(
+                "logit_bias",
+                f"logit_bias: token {unknown} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
+                "remove that bias, or write the token as a text",
+            )
+        found = [(self.suppressed, biases.BANNED)]
+        for what, value in map(biases.parse, written):
+            found.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
+        return biases.added(found)
+
+    def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
+        """The same, token by token, for records."""
+        known = set(self.suppressed)
+        return tuple(
+            TokenBias(token, self.name(token), None if value == biases.BANNED else value, token in known)
+            for token, value in self.bias(written).items()
+        )
