@@ -161,6 +161,7 @@ class Loading:
             self._forget_ids(event.info)
             self._tell(event.info.remarks)
             state.check_thinking()
+            state.check_drafts()
             state.recorder.loaded(state.conversation, event.info)
             state.enter("idle")
         elif isinstance(event, Failed):

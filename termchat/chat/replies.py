@@ -12,6 +12,7 @@ from termchat.chat.looking_on import LookingOn
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.engine.port import (
     FEATURES,
@@ -72,6 +73,8 @@ class Replies:
         self.decodes: Callable[[Node], None] = lambda _: None
         self._running: _Running | None = None
         self._longer = 0
+        self._drafts: DraftSettings | None = None
+        """What the running reply was told last of drafts."""
         self._stepping = False
         self._pausing = False
         self.held = False
@@ -93,6 +96,7 @@ class Replies:
         state.changed(PathChanged(), LiveChanged())
         self._running = _Running(chat, reply, ends=beginning.then == "end")
         asked = question(state, beginning, reply, paused=self._pausing)
+        self._drafts = asked.draft
         self.decodes(reply)
         state.line.ask(asked, partial(self._hear, self._running))
         self._stepping = self._pausing = False
@@ -109,8 +113,10 @@ class Replies:
         if self.several is not None:
             self.several.adjust_to_chat()
             return
+        before, self._drafts = self._drafts, state.drafts
+        told = None if self._drafts == before else self._drafts or DraftSettings("off")
         conditions = state.conditions(self._longer)
-        state.line.tell(Adjust(state.tuning.samplers(), conditions, dict(state.origin), state.constraint))
+        state.line.tell(Adjust(state.tuning.samplers(), conditions, dict(state.origin), state.constraint, told))
 
     def pause(self) -> None:
         """Pauses before the next token; a message on its way, before the first."""
@@ -265,5 +271,5 @@ def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bo
         prefill=beginning.prefill,
         constraint=state.constraint,
         constraint_begun=beginning.constraint_begun,
-        draft=state.draft,
+        draft=state.drafts,
     )

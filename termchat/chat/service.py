@@ -214,12 +214,13 @@ class Chat(State):
         self._turn(self.tuning.turned(values), places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
-        thought = self.tuning.think
-        self.tuning = turned
+        before, self.tuning = self.tuning, turned
         self.origin |= origin
         self.changed(TuningChanged())
-        if turned.think != thought:
+        if turned.think != before.think:
             self.check_thinking()
+        if turned.draft != before.draft:
+            self.check_drafts()
         self.recorder.tuned(self.conversation, turned)
         if self.replies.running:
             self.replies.adjust()

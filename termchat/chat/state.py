@@ -19,7 +19,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
+from termchat.engine.port import FEATURES, DraftInfo, Engine, ModelInfo, ModelSpec, Paused
 
 BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 
@@ -66,7 +66,6 @@ class State:
 
         # Written by `Chat.constrain` and `Reopening`.
         self.constraint: Constraint | None = constraint_of(conversation)
-        self.draft: DraftSettings | None = None
         """What the running reply and those that follow have to match."""
 
         # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.
@@ -88,6 +87,10 @@ class State:
         self.progress = 0.0
         """Of loading, from 0 to 1."""
         self.tolerance: float | None = None
+        self.drafter: DraftInfo | None = None
+        """The model that drafts for the one that is loaded."""
+        self.drafter_failure: Failed | None = None
+        """Why the one that was chosen does not; None where it does, or is being loaded."""
 
         # Written by `enter`: for `Loading`, `Turns`, `Replies`, `Walks`, and for `Chat` when the engine dies.
         self.phase: Phase = "no model"
@@ -146,6 +149,28 @@ class State:
             self.changed(
                 Notice("thinking cannot be turned off: the model's chat template has no switch", hint, "warning")
             )
+
+    @property
+    def drafts(self) -> DraftSettings | None:
+        """Who drafts the tokens of a reply; None for nobody, also where nobody can (see `no_drafts`)."""
+        return None if self.no_drafts else self.tuning.drafts
+
+    @property
+    def no_drafts(self) -> str:
+        """Why nobody can draft as the knob `draft` says; "" where somebody can, and where it is off."""
+        wanted = self.tuning.drafts
+        if wanted is None:
+            return ""
+        if "drafts" not in self.engine.offers:
+            return f"this engine cannot {FEATURES['drafts']}"
+        if self.model is not None and not self.model.can_rewind:
+            return f"{self.model.name} cannot take back drafted tokens"
+        return "no draft model is loaded" if wanted.by == "model" and self.drafter is None else ""
+
+    def check_drafts(self) -> None:
+        """Says why nobody can draft as the knob `draft` says."""
+        if self.no_drafts and self.model is not None:
+            self.changed(Notice(f"nothing is drafted: {self.no_drafts}", "replies are made without", "warning"))
 
     @property
     def unsaved(self) -> str | None:

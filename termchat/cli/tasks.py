@@ -10,10 +10,10 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
-from termchat.cli.draft_flags import draft_flags, draft_of
 from termchat.cli.flags import config, flags
 from termchat.cli.help import Page
 from termchat.cli.walk_flags import plan_of, walk_flags
+from termchat.config.origins import FLAG
 from termchat.decoding.conditions import ConditionError, IgnoreEnd, Rule, parse
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.engine.port import Engine
@@ -63,7 +63,6 @@ _MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
 )
 @walk_flags
 @constraint_flags
-@draft_flags
 @flags(without=_OF_THE_SCREEN)
 @click.pass_obj
 def run(
@@ -105,9 +104,11 @@ def run(
         raise click.UsageError(
             "--beams does not work with --rule, --ignore-eos or --prefill: use --stop or --max-tokens to end it"
         )
-    constraint, draft = constraint_of(given), draft_of(given, several=plan is not None)
+    constraint = constraint_of(given)
     conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
     chosen = config(given)
+    if plan is not None and chosen.tuning.drafts is not None and chosen.origin["draft"] == FLAG:
+        raise click.UsageError("--draft is for replies one by one: those made at once are decoded together already")
     further = replies - 1 if plan is None else plan.seed(0, plan.size - 1)
     if chosen.tuning.seed is not None and chosen.tuning.seed + further > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
@@ -118,7 +119,7 @@ def run(
     from termchat.commands.run import Question, answer
 
     prompt = None if prompt is None else well_formed(prompt)
-    asked = Question(prompt, messages, well_formed(prefill), raw, replies, conditions, constraint, plan, draft)
+    asked = Question(prompt, messages, well_formed(prefill), raw, replies, conditions, constraint, plan)
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
 
 

@@ -22,7 +22,6 @@ from termchat.conversation.session import Breakpoint
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import well_formed
 from termchat.decoding.walk_plan import WalkPlan
@@ -41,7 +40,7 @@ class Question(NamedTuple):
     `constraint`.
 
     `messages` is a file of what was said before ("-" is stdin); the prompt None is the last of them. A `plan` says which
-    replies are made at once, `draft` who drafts their tokens.
+    replies are made at once.
     """
 
     prompt: str | None
@@ -52,7 +51,6 @@ class Question(NamedTuple):
     rules: tuple[Condition, ...] = ()
     constraint: Constraint | None = None
     plan: WalkPlan | None = None
-    draft: DraftSettings | None = None
 
 
 class QuestionError(Exception):
@@ -133,7 +131,6 @@ def _answer(
         step_by_step_text=config.step_by_step_text,
     )
     chat.constrain(asked.constraint)
-    chat.draft = asked.draft
     chat.loading.load(spec)
     make = _one_after_the_other if asked.plan is None else _at_once
     return make(chat, asked, prompt, printer, signals)

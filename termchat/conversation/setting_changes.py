@@ -11,6 +11,7 @@ from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.biases import parse
 from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, describe
 from termchat.decoding.constraint import shown
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, THINK_AUTO, Knob, SamplerSettings, Value
 from termchat.decoding.stages import chain_of
@@ -26,13 +27,16 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
     limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
     samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
     budgets = (condition.tokens for condition in settings.conditions if isinstance(condition, ThinkingBudget))
-    return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)}
+    draft = settings.draft or DraftSettings("off")
+    drafts: dict[str, Value] = {"draft": draft.by, "draft_max": draft.most}
+    return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)} | drafts
 
 
 def in_force(settings: SettingsRecord) -> list[str]:
     """Every knob that does something, as "temperature 0.8", and the rules."""
     acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
-    shown = ((KNOBS[name], value) for name, value in values(settings).items())
+    held = values(settings)
+    shown = ((KNOBS[name], value) for name, value in held.items() if not _idle(name, held))
     knobs = [
         f"{knob.name} {knob.show(value)}"
         for knob, value in shown
@@ -54,7 +58,7 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     """
     old, new = values(before), values(after)
     texts = {bias.id: bias.text for settings in (before, after) for bias in settings.biases}
-    changed = [name for name in new if old[name] != new[name]]
+    changed = [name for name in new if old[name] != new[name] and not _idle(name, old) and not _idle(name, new)]
     told = [_change(KNOBS[name], old[name], new[name], texts) for name in changed]
     places = {after.origin.get(name, "") for name in changed}
     named = next(iter(places)) if len(places) == 1 else ""
@@ -64,6 +68,12 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
         told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
     return told
+
+
+def _idle(name: str, held: Mapping[str, Value]) -> bool:
+    """Whether a knob does nothing since the one that it needs is off."""
+    needs = KNOBS[name].needs
+    return bool(needs) and KNOBS[needs].is_off(held[needs])
 
 
 def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:

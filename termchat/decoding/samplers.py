@@ -15,12 +15,13 @@ import msgspec
 
 from termchat.decoding import biases
 from termchat.decoding.conditions import Condition, Length, Stop, ThinkingBudget
+from termchat.decoding.drafting import MOST_DRAFTED, By, DraftSettings
 from termchat.decoding.escapes import escape as escape
 from termchat.decoding.escapes import unescape as unescape
 from termchat.decoding.escapes import well_formed as well_formed
 
-Value = float | int | None | tuple[str, ...]
-"""What a knob can hold: a number, a list of texts, or None (a fresh seed)."""
+Value = float | int | str | None | tuple[str, ...]
+"""What a knob can hold: a number, one of some words, a list of texts, or None (a fresh seed)."""
 
 
 class KnobError(ValueError):
@@ -33,10 +34,11 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
     panel's bar; `step` and `coarse` are the moves of one key press. `off` is the value at which the knob changes nothing; with
     `always` that value is shown like any other. `flag` is the name of its flag where llama.cpp has another than ours;
-    `none` is the word that stands for no texts at all; `words` are names of single values.
+    `none` is the word that stands for no texts at all; `words` are names of single values. A choice takes one of its `choices`,
+    which are words, and moves from one to the next. While the knob that it `needs` is off, it does nothing.
     """
 
-    kind: Literal["float", "int", "switch", "texts", "biases", "order", "seed"]
+    kind: Literal["float", "int", "switch", "choice", "texts", "biases", "order", "seed"]
     help: str
     key: str
     label: str
@@ -55,6 +57,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     logarithmic: bool = False
     always: bool = False
     words: Mapping[str, int] = {}
+    choices: tuple[str, ...] = ()
+    needs: str = ""
 
     def check(self, value: object) -> Value:
         """The value in the knob's own type.
@@ -68,6 +72,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return self._biases(value)
         if self.kind == "order":
             return self._order(value)
+        if self.kind == "choice":
+            return self._choice(value)
         if self.kind == "seed" and value is None:
             return None
         if isinstance(value, str) and value.strip().lower() in self.words:
@@ -94,7 +100,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return self.check([unescape(text)] if text else [])
         if self.kind == "biases":
             return self.check([text] if text and text != "off" else [])
-        if self.kind == "order":
+        if self.kind in ("order", "choice"):
             return self.check(text)
         word = text.strip()
         if word.lower() in self.words:
@@ -112,7 +118,9 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return self.check(number)
 
     def moved(self, value: Value, steps: int, *, coarse: bool = False) -> Value:
-        """The value after some key presses, kept in range; numbers only."""
+        """The value after some key presses, kept in range; numbers and choices only."""
+        if self.kind == "choice":
+            return self.choices[min(max(self._place(value) + steps, 0), len(self.choices) - 1)]
         if not isinstance(value, (int, float)):
             return value
         size = self.coarse if coarse else self._step(value)
@@ -123,6 +131,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
     def fraction(self, value: Value) -> float:
         """How full the panel's bar is, 0 to 1."""
+        if self.kind == "choice":
+            return self._place(value) / (len(self.choices) - 1)
         if not isinstance(value, (int, float)) or self.bar <= self._bar_low:
             return 0.0
         above, reach = max(value - self._bar_low, 0), self.bar - self._bar_low
@@ -131,6 +141,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     def at(self, fraction: float) -> Value:
         """The value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
         share, reach = min(max(fraction, 0.0), 1.0), self.bar - self._bar_low
+        if self.kind == "choice":
+            return self.choices[round(share * (len(self.choices) - 1))]
         value = self._bar_low + (math.expm1(share * math.log1p(reach)) if self.logarithmic else share * reach)
         size = self._step(value)
         value = max(round(value / size) * size, self.low)
@@ -145,12 +157,18 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return "strings"
         if self.kind == "biases":
             return "ID=X or TEXT=X; X is a number or ban"
+        if self.kind == "choice":
+            return " ".join(self.choices)
         if self.words:
             return f"{', '.join(self.words)}, or 1 to {self.high:.16g}"
         numbers = f"{self.gap or self.low:.16g} to {self.high:.16g}"
         if self.kind == "seed" or self.gap:
             return f"{'fresh' if self.kind == 'seed' else f'{self.low:g}'}, or {numbers}"
         return f"{numbers}; off is {self.off:g}" if isinstance(self.off, (int, float)) else numbers
+
+    def _place(self, value: Value) -> int:
+        """Which of the choices it is."""
+        return self.choices.index(str(value))
 
     @property
     def _bar_low(self) -> float:
@@ -197,6 +215,12 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             found.append(well_formed(text))
         return tuple(dict.fromkeys(found))
 
+    def _choice(self, value: object) -> str:
+        word = value.strip().lower() if isinstance(value, str) else value
+        if word not in self.choices:
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
+        return str(word)
+
     def _biases(self, value: object) -> tuple[str, ...]:
         try:
             return biases.checked(self._texts(value))
@@ -218,6 +242,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     def _wanted(self) -> str:
         if self.kind == "switch":
             return "on or off"
+        if self.kind == "choice":
+            return f"one of {', '.join(self.choices)}"
         number = "a number" if self.kind == "float" else "a whole number"
         if self.words:
             number = f"{', '.join(self.words)} or {number}"
@@ -492,6 +518,21 @@ class Tuning(SamplerSettings, frozen=True):
             help="each reply starts with the words of step_by_step_text: for models that do not think by themselves",
         ),
     ] = 0  # fmt: skip
+    draft: Annotated[
+        By,
+        Knob(
+            kind="choice", key="G", label="draft", choices=get_args(By), off="off",
+            help="speculation: guess tokens and decode them together, faster where the guesses are right, and the same reply: "
+            "ngram guesses from the text so far, model asks a draft model, auto takes what pays",
+        ),
+    ] = "off"  # fmt: skip
+    draft_max: Annotated[
+        int,
+        Knob(
+            kind="int", key="F", label="draft_n", low=1, high=MOST_DRAFTED, step=1, coarse=4, bar=MOST_DRAFTED, needs="draft",
+            help="speculation: the most tokens that are guessed at once",
+        ),
+    ] = MOST_DRAFTED  # fmt: skip
     seed: Annotated[
         int | None,
         Knob(
@@ -509,6 +550,11 @@ class Tuning(SamplerSettings, frozen=True):
         length = (Length(tokens=self.max_tokens),) if self.max_tokens else ()
         budget = (ThinkingBudget(self.think),) if 0 < self.think < THINK_ON else ()
         return (*(Stop(text=text) for text in self.stop), *length, *budget)
+
+    @property
+    def drafts(self) -> DraftSettings | None:
+        """Who drafts tokens, and how many; None for nobody."""
+        return DraftSettings(self.draft, self.draft_max) if self.draft != "off" else None
 
     @property
     def thinks(self) -> bool | None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Length, Stop
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.samplers import KNOBS, ORDER, KnobError, SamplerSettings, Tuning, escape, unescape
 
 NUMERIC = [name for name, knob in KNOBS.items() if knob.kind in ("float", "int")]
@@ -22,7 +23,7 @@ def test_names_and_defaults_are_llama_cpps() -> None:
         "min_p": 0.05, "xtc_probability": 0.0, "xtc_threshold": 0.1, "p_less": 0, "top_h": 0.0, "min_k": 0.0,
         "temperature": 0.8, "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "mirostat": 0, "mirostat_tau": 5.0,
         "mirostat_eta": 0.1, "adaptive_target": -1.0, "adaptive_decay": 0.9, "stop": (), "max_tokens": 0,
-        "think": -1, "step_by_step": 0, "seed": None,
+        "think": -1, "step_by_step": 0, "draft": "off", "draft_max": 15, "seed": None,
     }  # fmt: skip
     assert [name for name in ORDER if name not in ("p_less", "top_h", "min_k")] == [
         "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature",
@@ -78,6 +79,28 @@ def test_moves_stay_in_range(name: str, moves: list[tuple[int, bool]]) -> None:
         value = knob.moved(value, steps, coarse=coarse)
         assert knob.check(value) == value
         assert 0 <= knob.fraction(value) <= 1
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), max_size=20))
+def test_a_choice_moves_from_word_to_word_and_stops_at_the_ends(moves: list[tuple[int, bool]]) -> None:
+    knob = KNOBS["draft"]
+    value, at = knob.default, 0
+    for steps, coarse in moves:
+        value, at = knob.moved(value, steps, coarse=coarse), min(max(at + steps, 0), 3)
+        assert value == ("off", "ngram", "model", "auto")[at]
+        assert knob.at(knob.fraction(value)) == knob.parse(knob.show(value)) == value
+
+
+@pytest.mark.parametrize("bad", ["smollm2", "", 1, None, True])
+def test_a_choice_takes_no_other_word(bad: object) -> None:
+    with pytest.raises(KnobError, match="draft must be one of off, ngram, model, auto, not "):
+        Tuning().turned({"draft": bad})
+    assert KNOBS["draft"].parse(" Auto ") == "auto"
+
+
+def test_who_drafts_is_told_only_while_somebody_does() -> None:
+    assert Tuning().drafts is Tuning(draft_max=3).drafts is None
+    assert Tuning().turned({"draft": "ngram", "draft_max": 3}).drafts == DraftSettings("ngram", 3)
 
 
 @given(st.sampled_from(NUMERIC), st.integers(-30, 30))

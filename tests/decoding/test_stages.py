@@ -20,7 +20,7 @@ from termchat.engine.llama.observe import Drawn, Labels
 OFF = SamplerSettings(top_k=0, top_p=1.0, min_p=0.0, temperature=1.0)
 TYPES = {
     "float": "number", "int": "integer", "switch": "integer", "texts": "array", "biases": "array", "order": "array",
-    "seed": ["integer", "null"],
+    "seed": ["integer", "null"], "choice": "string",
 }  # fmt: skip
 
 

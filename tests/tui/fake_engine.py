@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import Group
 from termchat.decoding.records import (
     Beam,
@@ -38,6 +39,8 @@ from termchat.engine.port import (
     Checked,
     Command,
     Describe,
+    DraftInfo,
+    DraftLoaded,
     EndThinking,
     Event,
     Explain,
@@ -52,6 +55,7 @@ from termchat.engine.port import (
     Keep,
     Kept,
     Load,
+    LoadDraft,
     Loaded,
     ModelInfo,
     Pause,
@@ -141,13 +145,15 @@ class _Stream:
     settings: int = 0
     waiting: bool = False
     ended: bool = False
+    draft: DraftSettings | None = None
 
 
 class FakeEngine:
     """Implements `termchat.engine.port.Engine`. With `loads` False a load stays where `progress` puts it.
 
     `words` is its vocabulary, `waiting` whether a running reply is paused. `hears` False leaves questions unanswered, until
-    `answer_questions`. It `offers` everything, or less. `full` has it refuse walks that are to join.
+    `answer_questions`. It `offers` everything, or less. `full` has it refuse walks that are to join; `no_draft` is why it
+    refuses a draft model. With `loads_drafts` False it is silent about one, until `load_draft`.
     """
 
     def __init__(self, *, loads: bool = True, offers: frozenset[Feature] = ALL_FEATURES) -> None:
@@ -155,6 +161,8 @@ class FakeEngine:
         self.offers = offers
         self.hears = True
         self.full = False
+        self.no_draft = ""
+        self.loads_drafts = True
         self.info = INFO
         self.prompt = [1, 2, 3]
         self.commands: list[Command] = []
@@ -244,6 +252,12 @@ class FakeEngine:
         if fraction == 1.0:
             self._answer(number, Loaded(self.info))
 
+    def load_draft(self) -> None:
+        """The draft model that was asked for last is loaded, or refused."""
+        at = max(at for at, command in enumerate(self.commands, 1) if isinstance(command, LoadDraft))
+        for event in self._drafting(self.asked(LoadDraft)[-1]):
+            self._answer(at, event)
+
     def die(self, message: str = "the engine process ended by SIGKILL") -> None:
         """The process is gone."""
         running = self._running()
@@ -312,6 +326,8 @@ class FakeEngine:
         match command:
             case Load() if self.loads:
                 return [Progress(0.5), Loaded(self.info)]
+            case LoadDraft() if self.loads_drafts:
+                return self._drafting(command)
             case Render():
                 return [Rendered(list(self.prompt), whole=not command.after_reply)]
             case Generate():
@@ -347,13 +363,22 @@ class FakeEngine:
                 return self._answers_to_question(command)
         return []
 
+    def _drafting(self, command: LoadDraft) -> Iterable[Event]:
+        spec = command.spec
+        if spec is None:
+            return [DraftLoaded(None)]
+        if self.no_draft:
+            return [Progress(0.5), Failed("draft", self.no_draft, "choose a model of the same family")]
+        return [Progress(0.5), DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1))]
+
     def _begin(
         self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
     ) -> None:
         base = walk.base[1] if walk.base is not None else 0
         of = walk.number if group is not None else None
         stream = _Stream(
-            number, command.done + base, walk.seed, walk.constraint, command.constraint_begun, walk=of
+            number, command.done + base, walk.seed, walk.constraint, command.constraint_begun, walk=of,
+            draft=command.draft if isinstance(command, Generate) else None,
         )  # fmt: skip
         self._streams.append(stream)
         start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group)
@@ -370,6 +395,8 @@ class FakeEngine:
                 stream.settings += 1
                 if command.constraint != stream.constraint:
                     stream.constraint, stream.constraint_begun = command.constraint, stream.steps
+                if command.draft is not None:
+                    stream.draft = command.draft if command.draft.on else None
                 self._answer(stream.number, _settings(stream, command))
                 self._wait_on(stream)
             case Pause():
@@ -495,7 +522,7 @@ def _settings(stream: _Stream, now: Walk | Adjust) -> SettingsRecord:
     origin = {} if stream.walk is None else dict(now.origin)
     return SettingsRecord(
         stream.settings, now.samplers, now.conditions, origin, 2, constraint=stream.constraint,
-        constraint_begun=stream.constraint_begun, walk=stream.walk,
+        constraint_begun=stream.constraint_begun, walk=stream.walk, draft=stream.draft,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from termchat.decoding.escapes import escape
 from termchat.decoding.records import Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import KNOBS
 
-_NESTED = ("stages", "candidates", "state")
+_NESTED = ("stages", "candidates", "state", "draft")
 FIELDS = tuple(name for name in Token.__struct_fields__ if name not in _NESTED)
 COLUMNS = ("node", *FIELDS, *KNOBS)
 

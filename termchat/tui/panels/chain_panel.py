@@ -130,6 +130,8 @@ def _origins(names: list[str], origin: Mapping[str, str]) -> str:
 def _acts(name: str, tuning: Tuning) -> bool:
     """Whether a knob has an effect, or would have one if it were turned."""
     knob, stage = KNOBS[name], STAGES.get(KNOBS[name].stage or "")
+    if knob.needs:
+        return not KNOBS[knob.needs].is_off(getattr(tuning, knob.needs))
     if stage is None:
         return bool(getattr(tuning, name) != knob.default)
     if not stage.active(tuning):

@@ -196,7 +196,7 @@ class Tune:
         """Adds a stop rule for a text, which stays in the reply, unlike a stop sequence; one that is there goes."""
         self.error = ""
         try:
-            (pattern,) = KNOBS["stop"].check([unescape(text)])  # type: ignore[misc]
+            (pattern,) = KNOBS["stop"].check([unescape(text)])  # type: ignore[misc, str-unpack]
         except KnobError as error:
             self.error = str(error)
             return
@@ -263,7 +263,7 @@ class Tune:
 
     def _move(self, steps: int, coarse: bool = False) -> None:
         self.typed, value = None, self._value
-        if not isinstance(value, (int, float)):
+        if not isinstance(value, (int, float, str)):
             self.error = f"{self.selected} cannot be stepped; " + (
                 "Enter edits it" if self.is_text else "type a number"
             )

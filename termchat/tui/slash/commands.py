@@ -283,6 +283,7 @@ def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
     told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
     if knob.off is not None:
         told |= {knob.show(knob.off): "off"}
+    told = dict.fromkeys(reversed(knob.choices), "choice") | told
     return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(told.items()))
 
 
@@ -419,7 +420,7 @@ def _of_key(key: Key) -> Command:
 
 
 def _of_knob(knob: Knob) -> Command:
-    takes = {"texts": "TEXT", "biases": "TEXT=X|ban", "seed": "NUMBER"}.get(
+    takes = {"texts": "TEXT", "biases": "TEXT=X|ban", "seed": "NUMBER", "choice": "WORD"}.get(
         knob.kind, f"{knob.low:.16g} to {knob.high:.16g}"
     )
     return Command(
