@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from statistics import median_high
+from typing import get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.conversation.heat import entropy_heat, probability_heat, rank_heat
+from termchat.conversation.heat import MeasureName, entropy_heat, probability_heat, rank_heat
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import HEATS
 from termchat.tui.panels.ribbon import BLOCKS, legend_line, ribbon_line, token_at
@@ -254,7 +255,7 @@ def test_a_streaming_ribbon_measures_no_token_twice() -> None:
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize(("look", "name"), [*zip(TOKEN_LOOKS, NAMES, strict=True)])
+@pytest.mark.parametrize(("look", "name"), [*zip(get_args(MeasureName), NAMES, strict=True)])
 def test_the_legend_goes_from_hot_to_calm(look: TokenLook, name: str) -> None:
     line = legend_line(look)
     swatches = [ink.heat for _, ink in line.runs if ink.heat >= 0]

@@ -126,7 +126,7 @@ class Paint:
             elif ground == "panel" and palette.panel == DEFAULT:
                 color, reverse = DEFAULT, True
         if palette.accent == palette.text:
-            bold = bold or ink.color in _LOUD
+            bold, underline = bold or ink.color in _LOUD, underline or (ink.color == "success" and bool(ink.ground))
         return color, bgcolor, bold, ink.italic, ink.strike, underline, reverse
 
 

@@ -96,7 +96,8 @@ CHAT: tuple[Key, ...] = (
         _in_walks("tokens") | {"idle": "tokens", "busy": "tokens", "paused": "step"}, "Token mode",
     ),
     Key(
-        "look", "ctrl+l", "look", "Next look: reading, or tokens by probability (model), after (chain), entropy, rank or time",
+        "look", "ctrl+l", "look",
+        "Next look: reading, or tokens by probability (model), after (chain), entropy, rank, time or drafts",
         _everywhere("look") | _in_tokens("look") | _in_walks("look"), "Look",
     ),
     Key("panels", "ctrl+b,ctrl+backslash", "panels", "Show or hide the panels (tmux takes Ctrl+B)", {}, "Panels",

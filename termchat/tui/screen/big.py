@@ -44,7 +44,7 @@ class Big:
             self._view = mode.view
             self._panels.point_at(self._tokens.transcript.cursor_reply, self._tokens.transcript.cursor)
         else:
-            self._panels.point_at(_newest_reply(self._chat.conversation), None)
+            self._panels.point_at(newest_reply(self._chat.conversation), None)
         self._panels.show_chat(self._chat, self._desk.tune, mode)
 
     def turn(self, by: int) -> None:
@@ -105,7 +105,7 @@ class Big:
         self.show()
 
 
-def _newest_reply(conversation: Conversation) -> list[Span]:
+def newest_reply(conversation: Conversation) -> list[Span]:
     """The parts of the reply that the chat ends in, none where it ends in a message. The path before it is not walked."""
     parts: list[Span] = []
     number, count = conversation.leaf, None

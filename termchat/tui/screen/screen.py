@@ -29,7 +29,7 @@ from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
 from termchat.tui.screen.ask_line import AskLine
-from termchat.tui.screen.big import Big
+from termchat.tui.screen.big import Big, newest_reply
 from termchat.tui.screen.copying import Copying
 from termchat.tui.screen.desk import Desk
 from termchat.tui.screen.dialog_table import DIALOGS
@@ -53,7 +53,7 @@ from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.token_bar import Legend, Tokens
 from termchat.tui.tokens.turn_versions import TurnVersions
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.looks import LOOKS
+from termchat.tui.transcript.looks import LOOKS, next_look
 from termchat.tui.walks.walking import Walking
 from termchat.tui.walks.walks_view import WalksView
 
@@ -118,7 +118,7 @@ class ChatScreen(LiveScreen):
         self._queue, self._full, self._standing = Slip(id="queue"), Slip(id="full"), Slip(id="standing")
         self._transcript = TranscriptView(palette)
         self._walks = WalksView(chat, palette)
-        self._legend = Legend(self._transcript)
+        self._legend = Legend(self._transcript, lambda: newest_reply(chat.conversation))
         self.tokens = Tokens(chat, self._transcript)
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
@@ -463,9 +463,11 @@ class ChatScreen(LiveScreen):
             self.tokens.show()
             self._walking.share_look()
         elif self._walking.open:
-            self._walks.look = LOOKS[(LOOKS.index(self._walks.look) + 1) % len(LOOKS)]
+            walks = self._chat.walks.shown
+            self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
         else:
-            self._transcript.look = LOOKS[(LOOKS.index(self._transcript.look) + 1) % len(LOOKS)]
+            replies = (span.node for span in self._chat.conversation.path())
+            self._transcript.look = next_look(LOOKS, self._transcript.look, replies)
             self.tokens.mode.keep()
 
     def action_continue(self) -> None:

@@ -400,7 +400,7 @@ _TAKE: tuple[_Takes, ...] = (
         _walking("beams"), _walks_offers("beams"), free=True, words=_walks_words("beams")),
     _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
-    _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank or time", _look,
+    _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts", _look,
         lambda _: (Offer(look) for look in LOOKS)),
     _Takes("help", "NAME", "List all commands, or explain one", _help,
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),

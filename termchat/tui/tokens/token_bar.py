@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
+from termchat.conversation.tree import Span
 from termchat.engine.port import Unit
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import MARGIN
@@ -26,7 +27,7 @@ from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokens.panel import View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
-from termchat.tui.transcript.looks import TOKEN_LOOKS
+from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
 
 if TYPE_CHECKING:
     from termchat.tui.tokens.bias_dialog import BiasDialog
@@ -121,9 +122,8 @@ class Tokens(Column):
 
     def next_look(self) -> None:
         """The next of the looks that show tokens; it is kept, should nobody be able to when the app ends."""
-        look = self.transcript.look
-        at = TOKEN_LOOKS.index(look) if look != "reading" else -1
-        self.transcript.look = TOKEN_LOOKS[(at + 1) % len(TOKEN_LOOKS)]
+        replies = (span.node for span in self.transcript.cursor_reply)
+        self.transcript.look = next_look(TOKEN_LOOKS, self.transcript.look, replies)
         self.mode.keep()
 
     @property
@@ -154,7 +154,7 @@ class Tokens(Column):
         look = self.transcript.look
         if self.mode.open and look != "reading":
             line = ribbon_line(self.transcript.cursor_reply, look, self.transcript.cursor, self.ribbon.room)
-            self.ribbon.show_lines([line, legend_line(look)])
+            self.ribbon.show_lines([line, legend_line(look, self.transcript.cursor_reply)])
 
     def follow(self) -> None:
         """Shows what token mode has open, and posts `Acted`."""
@@ -243,13 +243,16 @@ class Tokens(Column):
 
 
 class Legend(Slip):
-    def __init__(self, transcript: TranscriptView) -> None:
+    """What the colours of a token look mean, outside of token mode. `reply` is the one that the chat ends in."""
+
+    def __init__(self, transcript: TranscriptView, reply: Callable[[], Sequence[Span]]) -> None:
         super().__init__(id="legend")
-        self._transcript = transcript
+        self._transcript, self._reply = transcript, reply
 
     def on_mount(self) -> None:
         self.watch(self._transcript, "look", self.draw)
 
     def draw(self) -> None:
         look = self._transcript.look
-        self.show_lines([legend_line(look)] if look != "reading" and not self._transcript.pointing else [])
+        shows = look != "reading" and not self._transcript.pointing
+        self.show_lines([legend_line(look, self._reply())] if look != "reading" and shows else [])

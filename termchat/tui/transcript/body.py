@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from termchat.conversation.tree import TokenColumns
-from termchat.tui.draw.ink import HEATS, Ink, Run
+from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.transcript.blocks import THOUGHT, Block, ChunkBlock, FoldBlock, Inked, TextBlock, ThoughtBlock
-from termchat.tui.transcript.looks import Look, TokenLook, heats
+from termchat.tui.transcript.looks import Look, TokenLook, heat_inks, heats
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.source import TurnText
 
@@ -21,8 +21,6 @@ LONGEST = 4000
 """characters. After as many any block ends at a space; at twice as many it ends anywhere."""
 
 PLAIN = Ink("text")
-INKS = [[Ink("text", heat=heat, underline=forced, italic=forced) for heat in range(HEATS)] for forced in (False, True)]
-"""The inks of tokens that were drawn, and of those that a person forced, by heat."""
 
 
 class Body(Protocol):
@@ -49,7 +47,7 @@ class Hot:
     """The text of tokens, each in the ink of its heat; what was forced is marked."""
 
     def __init__(self, tokens: TokenColumns, look: TokenLook) -> None:
-        self.tokens, self._look = tokens, look
+        self.tokens, self._look, self._inks = tokens, look, heat_inks(look)
 
     def runs(self, begin: int, end: int) -> list[Run]:
         texts, hot = self.tokens.texts, heats(self.tokens, self._look)
@@ -58,7 +56,7 @@ class Hot:
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]
         found = zip(pieces, self.tokens.by_hand[first:last], hot[first:last], strict=True)
-        return [(text, INKS[forced][heat]) for text, forced, heat in found if text]
+        return [(text, self._inks[forced][heat]) for text, forced, heat in found if text]
 
 
 class PlainBody:

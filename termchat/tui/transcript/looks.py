@@ -1,29 +1,81 @@
-"""The looks: how replies are shown. In a token look the ground behind every token is the heat of its step by a measure."""
+"""The looks: how replies are shown. In a token look the ground behind every token is the heat of its step by a measure, or says
+what became of a draft there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
-from termchat.conversation.heat import Heats, MeasureName
-from termchat.conversation.tree import TokenColumns
-from termchat.tui.draw.ink import HEATS
+from termchat.conversation.heat import Heats
+from termchat.conversation.tree import Node, TokenColumns
+from termchat.tui.draw.ink import HEATS, Ink
 
-TokenLook = MeasureName
-Look = Literal["reading", "probability", "after", "entropy", "rank", "time"]
+TokenLook = Literal["probability", "after", "entropy", "rank", "time", "drafts"]
+Look = Literal["reading", "probability", "after", "entropy", "rank", "time", "drafts"]
 
 TOKEN_LOOKS: tuple[TokenLook, ...] = get_args(TokenLook)
 LOOKS: tuple[Look, ...] = get_args(Look)
 
 CALM = HEATS - 1
 
-_known: WeakKeyDictionary[TokenColumns, dict[TokenLook, Heats]] = WeakKeyDictionary()
+REJECTED, ACCEPTED, PLAIN = 0, HEATS // 2, CALM
+"""The heats of the look of drafts: a draft stood there and another token was taken; it was taken; there was none."""
+
+_L = TypeVar("_L", Look, TokenLook)
+
+Inks = Sequence[Sequence[Ink]]
+"""Those of tokens that were drawn, and of those that a person forced, by heat."""
+
+_BY_HAND = (False, True)
+_MEASURED: Inks = [[Ink(heat=heat, underline=forced, italic=forced) for heat in range(HEATS)] for forced in _BY_HAND]
+_DRAFTED: Inks = [
+    [
+        inks[REJECTED],
+        *[Ink("success", ground="surface", underline=forced, italic=forced)] * (HEATS - 2),
+        inks[PLAIN],
+    ]
+    for forced, inks in zip(_BY_HAND, _MEASURED, strict=True)
+]
+
+
+class _DraftHeats:
+    """What became of the draft at each token of one reply, as one byte each."""
+
+    def __init__(self) -> None:
+        self._read = bytearray()
+
+    def of(self, tokens: TokenColumns) -> bytearray:
+        """Those of all tokens so far; always the same reply's."""
+        for at in range(len(self._read), len(tokens)):
+            draft = tokens.draft(at)
+            self._read.append(PLAIN if draft is None else ACCEPTED if draft.accepted else REJECTED)
+        return self._read
+
+
+_known: WeakKeyDictionary[TokenColumns, dict[TokenLook, Heats | _DraftHeats]] = WeakKeyDictionary()
 
 
 def heats(tokens: TokenColumns, look: TokenLook) -> Sequence[int]:
     """The heat of each token so far, 0 to CALM."""
     known = _known.setdefault(tokens, {})
     if look not in known:
-        known[look] = Heats(look, CALM)
+        known[look] = _DraftHeats() if look == "drafts" else Heats(look, CALM)
     return known[look].of(tokens)
+
+
+def heat_inks(look: Look) -> Inks:
+    return _DRAFTED if look == "drafts" else _MEASURED
+
+
+def has_drafts(replies: Iterable[Node]) -> bool:
+    """Whether anything was drafted for one of them."""
+    return any(node.tokens.drafts is not None for node in replies)
+
+
+def next_look(looks: Sequence[_L], look: Look, replies: Iterable[Node]) -> _L:
+    """The look that comes after another; the first after one that is none of them. That of drafts is passed over where nothing
+    was drafted for the `replies`."""
+    offered = [one for one in looks if one != "drafts" or has_drafts(replies)]
+    after = looks.index(look) + 1 if look in looks else 0
+    return next((one for one in looks[after:] if one in offered), offered[0])

@@ -14,8 +14,7 @@ from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, length, prose
 from termchat.tui.panels.candidates import candidate_table
-from termchat.tui.transcript.body import INKS
-from termchat.tui.transcript.looks import heats
+from termchat.tui.transcript.looks import heat_inks, heats
 from termchat.tui.walks.walk_facts import ending_word
 from termchat.tui.walks.walk_scene import WalksScene
 
@@ -166,7 +165,8 @@ def _side(scene: WalksScene, walk: int) -> _Side:
     if scene.look == "reading":
         inks = [TEXT] * count
     else:
-        inks = [INKS[bool(forced)][hot] for forced, hot in zip(tokens.by_hand, heats(tokens, scene.look), strict=False)]
+        by_heat, hot = heat_inks(scene.look), heats(tokens, scene.look)
+        inks = [by_heat[bool(forced)][heat] for forced, heat in zip(tokens.by_hand, hot, strict=False)]
     if count and not tokens.texts[count - 1] and node.finished is not None and node.finished.reason == "end":
         pieces[-1] = _END
     paused = scene.group.paused.get(walk)

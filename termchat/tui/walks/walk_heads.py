@@ -17,8 +17,8 @@ from termchat.text import cells, one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, spread
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.transcript.body import INKS, PLAIN
-from termchat.tui.transcript.looks import Look, heats
+from termchat.tui.transcript.body import PLAIN
+from termchat.tui.transcript.looks import Look, heat_inks, heats
 from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of, state_runs
 
 TITLES: dict[GroupKind, str] = {
@@ -168,12 +168,12 @@ def tail_runs(node: Node, look: Look, width: int) -> list[Run]:
     tokens = node.tokens
     runs: list[Run] = []
     used, at = 0, len(tokens)
-    hot, forced = heats(tokens, look) if look != "reading" else None, tokens.by_hand
+    hot, inks, forced = heats(tokens, look) if look != "reading" else None, heat_inks(look), tokens.by_hand
     while at and used < width:
         at -= 1
         if text := tokens.texts[at]:
             shown, wide = _measured(text, width)
-            ink = INKS[forced[at]][hot[at]] if hot is not None else PLAIN
+            ink = inks[forced[at]][hot[at]] if hot is not None else PLAIN
             runs.append((shown, ink))
             used += wide
     if used > width or at:

@@ -1,0 +1,59 @@
+"""Replies with drafts on a fake engine: rounds of speculation, and tokens decoded alone between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from termchat.decoding.records import Candidate, Draft, DraftToken
+from tests.tui.fake_engine import FakeEngine
+
+ROW_US, ROUND_US = 6_000, 15_000
+"""What a row alone takes to decode, and a round."""
+BEAR = ("·the", "·old", "·bear")
+
+
+def say_plain(engine: FakeEngine, *pieces: str) -> None:
+    """Tokens for which nothing was drafted."""
+    for piece in pieces:
+        engine.say(piece, id=_id(engine, piece), candidates=_candidates(engine, piece), decode_us=ROW_US, sample_us=0)
+
+
+def say_round(
+    engine: FakeEngine, drafted: Sequence[str], taken: Sequence[str], *, by: str = "ngram", us: int = 90
+) -> None:
+    """A round: what was `drafted`, and the tokens that were `taken` one after the other, as many as are drawn by now."""
+    for at, piece in enumerate(taken):
+        draft = None
+        if at < len(drafted):
+            names = drafted if at == 0 else drafted[at : at + 1]
+            tokens = [DraftToken(_id(engine, name), name) for name in names]
+            draft = Draft(by, drafted[at] == piece, tokens, us if at == 0 else 0)
+        rejected = "" if draft is None or draft.accepted else drafted[at]
+        engine.say(
+            piece, id=_id(engine, piece), candidates=_candidates(engine, piece, rejected), draft=draft,
+            decode_us=0 if at else ROUND_US, sample_us=0,
+        )  # fmt: skip
+
+
+def say_story(engine: FakeEngine) -> None:
+    """Two rounds, one with a rejected token and one that was accepted as a whole, and plain tokens around them."""
+    say_plain(engine, " Once", " the", " old", " bear", " slept", ".", " Then")
+    say_round(engine, (" the", " old", " bear", " slept", "."), (" the", " old", " bear", " woke"))
+    say_plain(engine, " and", " saw", " that")
+    say_round(engine, (" the", " old"), (" the", " old", " fox"))
+    say_plain(engine, " had", " gone", ".")
+
+
+def _id(engine: FakeEngine, piece: str) -> int:
+    return engine.words.ids(piece)[0]
+
+
+def _candidates(engine: FakeEngine, piece: str, rejected: str = "") -> list[Candidate]:
+    """The token that was taken, and the rejected one, if any, behind it."""
+    shares = [(piece, 0.44, 0.62, None), (rejected, 0.09, 0.12, None), (" hungry", 0.03, 0.0, "min_p")]
+    return [
+        Candidate(_id(engine, text), text, 18.0 - at, math.log(model), after, 0.5 - at, removed)
+        for at, (text, model, after, removed) in enumerate(shares)
+        if text
+    ]
