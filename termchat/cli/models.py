@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from termchat.models.download.progress import Pulling
     from termchat.models.entry import Entry
 
-_TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "FROM", "DESCRIPTION")
+_TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "DRAFT MODEL", "FROM", "DESCRIPTION")
 _RIGHT = frozenset({"SIZE", "CONTEXT"})
 
 _STAGES = {
@@ -81,20 +82,26 @@ def add(*, name: str, source: str, description: str, license: str) -> None:
 def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
     """List the models in the catalogue and those on this machine.
 
+    DRAFT MODEL names a smaller model of the same vocabulary, which can draft for it (--draft): one on this machine, else one
+    to download.
+
     With --json: `models`, each with wanted (what to give to --model), name, state (ready, not downloaded, not installed,
     broken), description, architecture, size_label, quantization, context (tokens), size (bytes), about (size is not exact),
-    license, needs, source, catalogued, path, problem; `skipped`, each with path, reason, place; and `problems` of the
-    catalogues.
+    license, needs, draft_model (the one that the catalogue names to draft for it), draft_models (those on this machine that
+    can, as --draft takes them, the smallest first), source, catalogued, path, problem; `skipped`, each with path, reason,
+    place; and `problems` of the catalogues.
     """
     import msgspec
 
-    from termchat.models.listing import listing
+    from termchat.models.listing import listing, with_drafts
 
     found = listing(config(given).model_folders)
+    listed = with_drafts(found.rows)
+    names = {row.wanted: row.name for row in listed}
     if as_json:
         print_json(
             {
-                "models": [msgspec.structs.asdict(row) for row in found.rows],
+                "models": [msgspec.structs.asdict(row) for row in listed],
                 "skipped": [{"path": one.path, "reason": one.reason, "place": one.place} for one in found.skipped],
                 "problems": found.problems,
             }
@@ -107,10 +114,11 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
             row.quantization,
             f"{row.context:,}" if row.context else "",
             row.state,
+            names.get(row.best_draft, row.best_draft),
             row.source,
             row.problem if row.state == "broken" else row.description,
         )
-        for row in found.rows
+        for row in listed
     ]
     table(_TITLES, rows, _RIGHT)
     if skipped and found.skipped:
@@ -292,7 +300,8 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     With --json: name, state, path, description, license, source, needs, size (bytes), sha256 (of the whole file),
     fingerprint (of its header and size; model.sha256 in records), architecture, size_label, quantization, parameters,
     context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (the opening and closing tags),
-    recommended (by knob), memory (approximate bytes needed with the whole context), problem; null where unknown.
+    recommended (by knob), memory (approximate bytes needed with the whole context), draft_model (the one that the catalogue
+    names to draft for it), draft_models (those on this machine that can, as --draft takes them), problem; null where unknown.
     """
     from termchat.models import catalogue
 
@@ -306,6 +315,7 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
         name, path = catalogue.resolve(model, known, config(given).model_folders)
         values["name"] = name
         _add_file(values, path)
+        values["draft_models"] = _drafts(path, known, config(given).model_folders)
     except NotHere as error:
         values.update(state=entry.state if entry else "not downloaded", problem=f"{error.message}. {error.hint}")
     except ModelError as error:
@@ -329,6 +339,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
         "context": entry.context,
         "thinking": list(entry.thinking) or None,
         "recommended": entry.recommended or None,
+        "draft_model": entry.draft_model or None,
     }
 
 
@@ -368,6 +379,14 @@ def _add_file(values: dict[str, Any], path: Path) -> None:
     )
 
 
+def _drafts(path: Path, known: Catalogue, folders: Iterable[str | Path]) -> list[str]:
+    """Those on this machine that can draft for the model in this file, as --draft takes them."""
+    from termchat.models.listing import listing, with_drafts
+
+    found = with_drafts(listing(folders, known).rows)
+    return next((list(row.draft_models) for row in found if row.path is not None and row.path.samefile(path)), [])
+
+
 def _text(value: Any) -> str:
     return "" if value is None else home(value) if isinstance(value, Path) else str(value)
 
@@ -386,6 +405,10 @@ def _yes(value: bool | None) -> str:
 
 def _texts(value: list[str] | None) -> str:
     return " … ".join(value or ())
+
+
+def _names(value: list[str] | None) -> str:
+    return ", ".join(home(name) for name in value or ())
 
 
 def _knobs(value: dict[str, Any] | None) -> str:
@@ -415,6 +438,8 @@ _FIELDS = {
     "thinking": _texts,
     "recommended": _knobs,
     "memory": _bytes,
+    "draft_model": _text,
+    "draft_models": _names,
     "problem": _text,
 }
 """The fields of `show` in their order, and how each is written for people."""

@@ -7,6 +7,7 @@ A name that a person gives comes in at `catalogue.resolve`, which knows the entr
 - `gguf/`: the header of a file, read within bounds and without llama.cpp;
 - `disk/`: the model files of this and of other programs (Ollama, LM Studio, a Hugging Face cache …);
 - `download/`: from Hugging Face or an address to the models folder;
+- `draft_pairs`: which models can draft for which;
 - `listing` joins catalogue and disk into the rows of `models list` and of the dialog; `memory` estimates whether a model fits;
 - `manage` adds entries, verifies files and removes downloads;
 - `errors`: what all of them raise.

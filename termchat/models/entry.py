@@ -47,6 +47,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The texts between which it thinks, or nothing."""
     needs: _Short = ""
     """The machine it is for, in a few words."""
+    draft_model: _Short = ""
+    """The name of the smaller model in the catalogue that can draft for it."""
 
     path: str = ""
     package: Annotated[str, msgspec.Meta(pattern=r"^\w*$")] = ""

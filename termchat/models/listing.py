@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ import msgspec
 
 from termchat.models import catalogue
 from termchat.models.disk.discovery import FoundModel, Skipped, discover
+from termchat.models.draft_pairs import DraftFacts, draft_facts, drafts_for
 from termchat.models.entry import Entry
 from termchat.models.errors import ModelError, NotHere
 from termchat.models.gguf.brief import quantization_in, read_brief
@@ -37,6 +39,10 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the size is only about that."""
     license: str = ""
     needs: str = ""
+    draft_model: str = ""
+    """The name of the model that can draft for it, as the catalogue says."""
+    draft_models: tuple[str, ...] = ()
+    """Those on this machine that can, by `wanted`, the smallest first; () where nobody looked."""
     source: str = ""
     """Where it comes from or lies, in a few words."""
     catalogued: bool = False
@@ -44,6 +50,13 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of its first file, when it is here."""
     problem: str = ""
     """Why it cannot be used as it is, and what to do."""
+
+    @property
+    def best_draft(self) -> str:
+        """The one to draft for it: the catalogue's, if it is here or none is; else the smallest that is here; "" for none."""
+        return (
+            self.draft_model if self.draft_model in self.draft_models or not self.draft_models else self.draft_models[0]
+        )
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -66,6 +79,18 @@ def listing(folders: Iterable[str | Path] = (), models: catalogue.Catalogue | No
             rows[one.wanted] = one
     found = sorted((row for row in rows.values() if not row.catalogued), key=lambda row: (row.name.lower(), row.wanted))
     return Listing([*(row for row in rows.values() if row.catalogued), *found], skipped, known.problems)
+
+
+def with_drafts(rows: Iterable[ModelRow]) -> list[ModelRow]:
+    """The rows with their `draft_models`. Takes milliseconds for each model that is here: its vocabulary is read."""
+    listed = list(rows)
+    facts: dict[str, DraftFacts] = {}
+    for row in listed:
+        if row.state == "ready" and row.path is not None and row.size is not None:
+            with suppress(ModelError):
+                facts[row.wanted] = draft_facts(row.path, row.size)
+    able = {wanted: tuple(drafts_for(one, facts.items())) for wanted, one in facts.items()}
+    return [msgspec.structs.replace(row, draft_models=able.get(row.wanted, ())) for row in listed]
 
 
 def gather(
@@ -133,6 +158,7 @@ def _row(name: str, entry: Entry, state: State, problem: ModelError | None = Non
         about=entry.size is None and entry.about_size is not None,
         license=entry.license,
         needs=entry.needs,
+        draft_model=entry.draft_model,
         source=entry.source,
         catalogued=True,
         problem=f"{problem.message}. {problem.hint}".strip() if problem else "",

@@ -25,6 +25,7 @@ from click.testing import Result
 from termchat import paths
 from termchat.models.gguf.header import read_header
 from termchat.text import duration, size
+from tests.fewer_blocks import without_blocks
 from tests.models.gguf_files import BASE, header
 from tests.pull.file_server import FileServer, gguf, sha256
 
@@ -110,6 +111,24 @@ def test_the_list_for_people_fits_its_terminal(home: Path) -> None:
     assert any("broken.gguf" in line for line in lines)
     assert "\x1b" not in terminal.seen
     assert "evil␛[2Jname" in terminal.seen
+
+
+def test_the_list_and_show_name_draft_models(termchat: Termchat, home: Path, model_path: Path) -> None:
+    folder = home / "mine"
+    folder.mkdir()
+    path = without_blocks(model_path, folder / "fewer.gguf", 14)
+    told = asked(termchat("list", "--json", "--model-folders", folder))
+    rows = {row["name"]: row for row in told["models"]}  # type: ignore[attr-defined]
+    assert rows["smollm2"]["draft_models"] == [str(path)]
+    assert (rows["qwen3-4b"]["draft_models"], rows["qwen3-4b"]["draft_model"]) == ([], "qwen3-0.6b")
+    lines = termchat("list", "--model-folders", folder).stdout.splitlines()
+    at = lines[0].index("DRAFT MODEL")
+    drafts = {line.split()[0]: line[at : at + 11].strip() for line in lines[1:]}
+    assert (drafts["smollm2"], drafts["smollm2-360m"], drafts["fewer"]) == ("fewer", "smollm2", "")
+    shown = asked(termchat("show", "smollm2", "--json", "--model-folders", folder))
+    assert (shown["draft_model"], shown["draft_models"]) == (None, [str(path)])
+    assert "draft models   ~/mine/fewer.gguf" in termchat("show", "smollm2", "--model-folders", folder).stdout
+    assert "draft model  smollm2" in termchat("show", "smollm2-360m").stdout
 
 
 def test_show_tells_what_the_file_says(termchat: Termchat, home: Path) -> None:

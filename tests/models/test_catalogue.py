@@ -243,6 +243,21 @@ def test_the_users_own_catalogue_wins(home: Path) -> None:
     assert "line 4: model 'broken' is ignored" in known.problems[0]
 
 
+def test_the_shipped_pairs_are_of_one_family() -> None:
+    entries = catalogue.load().entries
+    pairs = {name: entry.draft_model for name, entry in entries.items() if entry.draft_model}
+    assert pairs == {
+        "smollm2-360m": "smollm2",
+        "smollm2-1.7b": "smollm2",
+        "qwen3-1.7b": "qwen3-0.6b",
+        "qwen3-4b": "qwen3-0.6b",
+        "gemma3-4b": "gemma3-1b",
+        "llama3.2-3b": "llama3.2-1b",
+    }
+    for name, draft in pairs.items():
+        assert (entries[draft].size or 0) * 1.5 < (entries[name].size or 0)
+
+
 def test_what_the_shipped_entries_promise() -> None:
     entries = catalogue.load().entries
     assert len(entries) >= 12

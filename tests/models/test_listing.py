@@ -7,7 +7,8 @@ from pathlib import Path
 from termchat.models.catalogue import Catalogue
 from termchat.models.disk.discovery import Skipped
 from termchat.models.entry import Entry
-from termchat.models.listing import ModelRow, gather, listing
+from termchat.models.listing import ModelRow, gather, listing, with_drafts
+from tests.fewer_blocks import with_vocabulary, without_blocks
 from tests.models.gguf_files import TEXT, model, named
 
 REPO = {"description": "From a repository", "repo": "owner/Tiny-GGUF", "file": "Tiny-Q8_0.gguf", "license": "MIT"}
@@ -105,3 +106,23 @@ def test_the_catalogue_comes_at_once_and_the_disk_as_it_is_found(tmp_path: Path)
     rest = list(stream)
     assert [row.name for row in rest if isinstance(row, ModelRow)] == ["m0", "m1", "m2", "late"]
     assert [one.path.name for one in rest if isinstance(one, Skipped)] == ["x.gguf"]
+
+
+def test_which_models_can_draft_for_which(tmp_path: Path, model_path: Path) -> None:
+    fewer = without_blocks(model_path, tmp_path / "fewer.gguf", 14)
+    least = without_blocks(model_path, tmp_path / "least.gguf", 12, 13, 14)
+    other = with_vocabulary(model_path, tmp_path / "other.gguf", renamed={260: "x"}, size=49_100)
+    named("tiny", tmp_path)
+    found = {row.wanted: row for row in with_drafts(listing([tmp_path]).rows)}
+    able = {wanted: row.draft_models for wanted, row in found.items() if row.draft_models}
+    assert able == {"smollm2": (str(least), str(fewer)), str(fewer): (str(least),)}
+    assert found["smollm2"].best_draft == str(least)
+    assert found[str(other)].best_draft == ""
+    away = found["smollm2-360m"]
+    assert (away.draft_models, away.draft_model, away.best_draft) == ((), "smollm2", "smollm2")
+    assert listing([tmp_path]).rows[0].draft_models == ()
+
+
+def test_the_draft_model_of_the_catalogue_is_preferred_to_a_smaller_one() -> None:
+    row = ModelRow(wanted="large", name="large", state="ready", draft_model="named", draft_models=("tiny", "named"))
+    assert row.best_draft == "named"

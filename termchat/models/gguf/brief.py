@@ -34,6 +34,8 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int | None
     """Tokens the model was trained on."""
     block_count: int | None
+    rewinds: bool
+    """Whether its context can be cut back to any token; a recurrent model's cannot."""
     tensor_count: int
     split_count: int
     """Files of a model in several, of which this is the first; 0 if it does not say here."""
@@ -72,6 +74,7 @@ def parse_brief(reader: Reader) -> Brief:
         quantization=FILE_TYPES.get(file_type) or quantization_in(reader.name),
         context_length=metadata.context_length,
         block_count=metadata.own("block_count"),
+        rewinds=metadata.rewinds,
         tensor_count=tensors,
         split_count=split,
         file_size=reader.size,

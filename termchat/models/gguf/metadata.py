@@ -89,8 +89,11 @@ _OWN = (
     "ssm.group_count",
     "ssm.inner_size",
     "ssm.state_size",
+    "wkv.head_size",
 )
 """Numbers under the architecture's own name."""
+_STATES = ("ssm.state_size", "ssm.conv_kernel", "shortconv.l_cache", "wkv.head_size")
+"""What recurrent and hybrid models alone have: Mamba and its like, LFM2, RWKV."""
 
 
 class Metadata:
@@ -166,6 +169,11 @@ class Metadata:
     def vocabulary(self) -> int | None:
         tokens = self.values.get("tokenizer.ggml.tokens")
         return tokens.length if isinstance(tokens, Array) else self.own("vocab_size")
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether a context can be cut back to any token: not where a layer keeps one state for all that it has read."""
+        return all(self.own(name) is None for name in _STATES)
 
     def recommended(self) -> dict[str, float | tuple[str, ...]]:
         found = {knob: self.values.get(f"general.sampling.{key}") for key, knob in _RECOMMENDED.items()}
