@@ -44,7 +44,32 @@ def test_every_field_an_engine_takes_can_be_set() -> None:
     told |= {"batch_times"}
     assert {name for name, option in OPTIONS.items() if option.table == "engine"} == set(
         ModelSpec.__struct_fields__
-    ) - told
+    ) - told | {"draft_model"}
+
+
+def test_a_draft_flag_that_is_none_of_its_words_names_a_model(written) -> None:
+    for word in ("ngram", " Auto ", "off", "model"):
+        found = written("", {"draft": word})
+        assert (found.tuning.draft, found.engine.draft_model) == (word.strip().lower(), "")
+    found = written('[engine]\ndraft_model = "other"\n', {"draft": "~/models/Small.gguf"}, TERMCHAT_DRAFT="ngram")
+    assert (found.tuning.draft, found.engine.draft_model) == ("model", "~/models/Small.gguf")
+    assert (found.origin["draft"], found.origin["draft_model"]) == ("flag", "flag")
+    assert written("", {"draft": "small", "draft_model": "small"}).engine.draft_model == "small"
+    with pytest.raises(FlagError, match="draft_model is 'large' already"):
+        written("", {"draft": "small", "draft_model": "large"})
+
+
+def test_only_a_flag_names_a_draft_model_in_place_of_a_word(written) -> None:
+    found = written('[sampling]\ndraft = "small"\n')
+    assert (found.tuning.draft, found.engine.draft_model) == ("off", "")
+    (problem,) = found.problems
+    assert "draft must be one of off, ngram, model, auto, not 'small'" in problem
+
+
+def test_what_drafts_is_chosen_for_a_model_and_not_told_the_engine(written) -> None:
+    found = written('[engine]\ndraft_model = "small"\n').with_picked({"draft_model": "half"})
+    assert (found.engine.draft_model, found.origin["draft_model"]) == ("half", "picker")
+    assert found.spec("tiny", Path("/m/tiny.gguf")) == ModelSpec(path="/m/tiny.gguf", name="tiny")
 
 
 def test_every_setting_says_what_it_is_for() -> None:

@@ -78,6 +78,14 @@ class WalksGrew(msgspec.Struct, frozen=True):
     """Replies that run together have new tokens: read `chat.walks.shown`."""
 
 
+class DrafterChanged(msgspec.Struct, frozen=True):
+    """Another model drafts for the model with this `sha256`, or none does; `draft_model` is its name or path, "" for none.
+    Where it was chosen to stay so, that is kept."""
+
+    sha256: str
+    draft_model: str
+
+
 class Notice(msgspec.Struct, frozen=True):
     """Something a person should read. The text may hold foreign text: sanitise it before it is shown."""
 
@@ -96,5 +104,6 @@ Change = (
     | BreakpointsChanged
     | WalksChanged
     | WalksGrew
+    | DrafterChanged
     | Notice
 )

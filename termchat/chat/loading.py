@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
+from termchat.chat.speculation import Speculation
 from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
@@ -23,17 +24,20 @@ from termchat.engine.port import EngineError, Event, Load, Loaded, ModelInfo, Mo
 
 class Choice(NamedTuple):
     """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
-    in."""
+    in. The `drafter` is the model that is to draft for it, or why that cannot be used; `wanted` is what it was asked for with.
+    """
 
     spec: ModelSpec
     recommended: Mapping[str, Value]
     mistakes: tuple[str, ...] = ()
+    drafter: ModelSpec | Failed | None = None
+    wanted: str = ""
 
 
 class Loading:
     """One model at a time. `forget` drops what waits for an answer of the one that goes.
 
-    `then_continue` says that the last reply goes on once the model is there.
+    `then_continue` says that the last reply goes on once the model is there; `speculation` has the model that drafts for it.
     """
 
     def __init__(self, state: State, forget: Callable[[], None]) -> None:
@@ -45,6 +49,7 @@ class Loading:
         self._told: set[Remark] = set()
         self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
+        self.speculation = Speculation(state, self._draft_with)
 
     @property
     def earlier(self) -> ModelSpec | None:
@@ -57,11 +62,15 @@ class Loading:
         """Knobs that are recommended for the model that is loaded or to be loaded, by name."""
         return self._wanted.recommended if self._wanted is not None else {}
 
-    def load(self, spec: ModelSpec) -> None:
+    def load(self, spec: ModelSpec, drafter: ModelSpec | Failed | None = None) -> None:
         """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there."""
         origin, tuning = self._state.origin, self._state.tuning
         self._begin(
-            Choice(spec, {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}),
+            Choice(
+                spec,
+                {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL},
+                drafter=drafter,
+            ),
             follow=False,
         )
 
@@ -133,10 +142,17 @@ class Loading:
         except EngineError as error:  # the process cannot be started; every other command meets one that runs
             self._failed(Failed(error.kind, error.message, error.hint))
 
+    def _draft_with(self, drafter: ModelSpec | None) -> None:
+        """Has the model that is loaded loaded with this one to draft for it, whenever it is loaded again."""
+        assert self._wanted is not None
+        chosen, was_loaded = self._wanted._replace(drafter=drafter), self._wanted is self._loaded
+        self._wanted, self._loaded = chosen, chosen if was_loaded else self._loaded
+
     def _let_go(self) -> None:
         """Ends the process that holds a model, if there is one; nobody waits for its answers any more."""
         state = self._state
         self._attempt += 1
+        self.speculation.end()
         if state.spec is None or not state.engine.alive:
             return
         self._forget()
@@ -161,9 +177,10 @@ class Loading:
             self._forget_ids(event.info)
             self._tell(event.info.remarks)
             state.check_thinking()
-            state.check_drafts()
             state.recorder.loaded(state.conversation, event.info)
-            state.enter("idle")
+            self.speculation.begin(choice.drafter)
+            if state.drafter_progress is None:
+                state.enter("idle")
         elif isinstance(event, Failed):
             self._failed(event)
 

@@ -18,7 +18,7 @@ from termchat.conversation.session import Followed, ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
-from termchat.decoding.records import Token
+from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
@@ -65,6 +65,19 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
     return _find(config, wanted, picked)[1]
 
 
+def find_drafter(config: Settings) -> ModelSpec | Failed | None:
+    """The file of the model that is to draft, checked, or why it cannot be used; None where none is configured."""
+    from termchat.models import catalogue
+
+    wanted = config.engine.draft_model
+    if not wanted:
+        return None
+    try:
+        return _read(config, wanted, catalogue.load(), None)[1]
+    except ModelError as error:
+        return Failed("draft", f"draft model: {error.message}", error.hint)
+
+
 def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
     """What is recommended for a model that was asked for with these words, by knob name.
 
@@ -78,9 +91,23 @@ def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Valu
 
 def _find(config: Settings, wanted: str | None, picked: Picked | None = None) -> tuple[Settings, Choice]:
     from termchat.models import catalogue
-    from termchat.models.gguf.header import check_parts, read_header
 
     known = catalogue.load()
+    config, spec, advice = _read(config, wanted, known, picked)
+    return config, Choice(spec, advice, known.problems, find_drafter(config), wanted or catalogue.DEFAULT)
+
+
+def _read(
+    config: Settings, wanted: str | None, known: Catalogue, picked: Picked | None
+) -> tuple[Settings, ModelSpec, dict[str, Value]]:
+    """The configuration for a model, how it is loaded with that, and the knobs that are recommended for it.
+
+    Raises:
+        ModelError: see `choose`.
+    """
+    from termchat.models import catalogue
+    from termchat.models.gguf.header import check_parts, read_header
+
     name, path = catalogue.resolve(wanted, known, config.model_folders)
     header = read_header(path)
     check_parts(path)
@@ -96,7 +123,7 @@ def _find(config: Settings, wanted: str | None, picked: Picked | None = None) ->
         layers=header.block_count or 0,
         thinking=entry.thinking if entry is not None else (),
     )
-    return config, Choice(spec, advice, known.problems)
+    return config, spec, advice
 
 
 def reopen_latest(store: Store, config: Settings) -> Reopened | None:

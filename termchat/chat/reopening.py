@@ -96,6 +96,7 @@ class Reopening:
         state.recorder.tuned(state.conversation, state.tuning)
         state.recorder.watched(state.conversation, ())
         state.changed(TuningChanged(), BreakpointsChanged())
+        self._loading.speculation.follow()
 
     def past(self, past: Past) -> None:
         """One from the store, with its knobs, its breakpoints and how it was looked at; its model is loaded as soon as nothing
@@ -120,6 +121,8 @@ class Reopening:
             self._wish = past.choice
             if not state.busy:
                 self.go_on()
+        if self._wish is None:
+            self._loading.speculation.follow()
 
     def go_on(self) -> bool:
         """Begins to load the model that the chat was with, now that nothing runs; False where nothing is to be loaded."""

@@ -12,7 +12,7 @@ from termchat.chat.beginning import Make, Then
 from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
-from termchat.chat.loading import Loading
+from termchat.chat.loading import Choice, Loading
 from termchat.chat.looking_on import LookingOn
 from termchat.chat.questions import Preview, Questions
 from termchat.chat.recording import Recorder
@@ -192,6 +192,12 @@ class Chat(State):
         self.recorder.titled(self.conversation)
         self.changed(StatusChanged())
 
+    def draft_with(self, choice: Choice | None) -> None:
+        """Has this model draft from now on, None none, also in mid-reply; that is kept for the model that is loaded. Nothing
+        drafts while the knob `draft` is off."""
+        spec, wanted = (choice.spec, choice.wanted or choice.spec.path) if choice is not None else (None, "")
+        self.loading.speculation.draft_with(spec, wanted)
+
     def adjust(self, name: str, value: object) -> None:
         """Turns a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
 
@@ -220,7 +226,7 @@ class Chat(State):
         if turned.think != before.think:
             self.check_thinking()
         if turned.draft != before.draft:
-            self.check_drafts()
+            self.loading.speculation.follow()
         self.recorder.tuned(self.conversation, turned)
         if self.replies.running:
             self.replies.adjust()
@@ -256,6 +262,7 @@ class Chat(State):
             self.line.broken(event)
             self.forks.drop()
             self.editing.drop()
+            self.loading.speculation.end()
             self.model = None
             self.enter("failed")
             self.fail(event)

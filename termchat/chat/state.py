@@ -90,7 +90,9 @@ class State:
         self.drafter: DraftInfo | None = None
         """The model that drafts for the one that is loaded."""
         self.drafter_failure: Failed | None = None
-        """Why the one that was chosen does not; None where it does, or is being loaded."""
+        """Why the one that was chosen last does not draft."""
+        self.drafter_progress: float | None = None
+        """Of loading it, from 0 to 1; None while none is being loaded."""
 
         # Written by `enter`: for `Loading`, `Turns`, `Replies`, `Walks`, and for `Chat` when the engine dies.
         self.phase: Phase = "no model"
@@ -152,25 +154,17 @@ class State:
 
     @property
     def drafts(self) -> DraftSettings | None:
-        """Who drafts the tokens of a reply; None for nobody, also where nobody can (see `no_drafts`)."""
-        return None if self.no_drafts else self.tuning.drafts
+        """Who is to draft the tokens of a reply; None for nobody, also where nobody can."""
+        return None if self.cannot_draft else self.tuning.drafts
 
     @property
-    def no_drafts(self) -> str:
-        """Why nobody can draft as the knob `draft` says; "" where somebody can, and where it is off."""
-        wanted = self.tuning.drafts
-        if wanted is None:
-            return ""
+    def cannot_draft(self) -> str:
+        """Why nobody can draft here, whatever the knob `draft` says; "" where somebody can."""
         if "drafts" not in self.engine.offers:
             return f"this engine cannot {FEATURES['drafts']}"
         if self.model is not None and not self.model.can_rewind:
             return f"{self.model.name} cannot take back drafted tokens"
-        return "no draft model is loaded" if wanted.by == "model" and self.drafter is None else ""
-
-    def check_drafts(self) -> None:
-        """Says why nobody can draft as the knob `draft` says."""
-        if self.no_drafts and self.model is not None:
-            self.changed(Notice(f"nothing is drafted: {self.no_drafts}", "replies are made without", "warning"))
+        return ""
 
     @property
     def unsaved(self) -> str | None:

@@ -89,6 +89,13 @@ def _themes() -> Iterable[tuple[str, str]]:
     return names.items()
 
 
+def _drafters() -> Iterable[tuple[str, str]]:
+    """Words of the knob, and models."""
+    from termchat.decoding.samplers import KNOBS
+
+    return [*((word, "") for word in KNOBS["draft"].choices), *_models()]
+
+
 def _settings() -> Iterable[tuple[str, str]]:
     from termchat.config.fields import SETTINGS
 
@@ -120,6 +127,7 @@ def _grids() -> Iterable[tuple[str, str]]:
 
 
 models = completer_of(_models, paths=True)
+drafters = completer_of(_drafters, paths=True)
 catalogued = completer_of(_catalogued, paths=True)
 sessions = completer_of(_sessions)
 themes = completer_of(_themes)
@@ -144,7 +152,15 @@ def of_setting(name: str) -> Completer | None:
     """Offers the values of a setting, if they can be listed."""
     from termchat.config.fields import SETTINGS
 
-    named = {"model": models, "theme": themes, "persona": personas, "preset": presets, "model_folders": folders}
+    named = {
+        "model": models,
+        "draft_model": models,
+        "draft": drafters,
+        "theme": themes,
+        "persona": personas,
+        "preset": presets,
+        "model_folders": folders,
+    }
     setting = SETTINGS.get(name)
     if name in named or setting is None:
         return named.get(name)

@@ -27,6 +27,8 @@ _METAVARS = {
     "switch": "ON|OFF",
 }
 
+_METAVARS_OF = {"model": "MODEL", "draft_model": "MODEL", "draft": "WORD|MODEL"}
+
 _ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
 """What llama.cpp calls the flags that are typed most and have another name here."""
 
@@ -64,7 +66,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
         return click.option(*names, multiple=True, metavar=metavar, help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
-    return click.option(*names, metavar=_METAVARS[setting.kind], help=shown, **how)
+    return click.option(*names, metavar=_METAVARS_OF.get(name, _METAVARS[setting.kind]), help=shown, **how)
 
 
 def flag_of(name: str) -> str:

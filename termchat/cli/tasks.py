@@ -21,7 +21,7 @@ from termchat.engine.port import Engine
 _MOST_REPLIES = 10_000
 _OF_THE_SCREEN = ("theme", "glyphs", "on_full")
 _ON_RECORD = (*_OF_THE_SCREEN, "system", "persona", "preset", "recommendations", "fast_prefill")
-_MEASURED = (*_ON_RECORD, "model", "threads", "threads_batch", "prefill_batch")
+_MEASURED = (*_ON_RECORD, "model", "draft_model", "threads", "threads_batch", "prefill_batch")
 """Options that a command has no flag for: the screen's alone, those a replay takes from the record, those `tune` finds."""
 
 

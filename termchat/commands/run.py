@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice
-from termchat.chat.opening import find_model
+from termchat.chat.opening import find_drafter, find_model
 from termchat.chat.service import Chat
 from termchat.commands.ranking_report import walks_named
 from termchat.commands.run_output import Printer, complain, drop_stdout, printer_of
@@ -28,7 +28,7 @@ from termchat.decoding.walk_plan import WalkPlan
 from termchat.engine.port import FEATURES, Engine, EngineError, Feature, ModelSpec
 from termchat.models.errors import ModelError
 
-FAILED, CUT_OFF = 1, 3
+FAILED, USAGE, CUT_OFF = 1, 2, 3
 """Exit codes; 3: the context was full before a reply ended."""
 
 _GATHER = 0.04
@@ -54,11 +54,11 @@ class Question(NamedTuple):
 
 
 class QuestionError(Exception):
-    """It cannot be asked. `hint` says what to do."""
+    """It cannot be asked. `hint` says what to do; `code` is the exit code that stands for it."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", code: int = FAILED) -> None:
         super().__init__(message)
-        self.message, self.hint = message, hint
+        self.message, self.hint, self.code = message, hint, code
 
 
 class _Signals:
@@ -86,7 +86,7 @@ def answer(config: Settings, engine: Engine, asked: Question, *, as_json: bool, 
         return _answer(config, engine, asked, printer, signals, candidates)
     except QuestionError as error:
         complain(error.message, error.hint)
-        return FAILED
+        return error.code
     except EngineError as error:
         return _fail(printer, Failed(error.kind, error.message, error.hint))
     except BrokenPipeError:
@@ -131,9 +131,32 @@ def _answer(
         step_by_step_text=config.step_by_step_text,
     )
     chat.constrain(asked.constraint)
-    chat.loading.load(spec)
-    make = _one_after_the_other if asked.plan is None else _at_once
-    return make(chat, asked, prompt, printer, signals)
+    if asked.plan is not None:
+        chat.loading.load(spec)
+        return _at_once(chat, asked, prompt, printer, signals)
+    chat.loading.load(spec, _drafter(config))
+    if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
+        ended = _wait(chat, printer, signals)  # for the models
+        if ended or chat.cannot_draft or chat.drafter_failure is not None:
+            if chat.drafter_failure is not None:
+                printer.failed(chat.drafter_failure)
+            return ended or FAILED
+    return _one_after_the_other(chat, asked, prompt, printer, signals)
+
+
+def _drafter(config: Settings) -> ModelSpec | Failed | None:
+    """The model that is to draft, if one is, or why it cannot.
+
+    Raises:
+        QuestionError: a flag asks for one, and there is none, or it cannot be used.
+    """
+    by = config.tuning.draft
+    found = find_drafter(config) if by in ("model", "auto") else None
+    if by != "model" or config.origin["draft"] != FLAG or isinstance(found, ModelSpec):
+        return found
+    if found is None:
+        raise QuestionError("no draft model is chosen", "Name one: --draft MODEL, or set draft_model.", USAGE)
+    raise QuestionError(found.message, found.hint, USAGE)
 
 
 def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Printer, signals: _Signals) -> int:

@@ -31,7 +31,7 @@ Texts = Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], B
 
 
 class EngineSettings(BaseModel):
-    """How the engine runs the model: the table [engine], and fields of `ModelSpec`."""
+    """How the engine runs the model: the table [engine], and fields of `ModelSpec`, but for the model that drafts."""
 
     model_config = _FROZEN
 
@@ -73,6 +73,15 @@ class EngineSettings(BaseModel):
     fast_prefill: bool = Field(
         default=False, description="process prompts 512 tokens at a time: faster, but no longer exact"
     )
+
+    draft_model: str = Field(
+        default="", description="model that drafts tokens while draft is model or auto: a name, or path to a GGUF file"
+    )
+
+    @property
+    def of_model(self) -> dict[str, Any]:
+        """The fields of `ModelSpec`."""
+        return {name: value for name, value in self if name != "draft_model"}
 
     @property
     def at_odds(self) -> str:

@@ -191,6 +191,17 @@ def run_of(config: Settings, sha256: str, picked: Picked | None = None) -> RunSe
     return RunSettings(config, picked, measured.settings if measured is not None else {})
 
 
+def keep_drafter(draft_model: str, sha256: str, name: str) -> None:
+    """Has this model draft for the one of this identity from now on, "" none; `name` is as for `keep_picked`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    kept = find_pick(sha256)
+    settings = kept.settings if kept is not None else {}
+    keep_pick(Pick(sha256, name, hardware(), {**settings, "draft_model": draft_model}))
+
+
 def keep_picked(picked: Picked, sha256: str, name: str) -> None:
     """Has a model run so from now on; `name` is for people who read the file.
 

@@ -102,7 +102,7 @@ class Settings(Fields):
             layers=layers,
             proposed_threads=threads == {TUNED},
             thinking=configured if all(configured) else thinking,
-            **dict(self.engine),
+            **self.engine.of_model,
         )
 
     # --- the same with another source --------------------------------------------------------------------------------

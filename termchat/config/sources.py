@@ -17,7 +17,7 @@ from pydantic_settings import PydanticBaseSettingsSource
 from termchat.config.fields import SETTINGS, TABLES, Fields
 from termchat.config.options import Setting
 from termchat.config.origins import FLAG, MODEL, PERSONA, PICKER, TUNED
-from termchat.decoding.samplers import unescape
+from termchat.decoding.samplers import KNOBS, unescape
 from termchat.text import guess_of
 from termchat.toml import TomlError, TomlFile
 
@@ -103,12 +103,26 @@ def flags(given: Mapping[str, object]) -> SettingsSource:
         FlagError: a value is refused.
     """
     source = SettingsSource(FLAG)
-    for name, value in given.items():
+    for name, value in _with_drafter(given).items():
         try:
             source.put(name, _flag(SETTINGS[name], value), FLAG)
         except ValueError as error:
             raise FlagError(name, str(error)) from error
     return source
+
+
+def _with_drafter(given: Mapping[str, object]) -> Mapping[str, object]:
+    """The flags with a model that `draft` names taken for the one that drafts.
+
+    Raises:
+        FlagError: `draft_model` names another one.
+    """
+    word = str(given.get("draft", "")).strip()
+    if not word or word.lower() in KNOBS["draft"].choices:
+        return given
+    if given.get("draft_model", word) != word:
+        raise FlagError("draft", f"draft_model is {given['draft_model']!r} already; use --draft model with it")
+    return {**given, "draft": "model", "draft_model": word}
 
 
 def variables(environ: Mapping[str, str]) -> SettingsSource:

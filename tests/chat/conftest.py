@@ -33,7 +33,7 @@ def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("CONFIG", "DATA"):
+    for kind in ("CONFIG", "DATA", "STATE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
 
 

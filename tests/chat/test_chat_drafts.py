@@ -5,10 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from termchat.chat.changes import DrafterChanged, Notice
+from termchat.chat.loading import Choice
+from termchat.config import per_model
 from termchat.conversation import setting_changes
 from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import ALL_FEATURES, Adjust
+from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, ModelSpec
 from tests.chat.driven_chat import Faked, Make
 
 QUOTING = (
@@ -68,15 +72,171 @@ def test_an_engine_that_cannot_draft_replies_without_and_says_so() -> None:
     assert it.notices == ["nothing is drafted: this engine cannot draft tokens"]
 
 
-@pytest.mark.parametrize(
-    ("by", "rewinds", "why"),
-    [("ngram", False, "tiny cannot take back drafted tokens"), ("model", True, "no draft model is loaded")],
-)
-def test_a_saved_chat_that_drafted_goes_on_without_where_that_cannot_be(by: str, rewinds: bool, why: str) -> None:
-    it = Faked(Tuning(seed=7, draft=by))
-    it.engine.info = msgspec.structs.replace(it.engine.info, can_rewind=rewinds)
+def test_a_saved_chat_that_drafted_goes_on_without_where_the_model_cannot() -> None:
+    it = Faked(Tuning(seed=7, draft="ngram"))
+    it.engine.info = msgspec.structs.replace(it.engine.info, can_rewind=False)
     it.chat.loading.reload()
     it.pump()
     assert it.replied("Hi", " one").settings[0].draft is None
-    assert f"nothing is drafted: {why}" in it.notices
-    assert it.chat.tuning.draft == by  # for a model that can
+    assert it.notices == ["nothing is drafted: tiny cannot take back drafted tokens"]
+    assert it.chat.tuning.draft == "ngram"  # for a model that can
+
+
+# --- the model that drafts -------------------------------------------------------------------------------------------
+
+OTHER = Choice(ModelSpec("/models/small.gguf", "small"), {}, wanted="small")
+
+
+def drafting(tuning: Tuning, drafter: ModelSpec | Failed | None = OTHER.spec, **engine: object) -> Faked:
+    """A chat whose model is loaded with one that is to draft for it."""
+    it = Faked(tuning, origin={"draft": "panel"})
+    it.told.clear()
+    for name, value in engine.items():
+        setattr(it.engine, name, value)
+    it.chat.loading.load(ModelSpec("/tiny.gguf", "tiny"), drafter)
+    it.pump()
+    return it
+
+
+def loads(it: Faked) -> list[str | None]:
+    """The draft models that were asked for, by name."""
+    return [command.spec.name if command.spec else None for command in it.engine.asked(LoadDraft)]
+
+
+@pytest.mark.parametrize(("by", "asked"), [("off", []), ("ngram", []), ("model", ["small"]), ("auto", ["small"])])
+def test_a_draft_model_is_loaded_once_somebody_wants_it(by: str, asked: list[str]) -> None:
+    it = drafting(Tuning(seed=7, draft=by))
+    assert loads(it) == asked
+    assert [it.chat.drafter.name] == asked if it.chat.drafter else asked == []
+    it.chat.adjust("draft", "auto")
+    it.chat.adjust("draft", "model")
+    it.pump()
+    assert loads(it) == ["small"]
+    assert it.chat.drafter is not None
+    assert it.replied("Hi", " one").settings[0].draft == DraftSettings("model")
+
+
+def test_a_message_waits_for_the_draft_model_that_is_loaded_with_the_model() -> None:
+    it = drafting(Tuning(seed=7, draft="auto"), loads_drafts=False)
+    it.chat.send("Hi")
+    it.pump()
+    assert (it.chat.phase, it.chat.drafter_progress, it.engine.generated) == ("loading", 0.0, [])
+    it.engine.load_draft()
+    it.pump()
+    assert (it.chat.drafter_progress, it.chat.phase) == (None, "decoding" if it.reply.tokens else "prefill")
+    assert len(it.engine.generated) == 1
+
+
+@pytest.mark.parametrize("by", ["model", "auto"])
+def test_a_draft_model_that_is_refused_is_told_and_the_chat_goes_on(by: str) -> None:
+    it = drafting(Tuning(seed=7, draft=by), no_draft="small has another vocabulary")
+    assert it.chat.drafter is None
+    assert it.chat.drafter_failure is not None
+    assert it.replied("Hi", " one").text() == " one"
+    assert it.notices == ["small has another vocabulary"]
+
+
+def test_a_draft_model_that_is_not_there_is_told_once_it_is_wanted() -> None:
+    it = drafting(Tuning(seed=7), Failed("draft", "draft model: unknown model 'smal'", "did you mean small?"))
+    assert it.notices == []
+    it.chat.adjust("draft", "auto")
+    it.pump()
+    assert it.notices == ["draft model: unknown model 'smal'"]
+    assert it.chat.drafter_failure is not None
+    assert loads(it) == []
+
+
+def test_a_model_to_draft_with_is_asked_for_where_none_is_chosen() -> None:
+    it = drafting(Tuning(seed=7), None)
+    it.chat.adjust("draft", "auto")
+    it.pump()
+    assert it.notices == []
+    it.chat.adjust("draft", "model")
+    it.pump()
+    assert it.notices == ["nothing is drafted: no draft model is chosen"]
+
+
+@pytest.mark.usefixtures("home")
+def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
+    it = drafting(Tuning(seed=7, draft="model"))
+    sha256 = it.engine.info.sha256
+    it.writing("Hi", " one")
+    it.chat.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
+    it.pump()
+    assert it.chat.phase == "decoding"
+    assert it.chat.drafter is not None
+    assert it.chat.drafter.name == "new"
+    assert it.notices == ["new drafts for tiny"]
+    assert DrafterChanged(sha256, "/models/new.gguf") in it.told
+    kept = per_model.find_pick(sha256)
+    assert kept is not None
+    assert kept.settings == {"draft_model": "/models/new.gguf"}
+
+    it.engine.end()
+    it.pump()
+    it.chat.loading.reload()
+    it.pump()
+    assert loads(it) == ["small", "new", "new"]
+    it.chat.draft_with(None)
+    it.pump()
+    assert it.chat.drafter is None
+    it.chat.loading.reload()
+    it.pump()
+    assert loads(it)[3:] == [None]
+    kept = per_model.find_pick(sha256)
+    assert kept is not None
+    assert kept.settings == {"draft_model": ""}
+
+
+@pytest.mark.usefixtures("home")
+def test_one_that_is_refused_leaves_the_one_before() -> None:
+    it = drafting(Tuning(seed=7, draft="model"))
+    it.engine.no_draft = "new has another vocabulary"
+    it.chat.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
+    it.pump()
+    assert it.chat.drafter is not None
+    assert it.chat.drafter.name == "small"
+    assert it.chat.drafter_failure is not None
+    assert per_model.find_pick(it.engine.info.sha256) is None
+
+
+@pytest.mark.usefixtures("home")
+def test_a_draft_model_may_be_loaded_before_the_knob_is_turned() -> None:
+    it = drafting(Tuning(seed=7), None)
+    it.chat.draft_with(OTHER)
+    it.pump()
+    notice = next(change for change in it.told if isinstance(change, Notice))
+    assert (notice.message, notice.hint) == ("small drafts for tiny", "the knob draft is off: turn it to model or auto")
+    assert it.replied("Hi", " one").settings[0].draft is None
+
+
+def test_nothing_is_loaded_to_draft_for_no_model() -> None:
+    it = drafting(Tuning(seed=7, draft="auto"))
+    it.chat.loading.unload()
+    assert it.chat.drafter is None
+    it.chat.draft_with(OTHER)
+    it.pump()
+    assert loads(it) == ["small"]
+    assert it.notices == ["cannot load a draft model: no model is loaded"]
+
+
+def test_a_dead_engine_has_no_draft_model_and_a_new_one_gets_it_back() -> None:
+    it = drafting(Tuning(seed=7, draft="model"), loads_drafts=False)
+    it.engine.die()
+    it.pump()
+    assert (it.chat.phase, it.chat.drafter, it.chat.drafter_progress) == ("failed", None, None)
+    assert it.chat.drafter_failure is None
+    it.engine.loads_drafts = True
+    it.chat.loading.restart()
+    it.pump()
+    assert (it.chat.phase, it.chat.drafter is not None) == ("idle", True)
+
+
+def test_another_model_of_the_chat_has_a_draft_model_of_its_own() -> None:
+    it = drafting(Tuning(seed=7, draft="model"))
+    own = Choice(ModelSpec("/large.gguf", "large"), {}, drafter=ModelSpec("/models/half.gguf", "half"))
+    it.chat.loading.switch(own)
+    it.pump()
+    it.chat.loading.switch_back()
+    it.pump()
+    assert loads(it) == ["small", "half", "small"]

@@ -63,6 +63,8 @@ def value(one: EngineForm, name: str) -> tuple[object, str]:
 def test_every_setting_of_the_engine_is_a_field_that_takes_what_its_option_takes() -> None:
     assert list(FIELDS) == ENGINE
     for option in ENGINE:
+        if option.kind == "text":
+            continue
         other = option.moved(option.default, 1)
         one = write(form(), option.name, *option.show(other))
         assert value(one, option.name) == (other, "picker")
@@ -73,6 +75,12 @@ def test_every_setting_of_the_engine_is_a_field_that_takes_what_its_option_takes
         assert refused.error == str(refusal.value)
         assert all(limit in refused.error for limit in (str(option.low), str(option.high))) or option.kind != "int"
         assert refused.config.value(option.name) == option.default
+
+
+def test_the_draft_model_is_typed_as_a_name_or_a_path() -> None:
+    one = write(form(), "draft_model", *"~/My models/q-0.5+b.gguf")
+    assert value(one, "draft_model") == ("~/My models/q-0.5+b.gguf", "picker")
+    assert value(write(one, "draft_model", "right", "delete"), "draft_model") == ("", "default")
 
 
 def test_arrows_move_a_number_in_its_range_and_choices_go_round() -> None:

@@ -54,11 +54,15 @@ class EngineForm:
         _, does, parameters = parse(self._actions.get(key, ""))
         if does in self._DOES:
             self._DOES[does](self, *parameters)
-        elif character is not None and (character.isalnum() or character in "-_"):
+        elif character is not None and (character.isalnum() or character in "-_" or self._writes(character)):
             self.typed, self.error = (self.typed or "") + character, ""
         else:
             return False
         return True
+
+    def _writes(self, character: str) -> bool:
+        """Whether it is part of a path."""
+        return self.field.kind == "text" and character.isprintable()
 
     def choose(self, at: int) -> bool:
         """False if the field before it refuses what was typed there."""
@@ -177,7 +181,7 @@ def _line(
     if chosen and form.typed is not None:
         runs.append((column(form.typed + "▏", columns.value), Ink("error" if form.error else "accent", bold=True)))
     else:
-        shown, really = one_line(field.show(value), columns.value), running.get(field.name, value)
+        shown, really = one_line(field.show(value) or "none", columns.value), running.get(field.name, value)
         ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
         told = "" if really == value else f" → {field.show(really)}"
         runs += [(shown, ink), (column(told, columns.value - len(shown)), MUTED)]

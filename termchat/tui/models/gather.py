@@ -279,6 +279,16 @@ class Models:
             return error.strerror or str(error)
         return ""
 
+    def drafts_with(self, identity: str, draft_model: str) -> None:
+        """A draft model was chosen in the chat for the model of this identity, and is kept already."""
+        for key, facts in self._facts.items():
+            if isinstance(facts, Facts) and facts.identity == identity:
+                self._facts[key] = facts._replace(run=facts.run.set("draft_model", draft_model))
+        for wanted, row in self.rows.items():
+            known = self.facts(row)
+            if wanted in self._picked and isinstance(known, Facts) and known.identity == identity:
+                self._picked[wanted] = known.run.picked
+
     def pull(self, row: ModelRow) -> None:
         """Also resumes a download; `told` hears of its end."""
         if row.wanted not in self.rows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from termchat.chat.changes import Notice, StatusChanged
+from termchat.chat.changes import DrafterChanged, Notice, StatusChanged
 from termchat.chat.loading import Choice
 from termchat.tui.keys.tables import name_of
 from termchat.tui.models.downloads import Pull
@@ -69,6 +69,9 @@ class ModelSwitching:
         """By its name or path; the chat goes on with it as soon as its file is read and checked."""
         self._first = wanted
         self._models.choose(wanted)
+
+    def drafts_with(self, change: DrafterChanged) -> None:
+        self._models.drafts_with(change.sha256, change.draft_model)
 
     @property
     def downloads(self) -> list[Pull]:

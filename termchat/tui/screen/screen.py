@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.reactive import Reactive
 from textual.widget import Widget
 
-from termchat.chat.changes import Notice, PathChanged, ReplyGrew
+from termchat.chat.changes import DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
@@ -242,6 +242,8 @@ class ChatScreen(LiveScreen):
         for change in changes:
             if isinstance(change, Notice):
                 self.tell(change)
+            elif isinstance(change, DrafterChanged):
+                self._choosing.drafts_with(change)
         if changes:
             self._ask_line.heard()
             self._constraining.heard()
