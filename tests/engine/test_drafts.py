@@ -56,7 +56,7 @@ TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 4
 class Knowing:
     """Drafts what the reply is going to say, with faults; or whatever else is to be tried."""
 
-    by = "ngram"
+    by, why = "ngram", ""
     said: Sequence[int] = ()
     begin = 0
     faults = 0.3
@@ -65,8 +65,11 @@ class Knowing:
     def __init__(self, _learned: object, ids: list[int]) -> None:
         self._random = Random(len(ids))
 
-    def saw(self, ids: list[int]) -> None:
+    def learn(self, *_: object) -> None:
         pass
+
+    def expects(self, *_: object) -> float:
+        return 2.0
 
     def propose(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
         if self.instead is not None:

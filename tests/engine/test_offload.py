@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from termchat.engine import gpu_wheel
-from termchat.engine.llama import model_session, offload
-from termchat.engine.llama.model import Model
+from termchat.engine.llama import model_session, offload, opening_model
+from termchat.engine.llama.opening_model import OpenModel
 from termchat.engine.port import Device, EngineError, Load, Loaded, ModelSpec, Probe, Probed
 from tests.engine.conftest import Driver
 
@@ -47,14 +47,14 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> list[int]:
     tried: list[int] = []
     need = model_path.stat().st_size
 
-    def load(spec: ModelSpec, progress: object) -> tuple[Model, object]:
+    def load(spec: ModelSpec, *more: object) -> OpenModel:
         tried.append(spec.gpu_layers)
         if not 0 <= spec.gpu_layers <= 10:
             raise EngineError("model", "x.gguf could not be loaded: unable to allocate CUDA0 buffer")
-        return opened(spec, progress)  # type: ignore[arg-type]
+        return opened(spec, *more)  # type: ignore[arg-type]
 
-    opened = model_session._opened
-    monkeypatch.setattr(model_session, "_opened", load)
+    opened = opening_model._opened
+    monkeypatch.setattr(opening_model, "_opened", load)
     monkeypatch.setattr(offload, "offloading", lambda _main=-1: [gpu(need // 2)])
     return tried
 

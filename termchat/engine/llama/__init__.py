@@ -10,7 +10,8 @@ draw, writes a record, and has the token decoded: by `loop`, for it alone, or by
 which is a sequence of its own in the cache. The beams of a search (`beams`) are such sequences, too. `steering` holds what a
 person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which tokens a word is made of. `chain`
 does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which `build_hook` compiles and `observe` calls.
-`drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one.
+`drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one: what a `drafter` says, from the
+context or by a second model (`draft_model`). `opening_model` loads models.
 
 `grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.

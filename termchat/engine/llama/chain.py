@@ -249,6 +249,17 @@ class Chain:
         self._remembering = [sampler.pointer for sampler in self._stages if sampler.stage.window(settings)]
         self._last_n = max((stage.window(settings) for stage in stages), default=0)
         self.recent: list[int] = []  # what the stages that remember look at
+        self._accept_last(past)
+
+    def restart(self, past: Sequence[int], state: Mapping[str, float]) -> None:
+        """Remembers what a new chain would after these tokens, with such a `state`."""
+        self.state = state_of(self.settings, state)
+        for sampler in self._remembering:
+            LIB.llama_sampler_reset(sampler)
+        self.recent.clear()
+        self._accept_last(past)
+
+    def _accept_last(self, past: Sequence[int]) -> None:
         for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 

@@ -8,10 +8,11 @@ costs time at most.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
+from operator import itemgetter
 from time import perf_counter
-from typing import Protocol
+from typing import TypeVar
 
 from termchat.decoding.conditions import Length
 from termchat.decoding.drafting import (
@@ -22,38 +23,33 @@ from termchat.decoding.drafting import (
     Judge,
     Lookup,
     breaks_even,
+    gain,
     how_many,
 )
 from termchat.decoding.records import Draft, DraftToken
-from termchat.engine.llama.cache import SPLIT, Cache
+from termchat.engine.llama.cache import SPLIT, Aborted, Cache
+from termchat.engine.llama.draft_model import ByModel, DraftModel
+from termchat.engine.llama.drafter import Drafter, Drawing, Verified
 from termchat.engine.port import EngineError, Generate
+
+T = TypeVar("T")
 
 Read = Callable[[list[int], Sequence[int]], int]
 """Decodes the last id, with these ahead; returns microseconds."""
 
 
 class Learned:
-    """What replies tell of drafts; lives as long as the model is loaded."""
+    """What replies tell of drafts, and the `model` that drafts, if one is loaded; lives as long as the model that it drafts for
+    is loaded."""
 
     def __init__(self) -> None:
         self.counts, self.judge = Counts(), Judge()
+        self.model: DraftModel | None = None
         self._times: dict[int, BatchTimes] = {}
 
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
         return self._times.setdefault(threads, BatchTimes(threads))
-
-
-class Drafter(Protocol):
-    """Guesses tokens. `by` is its name in records. It is given all ids so far, the same list each time."""
-
-    by: str
-
-    def saw(self, ids: list[int]) -> None:
-        """The dice took the newest ones."""
-
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        """What follows, as far as it pays: none to `most` ids."""
 
 
 class ByNgrams:
@@ -65,22 +61,38 @@ class ByNgrams:
         self._learned = learned
         self._lookup = Lookup(ids)
 
-    def saw(self, ids: list[int]) -> None:
-        lookup, learned = self._lookup, self._learned
+    @property
+    def why(self) -> str:
+        return self._learned.judge.why
+
+    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
+        learned, lookup = self._learned, self._lookup
+
+        def even() -> float:
+            return breaks_even(times.of, most)
+
+        if last.drafted:
+            learned.judge.round(last.drafted, last.accepted, times.of(last.rows), even)
         for token in islice(ids, len(lookup.ids), None):
+            if not last.drafted:
+                learned.judge.plain(even)
             if match := lookup.match:
                 right = lookup.following == token
                 learned.counts.add(match, right=right)
                 learned.judge.guess(right=right)
             lookup.push(token)
 
+    def _rates(self, most: int) -> Iterator[float]:
+        match, rate = self._lookup.match, self._learned.counts.rate
+        return (rate(match + ahead) for ahead in range(most if match else 0))
+
+    def expects(self, most: int, times: BatchTimes) -> float:
+        if self._learned.judge.rests or not how_many(self._rates(most), times.of):
+            return 0.0
+        return max(gain(self._rates(most), times.of))
+
     def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        self.saw(ids)
-        match = self._lookup.match
-        if not match:
-            return []
-        rate = self._learned.counts.rate
-        return self._lookup.draft(how_many((rate(match + ahead) for ahead in range(most)), times.of))
+        return self._lookup.draft(how_many(self._rates(most), times.of))
 
 
 class NoDrafts:
@@ -89,6 +101,9 @@ class NoDrafts:
     settings: DraftSettings | None = None
     why = ""
     drafted = rounds = 0
+
+    def follow(self, reply: Drawing) -> None:
+        """Drafts for this reply."""
 
     def set(self, settings: DraftSettings) -> None:
         """Drafts so from the next token on."""
@@ -108,45 +123,51 @@ class Drafts(NoDrafts):
 
     def __init__(self, cache: Cache, request: Generate, read: Read, learned: Learned) -> None:
         self._cache, self._model, self._read, self._learned = cache, cache.model, read, learned
-        self._drafter: Drafter | None = None
-        self._refused = self.begun = False
+        self._reply: Drawing | None = None
+        self._seed, self._begin = request.seed, len(request.ids) - request.done
+        self._ngrams: ByNgrams | None = None
+        self._by_model: ByModel | None = None
+        self._failed: dict[str, str] = {}
+        self.begun = False
         self._round: list[int] = []
-        self._at = self._us = 0
+        self._by = ""
+        self._at = self._us = self._spent = 0
+        self._last: Verified | None = None
         self.exact = False
         limit = min((c.tokens for c in request.conditions if isinstance(c, Length)), default=cache.capacity)
-        self._end = min(len(request.ids) - request.done + limit, cache.capacity)
+        self._end = min(self._begin + limit, cache.capacity)
         if request.draft is not None:
             self.set(request.draft)
-        if self._refused and request.draft is not None and request.draft.by != "auto":
-            raise EngineError("capability", self.why, "turn drafts off")
+            if self.settings is not None and not cache.model.can_rewind and request.draft.by != "auto":
+                raise EngineError("capability", self.why, "turn drafts off")
+
+    @property
+    def _most(self) -> int:
+        return min(self.settings.most, MOST_DRAFTED) if self.settings is not None else 0
 
     @property
     def keep_exact(self) -> bool:
         """Whether all rows of the reply have the bits that each has alone."""
         return self.settings is None or self._end <= self._cache.alike_until
 
+    def follow(self, reply: Drawing) -> None:
+        self._reply = reply
+
     def set(self, settings: DraftSettings) -> None:
         self.settings, self.why = None, ""
         if settings.on:
             self.settings, self.begun = settings, True
-            self.why = self._refusal(settings)
-            self._refused = bool(self.why)
-            self.why = self.why or self._learned.judge.why
-
-    def _refusal(self, settings: DraftSettings) -> str:
-        if not self._model.can_rewind:
-            return "this model cannot take back what was drafted"
-        return "no draft model is loaded" if settings.by == "model" else ""
+            self.why = self._why_not()
 
     def of(self, token: int) -> Draft | None:
-        drafter, drafted, at = self._drafter, self._round, self._at
-        if drafter is None or at >= len(drafted):
+        drafted, at = self._round, self._at
+        if at >= len(drafted):
             return None
         begins = at == 0
         tokens = drafted if begins else drafted[at : at + 1]
         name = self._model.name
         return Draft(
-            drafter.by, drafted[at] == token, [DraftToken(i, name(i)) for i in tokens], self._us if begins else 0
+            self._by, drafted[at] == token, [DraftToken(i, name(i)) for i in tokens], self._us if begins else 0
         )
 
     def decode(self, ids: list[int]) -> int:
@@ -155,13 +176,17 @@ class Drafts(NoDrafts):
             self._at += 1
             return 0
         times = self._learned.times(self._cache.threads)
-        self._judge(times)
-        self._round, self._at = self._proposed(ids, times), 0
-        us = self._read(ids, self._round)
-        rows = 1 + len(self._round)
+        last = self._last
+        if last is not None:
+            last = last._replace(accepted=self._at)
+        drafted = self._proposed(ids, last, times)
+        self._round, self._at = drafted, 0
+        us = self._read(ids, drafted)
+        rows = 1 + len(drafted)
         self._learned.times(self._cache.threads).add(rows, us)
-        if self._round:
-            self.drafted += len(self._round)
+        self._last = Verified(rows, us, len(drafted))
+        if drafted:
+            self.drafted += len(drafted)
             self.rounds += 1
         return us
 
@@ -169,48 +194,95 @@ class Drafts(NoDrafts):
         """The reply is over: what it did not take is cut off."""
         if self._round:
             self._cache.cut()
+        if self._by_model is not None:
+            self._by_model.close()
 
-    def _judge(self, times: BatchTimes) -> None:
-        """The last round is over."""
-        settings, judge = self.settings, self._learned.judge
-        if settings is None or self._drafter is None or self._refused:
-            return
-        drafted = len(self._round)
+    # --- who drafts --------------------------------------------------------------------------------------------------
 
-        def even() -> float:
-            return breaks_even(times.of, min(settings.most, MOST_DRAFTED))
+    def _drafters(self, ids: list[int]) -> list[Drafter]:
+        """Those that the settings name, that there are, and that have not failed."""
+        by = self.settings.by if self.settings is not None else "off"
+        found: list[Drafter] = []
+        if by in ("ngram", "auto") and "ngram" not in self._failed:
+            self._ngrams = self._ngrams or ByNgrams(self._learned, ids)
+            found.append(self._ngrams)
+        model = self._learned.model
+        if self._by_model is not None and self._by_model.model is not model:
+            self._by_model.close()
+            self._by_model = None
+            self._failed.pop("model", None)
+        if by in ("model", "auto") and "model" not in self._failed and model is not None and self._reply is not None:
+            if self._by_model is None:
+                self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, len(ids))
+            found.append(self._by_model)
+        return found
 
-        if drafted:
-            judge.round(drafted, self._at, times.of(1 + drafted), even)
-        else:
-            judge.plain(even)
-        self.why = judge.why
+    def _why_not(self) -> str:
+        """Why nothing is drafted at present; "" where something is."""
+        settings, model = self.settings, self._learned.model
+        if settings is None:
+            return ""
+        if not self._model.can_rewind:
+            return "this model cannot take back what was drafted"
+        whys: dict[str, str] = {}
+        if settings.by != "model":
+            whys["ngram"] = self._failed.get("ngram") or self._learned.judge.why
+        if model is not None and settings.by != "ngram":
+            judged = self._by_model.why if self._by_model is not None else model.judge.why
+            whys[model.name] = self._failed.get("model") or judged
+        if not whys:
+            return "no draft model is loaded"
+        if not all(whys.values()):
+            return ""
+        return next(iter(whys.values())) if len(whys) == 1 else "; ".join(f"{by}: {why}" for by, why in whys.items())
 
-    def _proposed(self, ids: list[int], times: BatchTimes) -> list[int]:
-        """What to decode ahead of the last id: nothing where the drafter fails, and only what there is."""
+    # --- what is drafted ---------------------------------------------------------------------------------------------
+
+    def _proposed(self, ids: list[int], last: Verified | None, times: BatchTimes) -> list[int]:
+        """What to decode ahead of the last id: what the one says who expects most of it, and of that what there is."""
         settings = self.settings
-        if settings is None or self._refused:
+        if settings is None or not self._model.can_rewind:
             return []
         cells = self._cache.alike_until if self.exact else self._cache.capacity
-        most = min(settings.most, MOST_DRAFTED, self._end - 1 - len(ids), cells - len(ids))
         if len(ids) >= cells < self._end:
             self.why = _INEXACT if cells else _UNLIKE
             return []
+        most = max(min(self._most, self._end - 1 - len(ids), cells - len(ids)), 0)
         begun = perf_counter()
+        made: list[int] = []
+        drafters = self._drafters(ids)
+        expected = [
+            self._ask(drafter, lambda drafter: self._expects(drafter, ids, last, most, times), 0.0)
+            for drafter in drafters
+        ]
+        for worth, drafter in sorted(zip(expected, drafters, strict=True), key=itemgetter(0), reverse=True):
+            if worth > 0 and not made:
+                made = self._ask(drafter, lambda drafter: self._usable(drafter.propose(ids, most, times))[:most], [])
+                self._by = drafter.by
+        self.why = self._why_not()
+        self._spent += int((perf_counter() - begun) * 1e6)
+        if made:
+            self._us, self._spent = self._spent, 0
+        return made
+
+    def _expects(self, drafter: Drafter, ids: list[int], last: Verified | None, most: int, times: BatchTimes) -> float:
+        """What the drafter expects of a draft, once it knows what became of the last one."""
+        if last is not None:
+            own = last if drafter.by == self._by else last._replace(drafted=0, accepted=0)
+            drafter.learn(ids, own, self._most, times)
+        return drafter.expects(most, times) if most else 0.0
+
+    def _ask(self, drafter: Drafter, ask: Callable[[Drafter], T], instead: T) -> T:
+        """What a drafter answers; where it fails it is asked no more."""
         try:
-            if self._drafter is None:
-                self._drafter = ByNgrams(self._learned, ids)
-            self._drafter.saw(ids)
-            if most <= 0 or self._learned.judge.rests:
-                return []
-            proposed = self._drafter.propose(ids, most, times)
-            made = self._usable(proposed)[:most]
+            return ask(drafter)
+        except Aborted:  # so is the reply
+            return instead
         except Exception as error:  # noqa: BLE001 - no drafter may end a reply
             traceback.print_exc()
-            self.settings, self.why = None, f"drafting failed: {type(error).__name__}"
-            return []
-        self._us = int((perf_counter() - begun) * 1e6)
-        return made
+            why = error.message if isinstance(error, EngineError) else type(error).__name__
+            self._failed["model" if drafter is self._by_model else "ngram"] = f"drafting failed: {why}"
+            return instead
 
     def _usable(self, proposed: list[int]) -> list[int]:
         """Ids of the vocabulary, up to one that ends the reply."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,14 +13,16 @@ from termchat.engine import gpu_wheel
 from termchat.engine.llama import beams, loop, native, offload, walk_batch
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.cache import Aborted, Cache
+from termchat.engine.llama.draft_model import DraftModel
 from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.model import Model
+from termchat.engine.llama.opening_model import open_model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.llama.threads import default_threads
 from termchat.engine.port import (
+    DraftInfo,
     EngineError,
     Event,
     Generate,
@@ -48,8 +48,8 @@ class Session(AskedModel):
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
         native.start()
-        self.remarks: list[Remark] = []
-        self.model, self.cache = self._open(spec, progress)
+        self.model, self.cache, remark = open_model(spec, progress)
+        self.remarks = [remark] if remark is not None else []
         self.pace = Pace(*self.cache.adaptable)
         if max(self.cache.adaptable) > 1 and self.model.can_rewind:
             self.cache.limit_threads(self.pace.limit)
@@ -58,31 +58,6 @@ class Session(AskedModel):
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._learned = Learned()
         self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
-
-    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
-        """The model and its context, with as many layers on the GPU as fit; a remark says if that is not all."""
-        try:
-            return _opened(spec, progress)
-        except EngineError as error:
-            usable = offload.offloading(spec.main_gpu)
-            if spec.gpu_layers >= 0 or not usable or not offload.is_of_memory(error.message):
-                raise
-        layers = (spec.layers or 1) + 1
-        need = os.path.getsize(spec.path_bytes or spec.path)
-        *partly, nothing = offload.fewer(layers, need, sum(device.free for device in usable))
-        for count in partly:
-            try:
-                opened = _opened(msgspec.structs.replace(spec, gpu_layers=count), progress)
-            except EngineError as error:
-                if not offload.is_of_memory(error.message):
-                    raise
-            else:
-                break
-        else:
-            count = nothing
-            opened = _opened(msgspec.structs.replace(spec, gpu_layers=count), progress)
-        self.remarks.append(offload.remark_of_fewer(count, layers, usable))
-        return opened
 
     def _all_remarks(self) -> list[Remark]:
         spec, remarks = self.model.spec, list(self.remarks)
@@ -96,6 +71,7 @@ class Session(AskedModel):
         return remarks
 
     def close(self) -> None:
+        self.drop_draft()
         self.cache.close()
         self.model.close()
 
@@ -129,6 +105,30 @@ class Session(AskedModel):
             thinking_switch=model.thinking is not None and self.has_switch,
         )
 
+    def load_draft(self, spec: ModelSpec, progress: Callable[[float], None]) -> DraftInfo:
+        """Another model drafts from the next draft on, in place of the one that did.
+
+        Raises:
+            EngineError: it cannot draft for this one; all is as it was.
+        """
+        made = DraftModel(spec, self.cache, progress)
+        self.drop_draft()
+        self._learned.model = made
+        return made.info()
+
+    def drop_draft(self) -> None:
+        """No model drafts any more; its memory is free."""
+        if self._learned.model is not None:
+            self._learned.model.close()
+            self._learned.model = None
+
+    def abort(self) -> None:
+        """Stops what is being decoded; may be called from any thread."""
+        model = self._learned.model
+        if model is not None:
+            model.cache.abort.set()
+        self.cache.abort.set()
+
     def compare(self, ids: list[int], at: int) -> float:
         """See `Compare`.
 
@@ -140,6 +140,8 @@ class Session(AskedModel):
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
+        if self._learned.model is not None:
+            self._learned.model.cache.abort.clear()
         self._scorer.follow(command.ids, command.done, keep=command.keep_logits)
         for record in loop.generate(self.cache, self.pace, command, poll, arrived, self._scorer.row, self._learned):
             yield record
@@ -189,13 +191,3 @@ class Session(AskedModel):
                     raise Aborted
             return cache.logits().copy(), True
         return cache.peek(ids), True
-
-
-def _opened(spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Model, Cache]:
-    threads = spec.threads or default_threads()
-    model = Model(spec, progress)
-    try:
-        return model, Cache(model, spec, threads, spec.threads_batch or threads)
-    except EngineError:
-        model.close()
-        raise

@@ -173,6 +173,7 @@ class RunningReply:
         self.ids = list(request.ids)
         self.step = request.done
         self.steering = Steering(request, decoder, self.ids, len(self.ids) - request.done, walk)
+        decoder.drafts.follow(self.steering)
         self.asked_at = asked_at
         self.waited = 0.0
         self.drawn_at: list[float] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -131,6 +131,15 @@ class Steering:
         """The id that is taken next, whatever the dice say; None leaves it to them."""
         return self._queue[0] if self._queue else None
 
+    @property
+    def state(self) -> Mapping[str, float]:
+        """What mirostat and adaptive_p remember."""
+        return self._state if self.chain is None else self.chain.state
+
+    def fork_constraint(self) -> Follower | None:
+        """The constraint as it is now, to try what could follow; None where nothing constrains the next token."""
+        return self.grammar.fork() if self._constrains and self.grammar is not None else None
+
     def record(self) -> SettingsRecord:
         """The present settings, under the next number."""
         self.number += 1
@@ -152,7 +161,7 @@ class Steering:
 
     def rebuild(self) -> None:
         """Makes a chain for the settings, whose penalties have seen all ids so far."""
-        state = self._state if self.chain is None else self.chain.state
+        state = self.state
         self.close()
         model = self._model
         self.chain = Chain(

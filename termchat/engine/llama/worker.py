@@ -29,6 +29,7 @@ from termchat.engine.port import (
     Compare,
     Compared,
     Describe,
+    DraftLoaded,
     EngineError,
     Event,
     Explain,
@@ -39,6 +40,7 @@ from termchat.engine.port import (
     Join,
     Keep,
     Load,
+    LoadDraft,
     Loaded,
     ModelSpec,
     Paused,
@@ -64,7 +66,7 @@ from termchat.engine.port import (
 if TYPE_CHECKING:
     from termchat.engine.llama.model_session import Session
 
-_BETWEEN_TOKENS = Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
+_BETWEEN_TOKENS = LoadDraft | Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
 
 
@@ -190,6 +192,8 @@ class Worker:
             return Unloaded()
         if isinstance(command, Probe):
             return self._probe()
+        if isinstance(command, LoadDraft):
+            return self._load_draft(number, command.spec)
         session = self._loaded()
         if isinstance(command, Tokenize):
             return session.describe(session.model.tokenize(command.text, special=False, begin=command.begin))
@@ -218,6 +222,13 @@ class Worker:
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
+    def _load_draft(self, number: int, spec: ModelSpec | None) -> DraftLoaded:
+        session = self._loaded()
+        if spec is None:
+            session.drop_draft()
+            return DraftLoaded(None)
+        return DraftLoaded(session.load_draft(spec, lambda fraction: self._send(number, Progress(fraction))))
+
     def _probe(self) -> Probed:
         from termchat.engine.llama import native, observe, offload
 
@@ -233,7 +244,7 @@ class Worker:
     def _load(self, number: int, command: Load) -> Loaded:
         self._unload()
         self._session = self._open(command.spec, lambda fraction: self._send(number, Progress(fraction)))
-        self._inbox.on_cancel = self._session.cache.abort.set
+        self._inbox.on_cancel = self._session.abort
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
         gc.enable()

@@ -1,0 +1,278 @@
+"""A second model beside the one that replies are drawn from: it drafts what the other one is likely to take.
+
+It throws the same dice through a chain of the same samplers, which has seen the same ids, under the same constraint. So it
+mostly takes the same token, however unlikely that was: without two blocks of thirty, at temperature 0.8, two of three times,
+where the likeliest token of the same model is right one time in three. Its cells are those of the ids it decoded last; what of
+them the reply did not take is cut off before it drafts again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import perf_counter
+
+import msgspec
+
+from termchat.decoding.draft_lead import LeadCounts, goes_on, lead
+from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, Judge, breaks_even, gain, how_many
+from termchat.decoding.records import Shape
+from termchat.engine.llama.cache import FAST_BATCH, Cache
+from termchat.engine.llama.chain import Chain, NothingFits, Observer
+from termchat.engine.llama.drafter import Drawing, Verified
+from termchat.engine.llama.grammars import Follower
+from termchat.engine.llama.model import Model
+from termchat.engine.llama.native import LIB
+from termchat.engine.llama.observe import Drawn
+from termchat.engine.llama.opening_model import open_model
+from termchat.engine.port import DraftInfo, EngineError, ModelSpec
+
+PADDING = 128
+"""By how many tokens the vocabularies may differ in size: makers fill them up for their machines. As llama.cpp allows."""
+_CANDIDATES = 20
+"""Tokens among which the one is looked for that came next in the throw."""
+_PROBES = 8
+_RECENT = 9
+_USUAL = 2
+"""Ids that it lacks where all that it drafted was taken: the last one of them, and the one that came after it."""
+
+_CANNOT_CUT = "cannot take back what was drafted: its state is recurrent"
+
+
+class DraftModel:
+    """Owns a model and a context for as many tokens as that of the `target`. What its drafts were worth, and what they cost, is
+    kept as long as it is loaded.
+
+    Raises:
+        EngineError: of kind "draft": it cannot be loaded, or cannot draft for this model.
+    """
+
+    def __init__(self, spec: ModelSpec, target: Cache, progress: Callable[[float], None]) -> None:
+        self.target = target.model
+        if not target.model.can_rewind:
+            raise EngineError("draft", f"this model {_CANNOT_CUT}", "load another model")
+        threads, threads_batch = target.loaded
+        fitting = msgspec.structs.replace(
+            spec,
+            context=target.capacity,
+            threads=spec.threads or threads,
+            threads_batch=spec.threads_batch or threads_batch,
+            prefill_batch=spec.prefill_batch or (FAST_BATCH if target.model.gpu_layers else 0),
+        )
+        try:
+            self.model, self.cache, _ = open_model(fitting, progress, self._refuse)
+        except EngineError as error:
+            hint = error.hint if error.kind == "draft" else "choose another draft model, or a smaller context"
+            raise EngineError("draft", error.message, hint) from None
+        self._follows_threads = not spec.threads or spec.proposed_threads
+        self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
+        self.leads, self.judge = LeadCounts(), Judge()
+        self._costs: deque[float] = deque(maxlen=_RECENT)
+        self._rows: deque[float] = deque(maxlen=_RECENT)
+        try:
+            self.cost = _measured(self.cache, target)
+        except EngineError as error:
+            self.close()
+            raise EngineError("draft", error.message, "choose another draft model") from None
+
+    def close(self) -> None:
+        self.cache.close()
+        self.model.close()
+
+    def info(self) -> DraftInfo:
+        model, spec = self.model, self.model.spec
+        return DraftInfo(
+            name=self.name,
+            path=spec.path,
+            sha256=spec.sha256,
+            size=int(LIB.llama_model_size(model.pointer)),
+            parameters=int(LIB.llama_model_n_params(model.pointer)),
+            layers=model.layers,
+            gpu_layers=model.gpu_layers,
+            cost=self.cost,
+        )
+
+    @property
+    def name(self) -> str:
+        return self.model.spec.name
+
+    def _refuse(self, model: Model) -> None:
+        if not model.can_rewind:
+            raise EngineError("draft", f"{model.spec.name} {_CANNOT_CUT}", "choose another draft model")
+        if why := difference(self.target, model):
+            raise EngineError("draft", f"{model.spec.name} has another vocabulary: {why}", "choose another draft model")
+
+    # --- what it costs -----------------------------------------------------------------------------------------------
+
+    @property
+    def each(self) -> float:
+        """What a drafted token costs of late, in rows of the target."""
+        return median(self._costs) / median(self._rows) if self._costs and self._rows else self.cost
+
+    def add_cost(self, us: float) -> None:
+        """A drafted token took so many microseconds, with the draw."""
+        self._costs.append(us)
+
+    def add_row(self, us: float) -> None:
+        """A row of the target took so many microseconds."""
+        self._rows.append(us)
+
+    # --- its cells ---------------------------------------------------------------------------------------------------
+
+    def read(self, ids: list[int], threads: int) -> int:
+        """Decodes what it lacks of `ids`, but no more than one batch of it; returns how much it lacked.
+
+        Raises:
+            Aborted, ContextFull, EngineError: see `Cache.read`.
+        """
+        cache = self.cache
+        if self._follows_threads:
+            cache.set_threads(threads)
+        missing = len(ids) - cache.rewind(cache.common(ids))
+        cache.read(ids, Shape(min(missing, cache.batch_size)))
+        cache.logits()  # waits for a device that computes on its own
+        return missing
+
+
+def difference(target: Model, other: Model) -> str:
+    """What is not the same in the vocabularies of two models; "" where both mean the same by every id. Which of them end a
+    reply may differ: that is asked of the target."""
+    kinds = [int(LIB.llama_vocab_type(model.vocab)) for model in (target, other)]
+    if kinds[0] != kinds[1]:
+        return "it has another kind of tokenizer"
+    if abs(target.n_vocab - other.n_vocab) > PADDING:
+        return f"it has {other.n_vocab} tokens, and this model {target.n_vocab}"
+    text = LIB.llama_vocab_get_text
+    for token in range(min(target.n_vocab, other.n_vocab)):
+        if text(target.vocab, token) != text(other.vocab, token):
+            return f"token {token} is {target.name(token)!r} here and {other.name(token)!r} there"
+    return ""
+
+
+def _measured(cache: Cache, target: Cache) -> float:
+    """What a row of one context costs, in rows of the other: the median of a few, in turns."""
+    shares = []
+    for _ in range(_PROBES):
+        times = []
+        for each in (cache, target):
+            begun = perf_counter()
+            each.peek([0])
+            times.append(perf_counter() - begun)
+        shares.append(times[0] / times[1])
+    return median(shares[1:])  # the first decode takes longer: it reads the weights
+
+
+class ByModel:
+    """Drafts what the model takes with the dice of the reply, until it is too unsure. `begin` is where the reply begins among
+    its ids, of which there are `length`.
+
+    At every step in which it does not rest it drafts one token at least, to look how sure it is. Where the context is long and
+    new to it, it reads a batch of it at each step, and drafts once it has all of it.
+    """
+
+    def __init__(self, model: DraftModel, reply: Drawing, seed: int, begin: int, target: Cache, length: int) -> None:
+        self.model, self.by = model, model.name
+        self._reply, self._seed, self._begin, self._target = reply, seed, begin, target
+        self._chain: Chain | None = None
+        ends = [i for i in model.target.end_ids if i < model.n_vocab]
+        self._ends = frozenset(ends)
+        self._observer = Observer(model.n_vocab, ends, model.target.names, _CANDIDATES)
+        self._drafted: list[tuple[int, float]] = []
+        self._at = self._seen = length
+        self._never = False
+
+    def close(self) -> None:
+        """Frees the chain."""
+        if self._chain is not None:
+            self._chain.close()
+            self._chain = None
+
+    @property
+    def why(self) -> str:
+        if self._never:
+            return f"no draft pays here: a drafted token costs {self.model.each:.0%} of a decoded one".replace(
+                "%", " %"
+            )
+        return self.model.judge.why
+
+    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
+        model, judge = self.model, self.model.judge
+        model.add_row(last.us / times.of(last.rows))
+
+        def even() -> float:
+            return breaks_even(times.of, most, model.each)
+
+        spent, since = len(self._drafted) * model.each, len(ids) - self._seen
+        right, self._seen = list(self._compared(ids)), len(ids)
+        if last.drafted:
+            judge.round(last.drafted, last.accepted, times.of(last.rows) + spent, even)
+        elif right:
+            # It only looked. What was right would not have been decoded, but it was: that is in what it cost.
+            judge.round(1, int(right[0]), 1 + spent + right[0], even)
+        else:
+            for _ in range(since):
+                judge.plain(even)
+
+    def _compared(self, ids: list[int]) -> Iterator[bool]:
+        """Of each token that it drafted last whether it was right, up to the first that was not or is not known yet."""
+        drafted, self._drafted = self._drafted, []
+        for (token, lead_of), taken in zip(drafted, ids[self._at :], strict=False):
+            self.model.leads.add(lead_of, right=token == taken)
+            yield token == taken
+            if token != taken:
+                return
+
+    def expects(self, most: int, times: BatchTimes) -> float:
+        model, each = self.model, self.model.each
+        self._never = max(gain([1.0] * MOST_DRAFTED, times.of, each)) <= 1
+        if self._never or most <= 0 or model.judge.rests or self._reply.forced is not None:
+            return 0.0
+        return max(gain([model.leads.mean] * most, times.of, each))
+
+    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+        model, cache, path = self.model, self.model.cache, list(ids)
+        begun = perf_counter()
+        missing = model.read(path, self._target.threads)
+        if missing > cache.batch_size:
+            return []
+        chain, constraint = self._chain_after(path), self._reply.fork_constraint()
+        made: list[tuple[int, float]] = []
+        rates: list[float] = []
+        while (drawn := self._drawn(chain, constraint, len(path))) is not None:
+            now = perf_counter()
+            if made or missing <= _USUAL:
+                model.add_cost((now - begun) * 1e6)
+            begun = now
+            made.append((drawn.id, lead(drawn.id, drawn.candidates)))
+            rates.append(model.leads.rate(made[-1][1]))
+            if drawn.id in self._ends or not goes_on(rates, model.leads.mean, most, times.of, model.each):
+                break
+            chain.take(drawn, forced=False)
+            if constraint is not None:
+                constraint.take(drawn.id)
+            path.append(drawn.id)
+            cache.read(path, Shape(1))
+        self._drafted, self._at = made, len(ids)
+        return [token for token, _ in made[: how_many(rates, times.of)]]
+
+    def _drawn(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
+        """What it takes behind so many ids; None where it can take nothing that the constraint allows."""
+        row = self.model.cache.logits()
+        row = row if len(row) == self.model.n_vocab else row[: self.model.n_vocab]
+        mask = constraint.mask() if constraint is not None else None
+        try:
+            return self._observer.draw(row, chain, self._seed, length - self._begin, mask=mask)
+        except NothingFits:
+            return None
+
+    def _chain_after(self, ids: list[int]) -> Chain:
+        """A chain as the reply's is now."""
+        samplers, target, chain = self._reply.samplers, self.model.target, self._chain
+        if chain is not None and chain.settings == samplers:
+            chain.restart(ids, self._reply.state)
+            return chain
+        self.close()
+        bias = {i: value for i, value in target.bias(samplers.logit_bias).items() if i < self.model.n_vocab}
+        self._chain = Chain(samplers, self.model.n_vocab, ids, state=self._reply.state, vocab=target.vocab, bias=bias)
+        return self._chain

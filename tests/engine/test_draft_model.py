@@ -1,0 +1,215 @@
+"""A second model drafts: with the same dice it is right more often than not, and whatever it says changes no record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from termchat.decoding.drafting import BatchTimes, DraftSettings, Judge
+from termchat.decoding.records import Failed, Record, SettingsRecord
+from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.cache import SPLIT
+from termchat.engine.llama.draft_model import DraftModel
+from termchat.engine.llama.model_session import Session
+from termchat.engine.port import (
+    DraftLoaded,
+    EngineError,
+    Generate,
+    Load,
+    LoadDraft,
+    Loaded,
+    ModelSpec,
+    Progress,
+)
+from tests.engine.conftest import Driver, prompt, records, request, tokens
+from tests.engine.test_drafts import SCHEMA, SETTINGS, end, ids_of, same, session_of
+from tests.fewer_blocks import with_vocabulary, without_blocks
+from tests.requantized import requantized
+
+MODEL, AUTO = DraftSettings("model"), DraftSettings("auto")
+LENGTH = 24
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and drafts cost next to nothing, so that it drafts whatever the machine is like."""
+    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.02 * rows)
+    monkeypatch.setattr(DraftModel, "each", 0.02)
+    monkeypatch.setattr(Judge, "rests", False)
+
+
+@pytest.fixture(scope="module")
+def other_weights(small_model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small model in another quantization, which takes the same token one time in two."""
+    return requantized(small_model_path, tmp_path_factory.mktemp("drafts") / "other.gguf", "Q4_0")
+
+
+@pytest.fixture(scope="module")
+def pair(small_model_path: Path, other_weights: Path) -> Iterator[Session]:
+    with closing(session_of(small_model_path)) as made:
+        loaded(made, other_weights)
+        yield made
+
+
+def loaded(session: Session, path: Path) -> None:
+    session.load_draft(ModelSpec(str(path), "drafter"), lambda _: None)
+
+
+def both(session: Session, command: Generate, draft: DraftSettings = MODEL) -> tuple[list[Record], list[Record]]:
+    """The records of a reply from an empty cache, without and with drafts."""
+    session.cache.rewind(0)
+    without = records(session, command)
+    session.cache.rewind(0)
+    return without, records(session, msgspec.structs.replace(command, draft=draft))
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("name", [*SETTINGS, "constraint"])
+def test_all_records_are_those_without_drafts(pair: Session, name: str) -> None:
+    tuning = SETTINGS.get(name, Tuning(temperature=1.0)).turned({"max_tokens": LENGTH})
+    more = {"constraint": SCHEMA} if name == "constraint" else {}
+    drafted = accepted = 0
+    for seed in range(6):
+        ids = ids_of(pair, 30 if seed % 3 else SPLIT - 8)
+        without, with_them = both(pair, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed % 2])
+        assert same(with_them) == same(without)
+        told = end(with_them)
+        drafted, accepted = drafted + (told.drafted or 0), accepted + (told.accepted or 0)
+        assert {t.draft.by for t in tokens(with_them) if t.draft} <= {"drafter", "ngram"}
+    assert 10 < accepted < drafted
+
+
+@pytest.mark.usefixtures("cheap")
+def test_it_throws_the_dice_of_the_reply(session: Session, model_path: Path, tmp_path: Path) -> None:
+    """At temperature 1.2 it is right more often than the likeliest token of the model itself."""
+    loaded(session, without_blocks(model_path, tmp_path / "fewer.gguf", 14))
+    tuning = Tuning(temperature=1.2, max_tokens=30)
+    drafted = accepted = likeliest = replied = 0
+    for seed in range(2):
+        command = request(prompt(session, "Tell a story about a fox."), tuning, seed)
+        without, with_them = both(session, command, DraftSettings("model", 1))
+        assert same(with_them) == same(without)
+        drafted, accepted = drafted + (end(with_them).drafted or 0), accepted + (end(with_them).accepted or 0)
+        likeliest += sum(token.rank == 0 for token in tokens(without))
+        replied += len(tokens(without))
+    session.drop_draft()
+    assert likeliest / replied + 0.1 < accepted / drafted < 1
+
+
+# --- which model can draft -------------------------------------------------------------------------------------------
+
+
+def test_a_vocabulary_that_is_another_one_is_refused_and_what_drafted_before_stays(
+    pair: Session, small_model_path: Path, tmp_path: Path
+) -> None:
+    before = pair._learned.model
+    name = pair.model.name(4200)
+    for path, message in (
+        (
+            with_vocabulary(small_model_path, tmp_path / "renamed.gguf", renamed={4200: "zzz"}),
+            f"token 4200 is {name!r} here and 'zzz' there",
+        ),
+        (
+            with_vocabulary(small_model_path, tmp_path / "smaller.gguf", size=49152 - 129),
+            "it has 49023 tokens, and this model 49152",
+        ),
+    ):
+        with pytest.raises(EngineError) as refused:
+            loaded(pair, path)
+        assert (refused.value.kind, refused.value.message) == (
+            "draft",
+            f"drafter has another vocabulary: {message}",
+        )
+    with pytest.raises(EngineError, match=r"nowhere\.gguf could not be loaded"):
+        loaded(pair, tmp_path / "nowhere.gguf")
+    assert pair._learned.model is before
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("larger", ["target", "draft"])
+def test_vocabularies_may_be_filled_up_to_different_sizes(
+    small_model_path: Path, other_weights: Path, tmp_path: Path, larger: str
+) -> None:
+    smaller = with_vocabulary(
+        small_model_path if larger == "draft" else other_weights, tmp_path / "smaller.gguf", size=49152 - 100
+    )
+    target, draft = (smaller, other_weights) if larger == "draft" else (small_model_path, smaller)
+    with closing(session_of(target)) as session:
+        loaded(session, draft)
+        for name in ("greedy", "mirostat", "dry"):
+            tuning = SETTINGS[name].turned({"max_tokens": LENGTH})
+            without, with_them = both(session, request(ids_of(session, 30), tuning))
+            assert same(with_them) == same(without)
+            assert end(with_them).accepted
+
+
+def test_a_model_that_cannot_rewind_neither_drafts_nor_has_others_draft(
+    small_model_path: Path, other_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(session_of(small_model_path)) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr(session.model, "can_rewind", False)
+            with pytest.raises(EngineError, match="this model cannot take back"):
+                loaded(session, other_weights)
+        monkeypatch.setattr("termchat.engine.llama.model.LIB.llama_model_is_recurrent", lambda _: True)
+        with pytest.raises(EngineError, match="drafter cannot take back"):
+            loaded(session, other_weights)
+        assert session._learned.model is None
+
+
+def test_a_context_that_does_not_fit_in_memory_leaves_everything_as_it_was(
+    pair: Session, other_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pair._learned.model
+    monkeypatch.setattr("termchat.engine.llama.cache.LIB.llama_init_from_model", lambda *_: None)
+    with pytest.raises(EngineError, match="could not create a context") as refused:
+        loaded(pair, other_weights)
+    assert refused.value.kind == "draft"
+    assert pair._learned.model is before
+
+
+# --- without one, and in the worker ----------------------------------------------------------------------------------
+
+
+def drafting(stream: list[Record]) -> list[str]:
+    return [record.drafting for record in stream if isinstance(record, SettingsRecord)]
+
+
+def test_without_a_draft_model_the_settings_say_so(small_model_path: Path) -> None:
+    with closing(session_of(small_model_path)) as session:
+        without, with_them = both(session, request(ids_of(session, 30), Tuning(max_tokens=4)))
+    assert same(with_them) == same(without)
+    assert drafting(with_them) == ["no draft model is loaded"]
+
+
+def test_a_draft_model_that_costs_as_much_as_the_model_is_never_asked(
+    pair: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DraftModel, "each", 1.0)
+    without, with_them = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=6)))
+    assert same(with_them) == same(without)
+    assert drafting(with_them)[-1] == "no draft pays here: a drafted token costs 100 % of a decoded one"
+    assert end(with_them).rounds is None
+
+
+def test_the_worker_loads_one_and_drops_it(spec: ModelSpec, small_model_path: Path, other_weights: Path) -> None:
+    driver = Driver(None)
+    with closing(driver.engine):
+        assert isinstance(driver.ask(LoadDraft(ModelSpec(str(other_weights), "x")), DraftLoaded)[-1], Failed)
+        driver.ask(Load(msgspec.structs.replace(spec, path=str(small_model_path))), Loaded)
+        said = driver.ask(LoadDraft(ModelSpec(str(other_weights), "small", sha256="ab")), DraftLoaded)
+        assert {type(event) for event in said[:-1]} == {Progress}
+        assert isinstance(said[-1], DraftLoaded)
+        info = said[-1].info
+        assert info is not None
+        assert (info.name, info.path, info.sha256, info.layers) == ("small", str(other_weights), "ab", 2)
+        assert 0.2 < info.cost < 5
+        assert info.size < other_weights.stat().st_size
+        failed = driver.ask(LoadDraft(ModelSpec("/nowhere.gguf", "y")), DraftLoaded)[-1]
+        assert isinstance(failed, Failed)
+        assert failed.kind == "draft"
+        assert driver.ask(LoadDraft(None), DraftLoaded)[-1] == DraftLoaded(None)
