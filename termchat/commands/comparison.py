@@ -51,6 +51,7 @@ class ReplyComparison:
         self._node, self._recorded, self._limit = node, iter(recorded), limit(node, done)
         self.first = done
         self._prefill = node.prefill
+        self._renumbered = is_drafted_inexactly(node)
         self._end: Finished | None = None
         self.made = Node(node.number, node.parent, node.at, "assistant")
         self.identical = 0
@@ -91,6 +92,8 @@ class ReplyComparison:
         self.last = was, now
         if len(self.made.tokens) == len(self._node.tokens) and is_cut_off(self._node) and now.text.startswith(was.text):
             now = msgspec.structs.replace(now, text=was.text)  # the rest was in `held` then
+        if self._renumbered:  # the threads that its rounds take are changes of settings, too
+            now = msgspec.structs.replace(now, settings=was.settings)
         fields = tuple(differing(was, now))
         if self.parted is None and fields and [field.name for field in fields] != ["id"]:
             self.parted = ChangedStep(was, now, fields)
@@ -149,6 +152,11 @@ def is_cut_off(node: Node) -> bool:
     if end is None or end.reason != "rule":
         return end is not None and end.reason in ("user", "context")
     return any(is_timed(c) and describe(c) == end.detail for c in node.settings[-1].conditions)
+
+
+def is_drafted_inexactly(node: Node) -> bool:
+    """Whether some rows of the reply have other bits than each alone, since they were decoded in rounds of drafting."""
+    return node.tokens.drafts is not None and node.start is not None and not node.start.exact
 
 
 def is_timed(condition: Condition) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from termchat.commands.comparison import is_cut_off, is_timed, limit, wanted_candidates
+from termchat.commands.comparison import is_cut_off, is_drafted_inexactly, is_timed, limit, wanted_candidates
+from termchat.conversation.batch_shapes import shapes_of_tokens
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Condition, Length
 from termchat.decoding.group import Group
-from termchat.decoding.records import Record, SettingsRecord, Shape, Token
+from termchat.decoding.records import IN_ROUND, Record, SettingsRecord, Shape, Token
 from termchat.engine.port import Generate, GenerateWalks, Scripted, SearchBeams, Walk
 
 _CANDIDATES = 1000
@@ -46,7 +47,9 @@ def replayed(node: Node, first: Token, records: Iterable[Record], fixed_threads:
     # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
     script = [Scripted(first.step, threads=fixed_threads or (node.start.threads if node.start is not None else 0))]
     counts: list[tuple[int, int]] = []
-    step = first.step
+    step, used = first.step, script[0].threads
+    recorded = used
+    rounds = [] if fixed_threads or not is_drafted_inexactly(node) else shapes_of_tokens(node)
     for record in records:
         if isinstance(record, SettingsRecord) and record.number != begun.number:
             ends = _ends(record, length)
@@ -54,7 +57,14 @@ def replayed(node: Node, first: Token, records: Iterable[Record], fixed_threads:
             script.append(
                 Scripted(step, samplers=record.samplers, conditions=ends, threads=threads, constraint=record.constraint)
             )
+            used = recorded = threads or used
         elif isinstance(record, Token):
+            if rounds:
+                # Decoded alone, with one thread, it has the bits of a row of a round.
+                threads = 1 if rounds[record.step - first.step].threads == IN_ROUND else recorded
+                if threads != used:
+                    script.append(Scripted(record.step, threads=threads))
+                    used = threads
             if record.forced:
                 script.append(Scripted(record.step, id=record.id))
             counts.append((len(record.candidates), record.rank))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Prefill, Shape, Start
+from termchat.decoding.records import IN_ROUND, Prefill, Shape, Start
 
 
 def shapes_of(conversation: Conversation, leaf: int | None = None) -> list[Shape] | None:
@@ -105,11 +105,26 @@ def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
 
 
 def _added(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
-    """What a run decoded: the prompt, then each token alone. The last has a cell only if the reply was stopped after that."""
+    """What a run decoded: the prompt, then its tokens. The last has a cell only if the reply was stopped after that."""
     threads = prefill.threads or [start.threads] * len(prefill.shapes)
     yield from map(Shape, prefill.shapes, threads)
+    yield from shapes_of_tokens(run)
+
+
+def shapes_of_tokens(run: Node) -> list[Shape]:
+    """How each token of a run was decoded. All rows of an exact one have the bits that they have alone. Else those of a round
+    of drafting do not: the newest token, and the drafted ones that were accepted."""
+    tokens, drafts = run.tokens, run.tokens.drafts
     used = {record.number: record.threads for record in run.settings}
-    yield from (Shape(1, used.get(number, 0)) for number in run.tokens.settings)
+    shapes = [Shape(1, used.get(number, 0)) for number in tokens.settings]
+    if drafts is None or run.start is None or run.start.exact:
+        return shapes
+    if shapes:  # where the reply was stopped there may have been a round that nothing was taken from
+        shapes[-1] = Shape(1)
+    for begin, accepted in zip(drafts.begins, drafts.accepted, strict=True):
+        for at in range(max(begin - 1, 0), min(begin + accepted, len(shapes))):
+            shapes[at] = Shape(1, IN_ROUND)
+    return shapes
 
 
 def _cut(shapes: Iterable[Shape], total: int) -> Iterator[Shape]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from termchat.conversation.batch_shapes import shapes_of_prompt
+from termchat.conversation.batch_shapes import shapes_of_prompt, shapes_of_tokens
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
 
@@ -74,8 +74,7 @@ class RecordedReply:
                 break
             at -= piece.length
         node = piece.node
-        used = (_in_force(node, earlier) for earlier in range(at))
-        decoded = [Shape(1, settings.threads if settings is not None else 0) for settings in used]
+        decoded = shapes_of_tokens(node)[:at]
         there = at < piece.length
         return RecordedStep(
             node.ids[at] if there else None,

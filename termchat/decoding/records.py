@@ -112,8 +112,14 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     drafting: str = ""
 
 
+IN_ROUND = -1
+"""For `Shape.threads`: the row was one of several, with drafted tokens. It has the bits of one thread with weights of which the
+engine knows that rows of a batch have those that each has alone; else nothing gives its bits again."""
+
+
 class Shape(NamedTuple):
-    """How many rows a decode had, and how many threads computed them (0: unknown). The bits of its results depend on both."""
+    """How many rows a decode had, and how many threads computed them: 0 if that is unknown, or `IN_ROUND`. The bits of its
+    results depend on both."""
 
     rows: int
     threads: int = 0

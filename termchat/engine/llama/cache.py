@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.records import Shape
+from termchat.decoding.records import IN_ROUND, Shape
 from termchat.engine.llama.cells import Aborted as Aborted
 from termchat.engine.llama.cells import ContextFull as ContextFull
 from termchat.engine.llama.model import Model
@@ -209,10 +209,11 @@ class Cache:
         made = [*self._made, *self._cells(len(self.ids), plan)]
         at = 0
         for shape in shapes:
-            bits = self._bits(at, shape)
-            same = 0
+            bits, same = self._bits(at, shape), 0
+            unknown = shape.threads == IN_ROUND and not self._alike
             for start, really in made[at : min(at + shape.rows, count)]:
-                if start != at or really.rows < shape.rows or bits not in (0, self._bits(at, really)):
+                fits = not really.rows if unknown else really.rows >= shape.rows
+                if start != at or not fits or bits not in (0, self._bits(at, really)):
                     break
                 same += 1
             if same < shape.rows:
@@ -242,6 +243,8 @@ class Cache:
 
     def _bits(self, at: int, shape: Shape) -> int:
         """The number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
+        if shape.threads == IN_ROUND:
+            return int(self._alike)
         return shape.threads if self._threads_count(at, shape) else 1
 
     def prepare(self, ids: list[int], shapes: list[Shape] | None = None, most_threads: int = 0) -> list[Shape]:
@@ -253,13 +256,19 @@ class Cache:
         """
         kept = self.common(ids)
         if shapes and max(shape.rows for shape in shapes) <= self.batch_size:
-            usable = [Shape(rows, threads if 0 < threads <= most_threads else 0) for rows, threads in shapes]
+            usable = [self._usable(shape, most_threads) for shape in shapes]
             plan = self._recorded(ids, self.made_as(usable, kept), usable)
         else:
             plan = self._planned(ids, kept)
         kept = len(ids) - sum(shape.rows for shape in plan)
         # A model that cannot rewind begins anew.
         return plan if self.rewind(kept) == kept else self._planned(ids, 0)
+
+    def _usable(self, shape: Shape, most_threads: int) -> Shape:
+        """The shape in which to decode cells again; one thread is never too many."""
+        if shape.threads == IN_ROUND:
+            return Shape(shape.rows, 1) if self._alike else shape
+        return shape if 0 < shape.threads <= most_threads else Shape(shape.rows)
 
     def prefill(self, ids: list[int], plan: list[Shape]) -> Iterator[Shape]:
         """Decodes what `prepare` planned, yielding the shape of each decode; the logits are then the last id's.
@@ -315,7 +324,7 @@ class Cache:
             if after > len(ids) - (shape.rows > 1):  # the last id is decoded alone
                 break
             if plan or after > min(kept, len(ids) - 1):
-                plan.append(shape if self._threads_count(at, shape) else Shape(shape.rows))
+                plan.append(Shape(shape.rows, max(shape.threads, 0) if self._threads_count(at, shape) else 0))
             at = after
         return plan if at == len(ids) else [*plan, *self._planned(ids, at)]
 
