@@ -67,6 +67,8 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
         told.append(f"constraint {shown(before.constraint) or 'none'} → {shown(after.constraint) or 'none'}")
     if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
         told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
+    if before.draft is not None and after.draft is not None and bool(before.drafting) != bool(after.drafting):
+        told.append(f"drafting off: {one_line(after.drafting, _LONGEST)}" if after.drafting else "drafting on again")
     return told
 
 

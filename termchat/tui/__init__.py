@@ -11,6 +11,7 @@ feature:
     tokens       token mode, branches, breakpoints, the tokenizer
     models       the list of models, downloads, how a model is run
     sessions     saved chats, personas, a new chat's set-up, saving
+    speculation  what drafted tokens do for a reply, and one round of them
     presets      whole sampler chains: applied, taken back, saved
     dialogs      what all dialogs are made of, the list of keys, themes, the full context
     demo         the app that plays a recording

@@ -10,13 +10,14 @@ from tests.tui.fake_engine import FakeEngine
 
 ROW_US, ROUND_US = 6_000, 15_000
 """What a row alone takes to decode, and a round."""
-BEAR = ("·the", "·old", "·bear")
+TAKEN, OTHER = (0.44, 0.62), (0.09, 0.12)
+"""The probability of a token that is taken, by the model and after the chain, and of one that is rejected."""
 
 
 def say_plain(engine: FakeEngine, *pieces: str) -> None:
     """Tokens for which nothing was drafted."""
     for piece in pieces:
-        engine.say(piece, id=_id(engine, piece), candidates=_candidates(engine, piece), decode_us=ROW_US, sample_us=0)
+        engine.say(piece, **_fields(engine, piece), decode_us=ROW_US)
 
 
 def say_round(
@@ -24,16 +25,19 @@ def say_round(
 ) -> None:
     """A round: what was `drafted`, and the tokens that were `taken` one after the other, as many as are drawn by now."""
     for at, piece in enumerate(taken):
-        draft = None
-        if at < len(drafted):
-            names = drafted if at == 0 else drafted[at : at + 1]
-            tokens = [DraftToken(_id(engine, name), name) for name in names]
-            draft = Draft(by, drafted[at] == piece, tokens, us if at == 0 else 0)
-        rejected = "" if draft is None or draft.accepted else drafted[at]
-        engine.say(
-            piece, id=_id(engine, piece), candidates=_candidates(engine, piece, rejected), draft=draft,
-            decode_us=0 if at else ROUND_US, sample_us=0,
-        )  # fmt: skip
+        engine.say(piece, **fields_in_round(engine, drafted, at, piece, by=by, us=us))
+
+
+def fields_in_round(
+    engine: FakeEngine, drafted: Sequence[str], at: int, piece: str, *, by: str = "ngram", us: int = 90
+) -> dict[str, object]:
+    """Those of the token that is drawn as number `at` of a round."""
+    draft = None
+    if at < len(drafted):
+        tokens = [DraftToken(_id(engine, name), name) for name in (drafted if at == 0 else drafted[at : at + 1])]
+        draft = Draft(by, drafted[at] == piece, tokens, us if at == 0 else 0)
+    rejected = "" if draft is None or draft.accepted else drafted[at]
+    return _fields(engine, piece, rejected) | {"draft": draft, "decode_us": 0 if at else ROUND_US}
 
 
 def say_story(engine: FakeEngine) -> None:
@@ -49,11 +53,13 @@ def _id(engine: FakeEngine, piece: str) -> int:
     return engine.words.ids(piece)[0]
 
 
-def _candidates(engine: FakeEngine, piece: str, rejected: str = "") -> list[Candidate]:
-    """The token that was taken, and the rejected one, if any, behind it."""
-    shares = [(piece, 0.44, 0.62, None), (rejected, 0.09, 0.12, None), (" hungry", 0.03, 0.0, "min_p")]
-    return [
+def _fields(engine: FakeEngine, piece: str, rejected: str = "") -> dict[str, object]:
+    """Of the token that was taken, and the rejected one, if any, behind it."""
+    shares = [(piece, *TAKEN, None), (rejected, *OTHER, None), (" hungry", 0.03, 0.0, "min_p")]
+    candidates = [
         Candidate(_id(engine, text), text, 18.0 - at, math.log(model), after, 0.5 - at, removed)
         for at, (text, model, after, removed) in enumerate(shares)
         if text
     ]
+    of = {"id": _id(engine, piece), "logprob": math.log(TAKEN[0]), "probability": TAKEN[1]}
+    return {**of, "candidates": candidates, "sample_us": 0}

@@ -146,6 +146,7 @@ class _Stream:
     waiting: bool = False
     ended: bool = False
     draft: DraftSettings | None = None
+    now: Walk | Adjust | None = None
 
 
 class FakeEngine:
@@ -251,6 +252,12 @@ class FakeEngine:
         self._answer(number, Progress(fraction))
         if fraction == 1.0:
             self._answer(number, Loaded(self.info))
+
+    def drafting(self, why: str = "") -> None:
+        """From the next token on nothing is drafted for the running reply, since `why`; "" drafts again."""
+        for stream in self._spoken(None):
+            stream.settings += 1
+            self._answer(stream.number, _settings(stream, why))
 
     def load_draft(self) -> None:
         """The draft model that was asked for last is loaded, or refused."""
@@ -383,7 +390,8 @@ class FakeEngine:
         self._streams.append(stream)
         start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group)
         self._answer(number, start)
-        self._answer(number, _settings(stream, walk))
+        stream.now = walk
+        self._answer(number, _settings(stream))
         self._answer(number, Prefill(len(command.ids), 0, [len(command.ids)], 12.0, walk=of))
         self._force(stream, [scripted.id for scripted in walk.script if scripted.id is not None])
         if walk.paused:
@@ -397,7 +405,8 @@ class FakeEngine:
                     stream.constraint, stream.constraint_begun = command.constraint, stream.steps
                 if command.draft is not None:
                     stream.draft = command.draft if command.draft.on else None
-                self._answer(stream.number, _settings(stream, command))
+                stream.now = command
+                self._answer(stream.number, _settings(stream))
                 self._wait_on(stream)
             case Pause():
                 self.wait(walk=stream.walk)
@@ -518,11 +527,13 @@ def replaced(record: _R, **fields: object) -> _R:
     return msgspec.structs.replace(record, **fields)
 
 
-def _settings(stream: _Stream, now: Walk | Adjust) -> SettingsRecord:
+def _settings(stream: _Stream, drafting: str = "") -> SettingsRecord:
+    now = stream.now
+    assert now is not None
     origin = {} if stream.walk is None else dict(now.origin)
     return SettingsRecord(
         stream.settings, now.samplers, now.conditions, origin, 2, constraint=stream.constraint,
-        constraint_begun=stream.constraint_begun, walk=stream.walk, draft=stream.draft,
+        constraint_begun=stream.constraint_begun, walk=stream.walk, draft=stream.draft, drafting=drafting,
     )  # fmt: skip
 
 

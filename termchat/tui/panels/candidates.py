@@ -19,6 +19,7 @@ from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, length, percent
 from termchat.tui.panels.rolls import Rolled, missing
+from termchat.tui.speculation.round_lines import REJECTED
 
 NUMBERED = 9
 """How many candidates have a key of their own."""
@@ -147,6 +148,8 @@ def _word(candidate: Candidate) -> str:
 
 
 def _ink(candidate: Candidate, token: Token) -> Ink:
+    if token.draft is not None and not token.draft.accepted and candidate.id == token.draft.tokens[0].id:
+        return REJECTED
     return STRONG if candidate.id == token.id else MUTED if candidate.removed_by is not None else TEXT
 
 

@@ -26,6 +26,7 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
+    from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
 _SENTENCE = 3
 """Lines of text above a page of the big view; one where it is low."""
@@ -49,6 +50,8 @@ class Scene(NamedTuple):
     trace: Callable[[], Trace]
     """The reply that is shown, read as far as it has come."""
     rolls: Rolls | None
+    drafts: Callable[[], ReplyDrafts]
+    """The same, for what drafts did for it."""
     width: int
     height: int
     rows: int
@@ -66,7 +69,8 @@ class PanelPage(NamedTuple):
     """A page of the panels.
 
     `part_of` is the page that shows this one among others: only the big view then has it as a page of its own. `as_token`: in
-    the big view of a token the first page shows the same. `short` is its name where room is scarce, `in_tokens` its name in
+    the big view of a token the first page shows the same. `offered` says whether the page is among those that are turned: any
+    page can be asked for by its name. `short` is its name where room is scarce, `in_tokens` its name in
     token mode, `heading` what stands at the end of the line of names.
     """
 
@@ -74,6 +78,7 @@ class PanelPage(NamedTuple):
     draw: Callable[[Scene], DrawnPage]
     part_of: str = ""
     as_token: bool = False
+    offered: Callable[[Chat, Sequence[Span]], bool] = lambda _chat, _reply: True
     short: str = ""
     in_tokens: str = ""
     heading: Run | None = None
@@ -135,6 +140,23 @@ def _next(scene: Scene) -> DrawnPage:
     return DrawnPage([*head, *step_lines(shown, rolls, scene.width, rows, large=scene.big, numbered=numbered)])
 
 
+def _drafts(scene: Scene) -> DrawnPage:
+    """Speculation; in token mode the round of the token."""
+    from termchat.tui.speculation.drafts_page import page_lines, token_page_lines
+
+    head, width = [*_sentence(scene), *_selected(scene, None)], min(scene.width, _READ)
+    if scene.mode is None:
+        lines = page_lines(scene.chat, scene.reply, scene.drafts(), width)
+    else:
+        lines = token_page_lines(scene.chat, scene.reply, scene.drafts(), scene.mode.round(), width)
+    return DrawnPage([*head, *lines])
+
+
+def _speculates(chat: Chat, reply: Sequence[Span]) -> bool:
+    """Whether drafts are on, or were for the reply."""
+    return chat.tuning.drafts is not None or any(span.node.tokens.drafts is not None for span in reply)
+
+
 def _plots(*names: str) -> Callable[[Scene], DrawnPage]:
     def draw(scene: Scene) -> DrawnPage:
         from termchat.tui.panels.plots.pictures import PICTURES, arranged, stacked
@@ -186,6 +208,7 @@ PAGES: dict[str, PanelPage] = {
         PanelPage("probability", _plots("probability"), part_of="reply", short="prob"),
         PanelPage("time", _plots("time"), part_of="reply"),
         PanelPage("next", _next, as_token=True),
+        PanelPage("drafts", _drafts, offered=_speculates, in_tokens="round"),
     )
 }
 """By name, in the order in which they are turned."""

@@ -20,6 +20,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, f
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.rolls import Rolls, missing, next_size
+from termchat.tui.speculation.round_lines import ShownRound, drafted_lines
 
 AS_RECORDED = "as recorded"
 WITH_KNOBS = "with the current knobs"
@@ -38,6 +39,7 @@ class Shown(NamedTuple):
 
     `now`: it is what the knobs make of it as they are, so that what they left may stand beside them. `pending`: it is not taken
     yet. `samplers` and `seed` are what it was drawn with, as far as known; `node` is the piece of the reply that it is in.
+    `round` is the round of drafting that it came out of.
     """
 
     token: Token
@@ -49,6 +51,7 @@ class Shown(NamedTuple):
     pending: bool = False
     seed: int | None = None
     node: int = 0
+    round: ShownRound | None = None
 
 
 def from_columns(node: Node, index: int, step: int) -> Token:
@@ -75,7 +78,7 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
     stages, settings = flowing(_stages(token), width), flowing(_settings(shown), width)
-    lines = [*_title(shown, width), *flowing(_facts(shown), width)]
+    lines = [*_title(shown, width), *_drafted(shown, width), *flowing(_facts(shown), width)]
     lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
         return [*lines, *_unrecorded(width)]
@@ -86,7 +89,7 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
 def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, large: bool, numbered: bool) -> list[Line]:
     """The distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with the facts
     that are not in the table."""
-    token, title = shown.token, _title(shown, width)
+    token, title = shown.token, [*_title(shown, width), *_drafted(shown, width)]
     if not token.candidates:
         return [*title, *_unrecorded(width)]
     gap = [BLANK] if rows >= ROOMY else []
@@ -122,6 +125,11 @@ def _title(shown: Shown, width: int) -> list[Line]:
     notes = [shown.time, shown.note, "forced" if token.forced else ""]
     items += [[(one_line(note, width), MUTED if note == AS_RECORDED else Ink("stamp"))] for note in notes if note]
     return flowing(items, width)
+
+
+def _drafted(shown: Shown, width: int) -> list[Line]:
+    """What was drafted for the step, and what was taken instead."""
+    return drafted_lines(shown.round, width) if shown.round is not None else []
 
 
 def _unrecorded(width: int) -> list[Line]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.conversation.tree import Conversation, Span
+from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.pages import shown_step
 from termchat.tui.panels.rolls import more
@@ -15,6 +16,8 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
     from textual.widget import Widget
+
+    from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
 _ANSWERS = ("why", "what-if", "ending")
 """What token mode shows on the page of the token, when it is asked for."""
@@ -28,6 +31,7 @@ class Big:
         self._chat, self._panels, self._desk = parts.chat, parts.panels, parts.desk
         self._tokens = parts.tokens
         self._view = "record"
+        self._drafts: ReplyDrafts | None = None
 
     @property
     def home(self) -> Widget | None:
@@ -47,6 +51,19 @@ class Big:
             self._panels.point_at(newest_reply(self._chat.conversation), None)
         self._panels.show_chat(self._chat, self._desk.tune, mode)
 
+    def drafting(self) -> list[Run]:
+        """What drafts do for the newest reply, for the header; nothing where there are none."""
+        reply = newest_reply(self._chat.conversation)
+        if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
+            return []
+        from termchat.tui.speculation.figures_lines import header_runs
+        from termchat.tui.speculation.reply_drafts import ReplyDrafts
+
+        threads = self._chat.live.threads or 1
+        self._drafts = self._drafts or ReplyDrafts(threads)
+        self._drafts.follow(reply, threads)
+        return header_runs(self._drafts.figures, reply)
+
     def turn(self, by: int) -> None:
         """Panels that are hidden are shown first."""
         if self._panels.display:
@@ -56,7 +73,10 @@ class Big:
         self.show()
 
     def go(self, page: str) -> None:
+        """Panels that are hidden are shown."""
         self._panels.page = page
+        if not self._panels.display:
+            self._parts.drawer.toggle()
         self.show()
 
     def toggle(self, page: str | None = None) -> None:

@@ -25,6 +25,7 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 if TYPE_CHECKING:
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
+    from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
 _ASIDE = 7
 """Cells beside the way back that are kept for the head of a column, so that the names stay the same on all pages."""
@@ -57,6 +58,8 @@ class Panels(KnobsView):
         self._reply: Sequence[Span] = ()
         self._cursor: TokenRef | None = None
         self._of_token = False
+        self._offered: frozenset[str] = frozenset()
+        self._drafts: ReplyDrafts | None = None
         self.rolls: Rolls | None = None
         """The newest, whichever step they are of."""
 
@@ -70,7 +73,11 @@ class Panels(KnobsView):
         """Those that can be turned to."""
         large = self.big and self._of_token
         return [
-            page.name for page in PAGES.values() if (self.big or not page.part_of) and not (large and page.as_token)
+            page.name
+            for page in PAGES.values()
+            if (self.big or not page.part_of)
+            and not (large and page.as_token)
+            and (page.name in self._offered or page.name == self.page)
         ]
 
     @property
@@ -92,11 +99,12 @@ class Panels(KnobsView):
         width, height = max(self.room - self._margin, 0), self.size.height
         mode = mode if mode is not None and mode.open else None
         self._of_token = mode is not None
+        self._offered = frozenset(page.name for page in PAGES.values() if page.offered(chat, self._reply))
         page = PAGES[self.here]
         tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
         scene = Scene(
-            chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls, width, height,
-            height - len(tabs), self.big,
+            chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
+            lambda: self._follow_drafts(chat), width, height, height - len(tabs), self.big,
         )  # fmt: skip
         drawn = page.draw(scene)
         self._placed = [plot._replace(top=plot.top + len(tabs)) for plot in drawn.plots]
@@ -153,6 +161,15 @@ class Panels(KnobsView):
             self._trace = Trace()
         self._trace.follow(self._reply, columns_of(width), self._cursor)
         return self._trace
+
+    def _follow_drafts(self, chat: Chat) -> ReplyDrafts:
+        from termchat.tui.speculation.reply_drafts import ReplyDrafts
+
+        threads = chat.live.threads or (chat.model.threads if chat.model is not None else 1)
+        if self._drafts is None:
+            self._drafts = ReplyDrafts(threads)
+        self._drafts.follow(self._reply, threads)
+        return self._drafts
 
     def _show(self, lines: list[Line], width: int) -> None:
         height = self.size.height

@@ -15,6 +15,7 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.record import Shown
 from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.speculation.round_lines import ShownRound
 from termchat.tui.tokens.panel import At, TokenPanel, View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
@@ -265,6 +266,10 @@ class TokenMode:
 
     def shown(self) -> Shown | None:
         return self._panel.shown(place, self.view) if (place := self.place) is not None else None
+
+    def round(self) -> ShownRound | None:
+        """The round of drafting that the token came out of."""
+        return self._panel.round(place) if (place := self.place) is not None else None
 
     def panel(self, width: int, rows: int, tune: Tune | None) -> list[Line]:
         """The lines of the panels; with `tune`, its knobs are above."""

@@ -9,15 +9,19 @@ from msgspec.structs import replace
 from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
 from termchat.conversation.setting_changes import changes
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation, Node, TokenColumns
+from termchat.decoding.draft_figures import DraftedStep, round_at
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import MUTED, again, prose
 from termchat.tui.panels.chain_panel import around_selected, chain_lines
 from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, record_lines, settings_of
 from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.speculation.round_lines import ShownRound
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
+_KEPT = 8
+"""Records that are not read again at once."""
 _WHOLE_CHAIN = 32
 """Rows from which TUNE shows the whole chain above the panel; else only the knob it is on."""
 
@@ -30,10 +34,23 @@ class At(NamedTuple):
     pending: bool = False
 
 
+class _AndPending:
+    """The tokens of a reply and the one behind them that is not taken yet."""
+
+    def __init__(self, tokens: TokenColumns, pending: Token) -> None:
+        self._tokens, self._pending = tokens, pending
+
+    def __len__(self) -> int:
+        return len(self._tokens) + 1
+
+    def __getitem__(self, index: int) -> DraftedStep:
+        return self._pending if index == len(self._tokens) else self._tokens[index]
+
+
 class TokenPanel:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._recorded: tuple[Node, int, Token] | None = None
+        self._recorded: dict[tuple[Node, int], Token] = {}
 
     def shown(self, place: At, view: View) -> Shown | None:
         """The step to show; None while the model is asked for it."""
@@ -42,7 +59,7 @@ class TokenPanel:
         seed = start.seed if start is not None else None
         if place.pending and chat.paused is not None:
             waits = f"waiting: {chat.paused.why}" if chat.paused.why else "waiting"
-            return Shown(chat.paused.token, "PENDING", waits, "", now, True, True, seed, node.number)
+            return Shown(chat.paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round(place))
         if view == "asked":
             if (asked := chat.questions.inspected) is None:
                 return None
@@ -52,7 +69,21 @@ class TokenPanel:
             then = settings_of(node, node.tokens.settings[place.at])
             return Shown(token, "RECOMPUTED", ORIGINAL, note, then, seed=seed, node=node.number)
         then = settings_of(node, node.tokens.settings[place.at])
-        return Shown(self._record(place), samplers=then, seed=seed, node=node.number)
+        return Shown(self._record(place), samplers=then, seed=seed, node=node.number, round=self.round(place))
+
+    def round(self, place: At) -> ShownRound | None:
+        """The round of drafting that the token came out of; None where it was decoded alone."""
+        tokens, waits = place.node.tokens, self._chat.paused
+        pending = waits.token if place.pending and waits is not None else None
+        made = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
+        if made is None:
+            return None
+        end = made.begin + made.accepted
+        ending = None
+        if made.corrected is not None:
+            ending = pending if end == len(tokens) else self._record(At(place.node, end))
+        first = _begin_of(self._chat.conversation, place.node)[1]
+        return ShownRound(made, place.at, first, ending, pending is not None)
 
     def lines(self, place: At | None, view: View, width: int, rows: int, tune: Tune | None) -> list[Line]:
         """At most `rows` lines; with `tune`, its knobs are above."""
@@ -106,12 +137,14 @@ class TokenPanel:
     def _record(self, place: At) -> Token:
         """The record of a token, read from the store once."""
         node, at = place.node, place.at
-        if self._recorded is None or self._recorded[:2] != (node, at):
+        if (node, at) not in self._recorded:
             record = self._chat.record(node, at)
             if record is None:  # not kept, or not yet
                 return from_columns(node, at, _begin_of(self._chat.conversation, node)[1] + at)
-            self._recorded = node, at, record
-        return self._recorded[2]
+            if len(self._recorded) >= _KEPT:
+                self._recorded.clear()
+            self._recorded[node, at] = record
+        return self._recorded[node, at]
 
 
 def _begin_of(conversation: Conversation, node: Node) -> tuple[Node, int]:

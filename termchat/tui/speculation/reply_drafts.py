@@ -1,0 +1,64 @@
+"""What drafts did for a reply, read as far as the reply has come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+
+from termchat.conversation.tree import Node, Span
+from termchat.decoding.draft_figures import DraftFigures, Round
+from termchat.decoding.drafting import BatchTimes
+
+_NEWEST = 9
+"""Steps decoded alone whose median is what a row alone takes."""
+
+
+class ReplyDrafts:
+    """Follows one reply, of one piece or several. What came already is not read again."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.figures = DraftFigures()
+        self.times = BatchTimes(max(threads, 1))
+        """What batches cost, as far as the reply has measured it."""
+        self.newest: Round | None = None
+        """The newest round."""
+        self._nodes: list[Node] = []
+        self._taken = 0
+        self._alone: deque[int] = deque(maxlen=_NEWEST)
+
+    @property
+    def row_us(self) -> float | None:
+        """Microseconds that decoding one row alone takes now; None where none was."""
+        return median(self._alone) if self._alone else None
+
+    def follow(self, reply: Sequence[Span], threads: int) -> None:
+        """Takes in what came since the last time; another reply, or one that was cut, is read from its begin."""
+        known = [span.node for span in reply[: len(self._nodes)]]
+        cut = bool(self._nodes) and len(known) == len(self._nodes) and reply[len(known) - 1].count < self._taken
+        if known != self._nodes or cut or threads != self.threads:
+            self.__init__(threads)  # type: ignore[misc]
+        for span in reply[max(len(self._nodes) - 1, 0) :]:
+            if not self._nodes or self._nodes[-1] is not span.node:
+                self._nodes.append(span.node)
+                self._taken = 0
+            self._read(span)
+
+    def _read(self, span: Span) -> None:
+        tokens, figures = span.node.tokens, self.figures
+        for at in range(self._taken, min(span.count, len(tokens))):
+            before, step = figures.round, tokens[at]
+            figures.add(step)
+            made = figures.round
+            self.newest = made or self.newest
+            if not at:
+                continue  # it was drawn from the last decode of the prompt
+            if made is None:
+                self._alone.append(step.decode_us)
+                self.times.add(1, step.decode_us)
+            elif before is None or before.begin != made.begin:
+                self.times.add(made.rows, made.decode_us)
+        self._taken = min(span.count, len(tokens))
+        if span.node.done:
+            figures.end()
