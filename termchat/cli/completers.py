@@ -107,6 +107,13 @@ def _presets() -> Iterable[tuple[str, str]]:
     return [(name, preset.description) for name, preset in presets.load().entries.items()]
 
 
+def _engines() -> Iterable[tuple[str, str]]:
+    from termchat.config import settings
+    from termchat.config.named_engines import ON_THIS_MACHINE
+
+    return [(ON_THIS_MACHINE, "this machine"), *((one.name, one.url) for one in settings.load().engines.values())]
+
+
 def _rules() -> Iterable[tuple[str, str]]:
     from termchat.decoding.conditions import EXAMPLES
 
@@ -126,6 +133,7 @@ themes = completer_of(_themes)
 settings = completer_of(_settings)
 personas = completer_of(_personas)
 presets = completer_of(_presets)
+engines = completer_of(_engines)
 rules = completer_of(_rules)
 grids = completer_of(_grids)
 
@@ -144,7 +152,14 @@ def of_setting(name: str) -> Completer | None:
     """Offers the values of a setting, if they can be listed."""
     from termchat.config.fields import SETTINGS
 
-    named = {"model": models, "theme": themes, "persona": personas, "preset": presets, "model_folders": folders}
+    named = {
+        "model": models,
+        "default_engine": engines,
+        "theme": themes,
+        "persona": personas,
+        "preset": presets,
+        "model_folders": folders,
+    }
     setting = SETTINGS.get(name)
     if name in named or setting is None:
         return named.get(name)

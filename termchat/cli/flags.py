@@ -30,6 +30,9 @@ _METAVARS = {
 _ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
 """What llama.cpp calls the flags that are typed most and have another name here."""
 
+_FLAGS = {"default_engine": "engine"}
+"""Options whose flag has another name: what it says counts for one run."""
+
 FOLDERS = ("model_folders",)
 """The option with extra folders to search, for commands that look for models."""
 
@@ -69,7 +72,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
 
 def flag_of(name: str) -> str:
     """The flag of a setting, which llama.cpp may have named otherwise."""
-    return "--" + ((KNOBS[name].flag if name in KNOBS else "") or name).replace("_", "-")
+    return "--" + ((KNOBS[name].flag if name in KNOBS else "") or _FLAGS.get(name, name)).replace("_", "-")
 
 
 def _limits(setting: Setting) -> Iterator[str]:

@@ -131,7 +131,7 @@ def _answer(
         step_by_step_text=config.step_by_step_text,
     )
     chat.constrain(asked.constraint)
-    chat.loading.load(spec)
+    chat.loading.load(spec, heeds=config.recommendations)
     make = _one_after_the_other if asked.plan is None else _at_once
     return make(chat, asked, prompt, printer, signals)
 
