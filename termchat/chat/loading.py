@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.speculation import Speculation
 from termchat.chat.state import State
@@ -25,6 +27,7 @@ from termchat.engine.port import EngineError, Event, Load, Loaded, ModelInfo, Mo
 class Choice(NamedTuple):
     """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
     in. The `drafter` is the model that is to draft for it, or why that cannot be used; `wanted` is what it was asked for with.
+    `heeds` says whether knobs follow what an engine elsewhere recommends.
     """
 
     spec: ModelSpec
@@ -32,6 +35,7 @@ class Choice(NamedTuple):
     mistakes: tuple[str, ...] = ()
     drafter: ModelSpec | Failed | None = None
     wanted: str = ""
+    heeds: bool = True
 
 
 class Loading:
@@ -62,17 +66,12 @@ class Loading:
         """Knobs that are recommended for the model that is loaded or to be loaded, by name."""
         return self._wanted.recommended if self._wanted is not None else {}
 
-    def load(self, spec: ModelSpec, drafter: ModelSpec | Failed | None = None) -> None:
-        """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there."""
+    def load(self, spec: ModelSpec, drafter: ModelSpec | Failed | None = None, *, heeds: bool = True) -> None:
+        """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there; for
+        `drafter` and `heeds` see `Choice`."""
         origin, tuning = self._state.origin, self._state.tuning
-        self._begin(
-            Choice(
-                spec,
-                {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL},
-                drafter=drafter,
-            ),
-            follow=False,
-        )
+        followed = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
+        self._begin(Choice(spec, followed, drafter=drafter, heeds=heeds), follow=False)
 
     def switch(self, choice: Choice) -> bool:
         """Goes on with another model: the conversation stays, the next turn is rendered by the new one.
@@ -167,17 +166,21 @@ class Loading:
             state.progress = event.fraction
             state.changed(StatusChanged())
         elif isinstance(event, Loaded):
-            state.model, state.progress, state.live.threads = event.info, 1.0, 0
-            measured = per_model.find(event.info.sha256)
+            place = choice.spec.engine
+            info = msgspec.structs.replace(event.info, engine=place.name or place.url)
+            state.model, state.progress, state.live.threads = info, 1.0, 0
+            measured = None if info.engine else per_model.find(info.sha256)
             state.tolerance = measured.tolerance if measured is not None else None
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
-            if follow:
+            if info.recommended and choice.heeds:
+                choice = self._loaded = self._wanted = choice._replace(recommended=info.recommended)
+            if follow or choice.recommended is info.recommended:
                 self._follow(choice.recommended)
-            self._forget_ids(event.info)
-            self._tell(event.info.remarks)
+            self._forget_ids(info)
+            self._tell(info.remarks)
             state.check_thinking()
-            state.recorder.loaded(state.conversation, event.info)
+            state.recorder.loaded(state.conversation, info)
             self.speculation.begin(choice.drafter)
             if state.drafter_progress is None:
                 state.enter("idle")

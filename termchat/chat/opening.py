@@ -12,6 +12,7 @@ from termchat.chat.loading import Choice
 from termchat.chat.looking_on import INTERRUPTED
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
+from termchat.config.named_engines import engine_of
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
 from termchat.config.per_model import Picked, run_of
 from termchat.conversation.session import Followed, ModelRef
@@ -19,7 +20,8 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import KNOBS, Tuning, Value
+from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
+from termchat.engine.address import AddressError, EngineAddress, is_url
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 
@@ -35,23 +37,65 @@ _TURNED = (FLAG, "panel", "session")
 
 class Reopened(NamedTuple):
     """A chat from the store. `config` has its knobs and model, where no flag says otherwise; what else the chat was left with
-    (breakpoints, the view) is in the recorder's `info`. `followed` where another process writes it."""
+    (breakpoints, the view) is in the recorder's `info`. `followed` where another process writes it. `missing` says what it used
+    and cannot use now."""
 
     config: Settings
     recorder: StoreRecorder
     conversation: Conversation
     newest: Token | None
     followed: Followed | None = None
+    missing: str = ""
 
 
 def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
-    """The configured model's file, checked, and the configuration with what is recommended for it (see `recommended`).
+    """The configured model's file, checked, and the configuration with what is recommended for it (see `recommended`). Of a
+    model elsewhere the engine there knows all that.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
+    if config.address.url:
+        return config, elsewhere(config, config.address).spec
     config, choice = _find(config, config.model)
     return config, choice.spec
+
+
+def find_here(config: Settings) -> ModelSpec:
+    """The configured model's file on this machine, whichever engine is configured.
+
+    Raises:
+        ModelError: see `find_model`; or the model is elsewhere.
+    """
+    if is_url(config.model):
+        raise ModelError(f"{config.model} is on another machine", "Run this there.")
+    return _find(config, config.model)[1].spec
+
+
+def choose_configured(config: Settings) -> Choice:
+    """The configured model, on the configured engine; see `find_model`.
+
+    Raises:
+        ModelError: see `find_model`.
+    """
+    return elsewhere(config, config.address) if config.address.url else choose(config, config.model)
+
+
+def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
+    """A model of an engine on another machine: what to ask for there. How it runs is that machine's business, but for flags
+    given here. `name` is what it is called, `sha256` what it was found to be."""
+    engine = {key: value for key, value in dict(config.engine).items() if config.origin[key] == FLAG}
+    tags = (config.think_start, config.think_end)
+    spec = ModelSpec(
+        path=well_formed(address.model),
+        name=well_formed(name or address.model or address.shown),
+        engine=address,
+        sha256=sha256,
+        thinking=tags if all(tags) else (),
+        said=tuple(engine),
+        **engine,
+    )
+    return Choice(spec, {}, heeds=config.recommendations)
 
 
 def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
@@ -145,11 +189,29 @@ def reopen(store: Store, session: str, config: Settings) -> Reopened:
     turned, origin, followed = _knobs(config, conversation, stored.info.tuning)
     if followed:
         config = config.with_recommended(followed)
-    model = model_of(stored.info.model) or config.model
-    config = config.with_left({**turned, "model": model}, {**origin, "model": config.origin["model"]})
+    place, missing = _place(config, stored.info.model)
+    origin |= {name: config.origin[name] for name in place}
+    config = config.with_left({**turned, **place}, origin)
     info = msgspec.structs.replace(stored.info, tuning=config.tuning)
     recorder = StoreRecorder(store, info, conversation)
-    return Reopened(config, recorder, conversation, newest_token(recorder, conversation), stored.followed)
+    return Reopened(config, recorder, conversation, newest_token(recorder, conversation), stored.followed, missing)
+
+
+def _place(config: Settings, model: ModelRef) -> tuple[dict[str, str], str]:
+    """The settings that say which model on which engine, and the model and engine where that is not known."""
+    if not model.name:
+        return {}, ""
+    if not model.engine:
+        return {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}, ""
+    try:
+        engine_of(model.engine, config.engines)
+    except AddressError:
+        return {}, _unknown(model)
+    return {"model": model.path or model.name, "default_engine": model.engine}, ""
+
+
+def _unknown(model: ModelRef) -> str:
+    return f"{model.name} on the engine {model.engine}, which is not in config.toml"
 
 
 def _knobs(
@@ -192,7 +254,7 @@ def model_of(model: ModelRef) -> str | None:
 
 
 def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
-    """A chat as it was left, and the model it was with, found and checked, unless that is the `loaded` one (its SHA-256).
+    """A chat as it was left, and the model it was with, found and checked, unless that is the `loaded` one (see `known_as`).
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.
@@ -200,7 +262,7 @@ def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
     found = reopen(store, session, config)
     info = found.recorder.info
     past = Past(found.conversation, info, found.config.knob_origin(), found.newest, followed=found.followed)
-    if not info.model.name or (info.model.identity is not None and info.model.identity.sha256 == loaded):
+    if not info.model.name or info.model.known_as == loaded:
         return past
     choice, missing = _model(config, info.model)
     return past._replace(choice=choice, missing=missing)
@@ -208,6 +270,12 @@ def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
 
 def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:
     """The model, or its name and why it cannot be loaded."""
+    if model.engine:
+        try:
+            address = msgspec.structs.replace(engine_of(model.engine, config.engines), model=model.path or model.name)
+        except AddressError:
+            return None, _unknown(model)
+        return elsewhere(config, address, model.name, model.identity.sha256 if model.identity is not None else ""), ""
     wanted = model_of(model)
     if wanted is None:
         return None, f"{model.name}, which is not on this machine"

@@ -172,7 +172,7 @@ class StoreRecorder(Recorder):
 
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
-        self._model = ModelRef(model.name, model.path, identity)
+        self._model = ModelRef(model.name, model.path, identity, model.engine)
         self._update(model=self._model)
 
     def tuned(self, conversation: Conversation, tuning: Tuning) -> None:

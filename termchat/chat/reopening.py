@@ -17,7 +17,7 @@ from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading
 from termchat.chat.looking_on import LookingOn
 from termchat.chat.position import constraint_of
-from termchat.chat.state import State
+from termchat.chat.state import State, known_of
 from termchat.chat.turns import Turns
 from termchat.config.origins import DEFAULT, MODEL, PERSONA, PRESET, followed
 from termchat.conversation.session import Followed, SessionInfo, View
@@ -117,7 +117,7 @@ class Reopening:
         if past.missing:
             goes_on = f"it continues with {state.spec.name}" if state.spec else "choose another model"
             state.changed(Notice(f"this chat used {past.missing}", goes_on, "warning"))
-        elif past.choice is not None and past.choice.spec.sha256 != state.loaded:
+        elif past.choice is not None and known_of(past.choice.spec) != state.loaded:
             self._wish = past.choice
             if not state.busy:
                 self.go_on()

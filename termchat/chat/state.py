@@ -10,7 +10,7 @@ from termchat.chat.position import constraint_of, is_foreign
 from termchat.chat.recording import Recorder
 from termchat.chat.requests import Requests
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
-from termchat.conversation.session import Breakpoint, View
+from termchat.conversation.session import Breakpoint, View, known_as
 from termchat.conversation.thoughts import is_thinking, thought
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Unsent
@@ -20,6 +20,12 @@ from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import FEATURES, DraftInfo, Engine, ModelInfo, ModelSpec, Paused
+
+
+def known_of(spec: ModelSpec) -> str:
+    """See `known_as`."""
+    return known_as(spec.sha256, spec.name, spec.engine.name or spec.engine.url)
+
 
 BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 
@@ -173,8 +179,10 @@ class State:
 
     @property
     def loaded(self) -> str:
-        """The SHA-256 by which the model that is loaded, or to be loaded, is known; "" where there is none."""
-        return self.model.sha256 if self.model is not None else self.spec.sha256 if self.spec is not None else ""
+        """By what the model that is loaded, or to be loaded, is known (see `known_as`); "" where there is none."""
+        if self.model is not None:
+            return known_as(self.model.sha256, self.model.name, self.model.engine)
+        return known_of(self.spec) if self.spec is not None else ""
 
     def changed(self, *changes: Change) -> None:
         """Adds changes to report; equal ones count once."""

@@ -114,6 +114,13 @@ def _presets() -> Iterable[tuple[str, str]]:
     return [(name, preset.description) for name, preset in presets.load().entries.items()]
 
 
+def _engines() -> Iterable[tuple[str, str]]:
+    from termchat.config import settings
+    from termchat.config.named_engines import ON_THIS_MACHINE
+
+    return [(ON_THIS_MACHINE, "this machine"), *((one.name, one.url) for one in settings.load().engines.values())]
+
+
 def _rules() -> Iterable[tuple[str, str]]:
     from termchat.decoding.conditions import EXAMPLES
 
@@ -134,6 +141,7 @@ themes = completer_of(_themes)
 settings = completer_of(_settings)
 personas = completer_of(_personas)
 presets = completer_of(_presets)
+engines = completer_of(_engines)
 rules = completer_of(_rules)
 grids = completer_of(_grids)
 
@@ -156,6 +164,7 @@ def of_setting(name: str) -> Completer | None:
         "model": models,
         "draft_model": models,
         "draft": drafters,
+        "default_engine": engines,
         "theme": themes,
         "persona": personas,
         "preset": presets,

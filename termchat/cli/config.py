@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from termchat import paths
 from termchat.cli import completers
@@ -23,13 +24,15 @@ from termchat.config import file as configfile
 from termchat.config.fields import SETTINGS, TABLES
 from termchat.config.options import OptionError, OptionValue
 from termchat.config.settings import Settings
-from termchat.config.sources import KEYS
+from termchat.config.sources import ENGINES, KEYS
 from termchat.decoding.samplers import KnobError, Value, unescape
+from termchat.engine.address import EngineAddress
 from termchat.external_editor import EditorError, editor_command
 from termchat.text import guess_of, home, one_line, sanitize
 
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "ALLOWED")
 _KEY_TITLES = ("KEY FOR", "KEYS", "FROM")
+_ENGINE_TITLES = ("ENGINE", "URL", "MODEL", "KEY FROM", "FROM")
 
 _LONGEST = 40
 """Characters of a value in the list of all settings."""
@@ -158,9 +161,9 @@ def path() -> None:
 def set_(*, name: str, values: tuple[str, ...]) -> None:
     """Set NAME to VALUE in config.toml and leave the rest of the file unchanged.
 
-    NAME is a setting of `termchat config show`, or keys.ID for a key. Only lists (stop, model_folders) take more than one
-    VALUE. If the new value conflicts with other settings (for example a key already in use), termchat warns but still writes
-    it.
+    NAME is a setting of `termchat config show`, keys.ID for a key, or engines.NAME.url and the like for an engine. Only lists
+    (stop, model_folders) take more than one VALUE. If the new value conflicts with other settings (for example a key already
+    in use), termchat warns but still writes it.
     """
     before = _mistakes()
     try:
@@ -193,6 +196,8 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
         return setting.check([unescape(value) if name == "stop" else value for value in values if value])
     if name.startswith(KEYS + "."):
         return ",".join(values)
+    if name.startswith(ENGINES + ".") and name.endswith(".insecure_key"):
+        return SETTINGS["mlock"].parse(values[0])
     if len(values) > 1:
         raise click.UsageError(f"{name} takes one value; quote it if it contains spaces")
     return setting.parse(values[0]) if setting is not None else values[0]
@@ -229,7 +234,7 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     With --json: `settings`, each with name, table (in config.toml), value, origin (flag, picker, TERMCHAT_…, config.toml,
     preset NAME, persona NAME, tuned, model, default), place (origin with its line), default, range, help; `keys`, each with id,
-    keys, place; and `problems`.
+    keys, place; `engines`, each as in config.toml, with place; and `problems`.
     """
     chosen = _for_its_model(settings_of(given))
     unknown = next((name for name in names if name not in SETTINGS), None)
@@ -241,6 +246,10 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
             {
                 "settings": [_object(chosen, name) for name in wanted],
                 "keys": [{"id": id, "keys": keys, "place": chosen.key_places[id]} for id, keys in chosen.keys.items()],
+                "engines": [
+                    {**msgspec.structs.asdict(engine), "place": chosen.engine_places[name]}
+                    for name, engine in chosen.engines.items()
+                ],
                 "problems": chosen.problems,
             }
         )
@@ -249,8 +258,18 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if chosen.keys and not names:
         click.echo()
         table(_KEY_TITLES, [(id, keys, chosen.key_places[id]) for id, keys in chosen.keys.items()])
+    if chosen.engines and not names:
+        click.echo()
+        table(
+            _ENGINE_TITLES, [_engine_row(engine, chosen.engine_places[name]) for name, engine in chosen.engines.items()]
+        )
     for problem in chosen.problems:
         complain(problem)
+
+
+def _engine_row(engine: EngineAddress, place: str) -> tuple[str, ...]:
+    key = engine.key_env or engine.key_file or engine.key_keyring
+    return engine.name, engine.url, one_line(engine.model, _LONGEST), one_line(key, _LONGEST), place
 
 
 def _for_its_model(chosen: Settings) -> Settings:

@@ -10,9 +10,10 @@ from itertools import groupby
 from textwrap import wrap
 
 from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.named_engines import FIELDS
 from termchat.config.origins import DEFAULT
 from termchat.config.settings import Settings
-from termchat.config.sources import KEYS
+from termchat.config.sources import ENGINES, KEYS
 from termchat.text import guess_of
 from termchat.toml import literal
 
@@ -29,13 +30,33 @@ _TABLES = {
     "engine": "How the engine runs the model.",
     "sampling": "Knobs that every new chat starts with. Ctrl+T changes them during a chat.",
     KEYS: 'Key bindings: one key ("ctrl+k") or several separated by commas ("ctrl+k,f8"). "" removes the key.',
+    ENGINES: "Engines on other machines, each a table [engines.NAME]; --engine NAME uses one for a run, default_engine for all "
+    "runs. A key is never written here: say where it is.",
 }
 """The comment at the head of each table."""
+_ENGINES = """\
+[engines.lab]
+url = "ssh://lab"
+model = "qwen3-8b"
+
+[engines.server]
+url = "https://server.example:8080"
+key_env = "SERVER_KEY"
+"""
+"""Examples: these have no defaults."""
 
 
 def problems(config: Settings) -> list[str]:
     """One line each, which may hold foreign text. The terminal's own problems are for `termchat doctor` to find."""
-    found = (*config.problems, *_keys(config), *_engine(config), *_theme(config), *_model(config), *_lists())
+    found = (
+        *config.problems,
+        *_keys(config),
+        *_engine(config),
+        *_access_keys(config),
+        *_theme(config),
+        *_model(config),
+        *_lists(),
+    )
     return list(dict.fromkeys(found))
 
 
@@ -50,6 +71,17 @@ def _engine(config: Settings) -> Iterator[str]:
         yield f"{config.places['kv_type']}: {odds}"
 
 
+def _access_keys(config: Settings) -> Iterator[str]:
+    from termchat.engine.access_key import read_key
+    from termchat.engine.port import EngineError
+
+    for name, engine in config.engines.items():
+        try:
+            read_key(engine)
+        except EngineError as error:
+            yield f"{config.engine_places[name]}: {error.message}: {error.hint}"
+
+
 def _theme(config: Settings) -> Iterator[str]:
     from termchat import paths
     from termchat.tui.themes.theme_file import AUTO, load_themes
@@ -62,7 +94,7 @@ def _theme(config: Settings) -> Iterator[str]:
 
 
 def _model(config: Settings) -> Iterator[str]:
-    if config.origin["model"] == DEFAULT:
+    if config.origin["model"] == DEFAULT or config.address.url:
         return
     from termchat.models import catalogue
     from termchat.models.errors import ModelError
@@ -85,7 +117,7 @@ def _lists() -> Iterator[str]:
 def template() -> str:
     """A config.toml in which every setting is commented out with a # and no space, as in sshd_config; without these, the file
     sets the defaults."""
-    return "\n".join((*_comment(_FOREWORD), "", *_setting_lines(), *_key_lines(), ""))
+    return "\n".join((*_comment(_FOREWORD), "", *_setting_lines(), *_engine_lines(), *_key_lines(), ""))
 
 
 def _setting_lines() -> Iterator[str]:
@@ -98,6 +130,13 @@ def _setting_lines() -> Iterator[str]:
             yield from _comment(f"{setting.help} ({allowed})")
             default = "fresh" if setting.default is None else setting.default
             yield from (f"#{name} = {literal(default)}", "")
+
+
+def _engine_lines() -> Iterator[str]:
+    yield from _comment(_TABLES[ENGINES])
+    for name, what in FIELDS.items():
+        yield from (f"#   {line}" for line in wrap(f"{name}: {what}", _WIDTH - 2, subsequent_indent="  "))
+    yield from ("#", *(f"# {line}".rstrip() for line in _ENGINES.splitlines()), "")
 
 
 def _key_lines() -> Iterator[str]:

@@ -32,6 +32,9 @@ _METAVARS_OF = {"model": "MODEL", "draft_model": "MODEL", "draft": "WORD|MODEL"}
 _ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
 """What llama.cpp calls the flags that are typed most and have another name here."""
 
+_FLAGS = {"default_engine": "engine"}
+"""Options whose flag has another name: what it says counts for one run."""
+
 FOLDERS = ("model_folders",)
 """The option with extra folders to search, for commands that look for models."""
 
@@ -71,7 +74,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
 
 def flag_of(name: str) -> str:
     """The flag of a setting, which llama.cpp may have named otherwise."""
-    return "--" + ((KNOBS[name].flag if name in KNOBS else "") or name).replace("_", "-")
+    return "--" + ((KNOBS[name].flag if name in KNOBS else "") or _FLAGS.get(name, name)).replace("_", "-")
 
 
 def _limits(setting: Setting) -> Iterator[str]:

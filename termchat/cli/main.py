@@ -36,10 +36,15 @@ COMMANDS = {
     "sessions": ("sessions", "sessions"),
     "tokens": ("tasks", "tokens"),
     "tune": ("tasks", "tune"),
+    "worker": ("remote_worker", "worker"),
 }
 """The module of each command in this package, imported when the command is asked for, and the command's name there."""
 
+_HIDDEN = ("worker",)
+"""Commands that no person types."""
 _ANSWERS = ("run", "tokens")
+_ELSEWHERE = "--engine"
+"""The flag with which no engine is wanted here."""
 _RESUME, _LATEST = "--resume", "last"
 _VERSION = ("-V", "--version")
 _UNUSABLE = ("", "dumb", "unknown")
@@ -62,7 +67,7 @@ class _Commands(PageGroup):
     """The line that is being parsed holds no flag of a setting."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS]
+        return [name for name in COMMANDS if name not in _HIDDEN]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -93,7 +98,7 @@ class _Commands(PageGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Starts the engine for those that need it before their settings are imported: both take as long."""
         if args[0] in _ANSWERS and not ctx.resilient_parsing and not {"-h", "--help"} & {*args}:
-            ctx.obj = _engine()
+            ctx.obj = _engine(started=not any(arg.partition("=")[0] == _ELSEWHERE for arg in args))
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
@@ -191,9 +196,8 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         if constraint_of(given) is not None:
             raise click.UsageError("the demo takes no constraint")
         _leave(play(config(given)))
-    engine = (
-        _engine()
-    )  # before the settings and the screen are imported, which takes as long as the process takes to start
+    engine = _engine(started=given["default_engine"] is None)
+    # before the settings and the screen are imported, which takes as long as the process takes to start
     from termchat.cli.flags import config
 
     constraint = constraint_of(given)
@@ -203,11 +207,11 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     _leave(start(chosen, engine, resume=resume, raw=raw, constraint=constraint))
 
 
-def _engine() -> Engine:
+def _engine(*, started: bool) -> Engine:
     from termchat import paths
     from termchat.engine.make import make_engine
 
-    return make_engine(paths.log_file(), started=True)
+    return make_engine(paths.log_file(), started=started)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

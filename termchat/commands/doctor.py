@@ -14,7 +14,8 @@ import shutil
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
@@ -29,6 +30,8 @@ from termchat.config.settings import Settings
 from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
+from termchat.engine.access_key import read_key
+from termchat.engine.address import EngineAddress
 from termchat.engine.make import make_engine
 from termchat.engine.port import Device, Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing, memory
@@ -62,9 +65,9 @@ class DoctorReport(msgspec.Struct):
         if what not in self.todo:
             self.todo.append(what)
 
-    def cleaned(self) -> DoctorReport:
-        """A copy without secrets, fit for others to see."""
-        private = Private()
+    def cleaned(self, engines: Iterable[EngineAddress] = ()) -> DoctorReport:
+        """A copy without secrets, those of these engines too, fit for others to see."""
+        private = Private(engines)
         sections = [
             Section(section.title, [(private.clean(name), private.clean(text)) for name, text in section.rows])
             for section in self.sections
@@ -91,7 +94,7 @@ class DoctorReport(msgspec.Struct):
 class Private:
     """What others must not see: secrets, the home folder, the user's name in a path, control characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, engines: Iterable[EngineAddress] = ()) -> None:
         home = Path.home()
         self._homes = sorted({str(home), os.path.realpath(home)} - {"/", ""}, key=len, reverse=True)
         try:
@@ -100,6 +103,9 @@ class Private:
             user = ""
         self._user = re.compile(rf"(?<=[/\\]){re.escape(user)}(?![\w.-])") if user and user != "root" else None
         self._secrets = [secret for name in _TOKENS if len(secret := os.environ.get(name, "")) > 3]
+        for engine in engines:
+            with suppress(EngineError):
+                self._secrets += filter(None, [read_key(engine)])
 
     def clean(self, text: str) -> str:
         """The text on one line, without any of these."""
@@ -133,7 +139,7 @@ def examine(config: Settings, engine: Engine | None = None) -> DoctorReport:
     _terminal(report, os.environ)
     _models(report, config)
     _chats(report)
-    return report.cleaned()
+    return report.cleaned(config.engines.values())
 
 
 def _versions(section: Section) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.chat.opening import choose
+from termchat.chat.opening import choose, elsewhere
 from termchat.commands.comparison import ReplyComparison, is_cut_off
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
 from termchat.commands.replay_requests import Prompt, Replayed, alone, replayed, search, together
@@ -176,10 +176,13 @@ class _Replay:
         for event in self._events(number):
             if isinstance(event, Loaded):
                 self._spec, self._cells, self._made = spec, [], []
+                self._tell_of_another(event.info.sha256, start.model.sha256)
                 break
-        if spec.sha256 != start.model.sha256 and start.model.sha256 not in self._told:
-            self._told.add(start.model.sha256)
-            self._tell(f"a different model file: {spec.sha256[:16]} now, {start.model.sha256[:16]} recorded")
+
+    def _tell_of_another(self, sha256: str, recorded: str) -> None:
+        if sha256 != recorded and recorded not in self._told:
+            self._told.add(recorded)
+            self._tell(f"a different model file: {sha256[:16]} now, {recorded[:16]} recorded")
 
     def _most_threads(self, start: Start) -> Start:
         """The start to load the model for: the one with the most threads, if a reply with fewer can continue on its cells.
@@ -196,15 +199,20 @@ class _Replay:
         """The model as it was recorded; flags override the record."""
         given = {name for name, origin in self._config.origin.items() if origin == FLAG}
         name: str | None = start.model.name
-        if "model" in given:
+        address = self._config.address
+        if "model" in given and not address.url:
             name = self._config.model
+        elif address.url:
+            name = address.model or name
         elif name not in catalogue.load().entries:
             raise ReplayError(
                 f"the transcript's model {name!r} is not in the catalogue",
                 f"pass its file with --model, for example {start.model.path}",
             )
         if name not in self._found:
-            self._found[name] = choose(self._config, name).spec
+            there = msgspec.structs.replace(address, model=name or "")
+            choice = elsewhere(self._config, there) if address.url else choose(self._config, name)
+            self._found[name] = choice.spec
         spec = self._found[name]
         recorded: dict[str, Any] = {
             "threads": start.threads,
@@ -222,7 +230,7 @@ class _Replay:
             wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
         except OptionError as error:
             raise ReplayError(f"the transcript is inconsistent: {error}") from None
-        return msgspec.structs.replace(spec, **wanted)
+        return msgspec.structs.replace(spec, said=(*spec.said, *wanted) if address.url else (), **wanted)
 
     # --- a reply -----------------------------------------------------------------------------------------------------
 

@@ -132,9 +132,9 @@ def _answer(
     )
     chat.constrain(asked.constraint)
     if asked.plan is not None:
-        chat.loading.load(spec)
+        chat.loading.load(spec, heeds=config.recommendations)
         return _at_once(chat, asked, prompt, printer, signals)
-    chat.loading.load(spec, _drafter(config))
+    chat.loading.load(spec, _drafter(config), heeds=config.recommendations)
     if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
         ended = _wait(chat, printer, signals)  # for the models
         if ended or chat.cannot_draft or chat.drafter_failure is not None:

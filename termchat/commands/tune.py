@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.chat.opening import find_model
+from termchat.chat.opening import find_here
 from termchat.commands.bench import EXACT, Result, TuneReport, keep, measure
 from termchat.config.settings import Settings
 from termchat.engine.make import make_engine
@@ -29,7 +29,7 @@ def tune(config: Settings, *, seconds: float, dry_run: bool, as_json: bool) -> i
 
     engine = make_engine(paths.log_file())
     try:
-        spec = find_model(config)[1]
+        spec = find_here(config)
         report = measure(engine, spec, seconds, progress)
         place = None if dry_run else keep(report, spec)
     except (ModelError, EngineError) as error:

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from termchat.config.options import Option, Setting
 from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, well_formed
+from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT
 
 _QUANTIZED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -105,9 +106,13 @@ class Sampling(
 
 
 class Fields(BaseSettings):
-    model_config = SettingsConfigDict(frozen=True, defer_build=True)
+    model_config = SettingsConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
 
-    model: str = Field(default="", description="model name, or path to a GGUF file")
+    model: str = Field(default="", description="model name, path to a GGUF file, or URL of an engine elsewhere")
+    default_engine: str = Field(
+        default="",
+        description="engine to use: a name from [engines], or ssh://HOST, http://HOST:PORT; here is this machine",
+    )
     system: Annotated[str, AfterValidator(well_formed)] = Field(default="", description="system prompt for new chats")
     persona: str = Field(
         default="", description="persona to start with; its system prompt and knobs override everything except flags"
@@ -150,10 +155,16 @@ class Fields(BaseSettings):
     keys: dict[str, str] = {}
     """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
     and keys there are is the screen's to say."""
+    engines: dict[str, EngineAddress] = {}
+    """Engines elsewhere, by their names."""
+
+
+NO_SETTINGS = ("engine", "sampling", "keys", "engines")
+"""Fields that hold tables."""
 
 
 _FIELDS = [
-    *(("", name, field) for name, field in Fields.model_fields.items() if name not in ("engine", "sampling", "keys")),
+    *(("", name, field) for name, field in Fields.model_fields.items() if name not in NO_SETTINGS),
     *(("engine", name, field) for name, field in EngineSettings.model_fields.items()),
     *(("sampling", name, field) for name, field in Sampling.model_fields.items()),
 ]

@@ -14,7 +14,8 @@ from typing import Any
 
 from termchat import atomic, paths
 from termchat.config.fields import TABLES
-from termchat.config.sources import KEYS
+from termchat.config.named_engines import FIELDS
+from termchat.config.sources import ENGINES, KEYS
 from termchat.text import guess_of
 from termchat.toml import Statement, TomlError, TomlFile, dotted, literal, parsed
 
@@ -30,7 +31,8 @@ def put(name: str, value: Written | None, file: Path | None = None) -> Path:
     """Writes a setting into the config file, which is made if there is none; returns its path.
 
     Args:
-        name: a setting, or `keys.ID` for what is bound to ID. The value is not checked: see `Option.check`, `Knob.check`.
+        name: a setting, `keys.ID` for what is bound to ID, or `engines.NAME.KEY` for a key of an engine. The value is not
+            checked: see `Option.check`, `Knob.check`.
         value: None is a fresh seed.
         file: None is the user's own config.toml.
 
@@ -70,6 +72,11 @@ def _address(name: str) -> tuple[str, ...]:
     table, _, id = name.partition(".")
     if table == KEYS and id:
         return (KEYS, id)
+    if table == ENGINES:
+        engine, _, key = id.rpartition(".")
+        if not engine or key not in FIELDS:
+            raise ConfigFileError(f"write engines.NAME.KEY, where KEY is one of {', '.join(FIELDS)}")
+        return (ENGINES, engine, key)
     if name not in TABLES:
         raise ConfigFileError(f"unknown setting {name!r}{guess_of(id or name, TABLES)}")
     return (TABLES[name], name) if TABLES[name] else (name,)

@@ -47,14 +47,21 @@ def read(
     found = {}
     for name, table in source.table.items():
         try:
-            if not _NAME.fullmatch(name):
-                raise EntryRefused(_no_name(name))
+            valid_name(name)
             if not isinstance(table, dict):
                 raise EntryRefused(f"{name} must be a table, [{name}]")
             found[name] = make(name, table)
         except EntryRefused as wrong:
             problems.append(f"{source.place(name, *wrong.keys)}: {wrong}; this {kind} is ignored")
     return found
+
+
+def valid_name(name: str) -> None:
+    """Raises:
+    EntryRefused: nothing can have this name.
+    """
+    if not _NAME.fullmatch(name):
+        raise EntryRefused(_no_name(name))
 
 
 def knob(name: str, value: object) -> Value:

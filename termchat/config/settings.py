@@ -7,17 +7,31 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
 from termchat import paths
 from termchat.config import personas, presets, sources
 from termchat.config.fields import SETTINGS, TABLES, Fields
+from termchat.config.named_engines import engine_of
 from termchat.config.options import OptionValue
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
 from termchat.config.personas import Persona, PersonaError
 from termchat.config.presets import Preset, PresetError, Presets
-from termchat.config.sources import CHAIN_PRESET, CHAT, KEYS, NEWER, FlagError, SettingsSource, kept, ranked
+from termchat.config.sources import (
+    CHAIN_PRESET,
+    CHAT,
+    ENGINES,
+    FILE,
+    KEYS,
+    NEWER,
+    FlagError,
+    SettingsSource,
+    kept,
+    ranked,
+)
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
+from termchat.engine.address import AddressError, EngineAddress, address_of, is_url
 from termchat.engine.port import ModelSpec
 
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
@@ -56,13 +70,18 @@ class Settings(Fields):
 
     @cached_property
     def places(self) -> dict[str, str]:
-        """The same with the line in a file: "config.toml, line 3"; what binds a key goes by `keys.ID`."""
+        """The same with the line in a file: "config.toml, line 3"; what binds a key goes by `keys.ID`, an engine by
+        `engines.NAME`."""
         said = {name: place for source in reversed(self._sources) for name, place in source.places.items()}
         return dict.fromkeys(SETTINGS, DEFAULT) | said
 
     @property
     def key_places(self) -> dict[str, str]:
         return {id: self.places[f"{KEYS}.{id}"] for id in self.keys}
+
+    @property
+    def engine_places(self) -> dict[str, str]:
+        return {name: self.places[f"{ENGINES}.{name}"] for name in self.engines}
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -78,6 +97,27 @@ class Settings(Fields):
     def value(self, name: str) -> Value | OptionValue:
         table = TABLES[name]
         return getattr(getattr(self, table) if table else self, name)  # type: ignore[no-any-return]
+
+    @cached_property
+    def address(self) -> EngineAddress:
+        """Where the model runs, and which one to ask for there.
+
+        A `model` that is said where the engine is named, or before, is one of that engine; any other is one of this machine. In
+        the config file the model of the engine's own table comes first.
+        """
+        if is_url(self.model):
+            return address_of(self.model)
+        found = engine_of(self.default_engine, self.engines)
+        said, named = (self._rank(name) for name in ("model", "default_engine"))
+        together = said == named < len(self._sources) and not (found.model and self._sources[said].place == FILE)
+        if found.url and self.model and (said < named or together):
+            return msgspec.structs.replace(found, model=self.model)
+        return found
+
+    def _rank(self, name: str) -> int:
+        """How early in `PLACES` a setting of no table is said."""
+        ranks = (rank for rank, source in enumerate(self._sources) if name in source.values)
+        return next(ranks, len(self._sources))
 
     def spec(
         self,
@@ -171,9 +211,11 @@ def load(
         sources.variables(os.environ if environ is None else environ),
         sources.config_file(paths.config_file() if file is None else file),
     ]
+    engines = said[-1].values.get(ENGINES, {})
     for source in said:
         if source.values.get("preset"):
             _check_preset(source, presets.load())
+        _check_engine(source, engines)
     found = Settings(*said)
     if found.persona:
         known, origin = personas.load(), found.origin["persona"]
@@ -188,6 +230,25 @@ def load(
         return found
     listed = presets.load()
     return found.with_preset(listed.get(found.preset), listed.problems)
+
+
+def _check_engine(source: SettingsSource, known: Mapping[str, EngineAddress]) -> None:
+    """Takes an engine that there is not out of a source, so that the next place counts.
+
+    Raises:
+        FlagError: it is a flag's.
+    """
+    for name in ("model", "default_engine"):
+        wanted = source.values.get(name, "")
+        if name == "model" and not is_url(wanted):
+            continue
+        try:
+            engine_of(wanted, known)
+        except AddressError as error:
+            if source.place == FLAG:
+                raise FlagError(name, str(error)) from error
+            source.tell(f"{source.places.pop(name)}: {name}: {error}")
+            del source.values[name]
 
 
 def _check_preset(source: SettingsSource, known: Presets) -> None:

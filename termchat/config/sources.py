@@ -15,6 +15,8 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from termchat.config.fields import SETTINGS, TABLES, Fields
+from termchat.config.named_engines import engine_from
+from termchat.config.named_tables import EntryRefused
 from termchat.config.options import Setting
 from termchat.config.origins import FLAG, MODEL, PERSONA, PICKER, TUNED
 from termchat.decoding.samplers import KNOBS, unescape
@@ -40,7 +42,9 @@ _NOT_OURS = "TERMCHAT_OFFLINE"
 """A variable that speaks to another part of termchat."""
 KEYS = "keys"
 """The table of the config file that binds keys."""
-_TABLES = {*TABLES.values(), KEYS} - {""}
+ENGINES = "engines"
+"""The table of the config file that names engines elsewhere."""
+_TABLES = tuple(dict.fromkeys(filter(None, (*TABLES.values(), KEYS, ENGINES))))
 _TOLD, _LONGEST = 20, 500
 """Problems of a source that are told one by one, and characters of one: a file may be all wrong."""
 
@@ -56,8 +60,8 @@ class FlagError(ValueError):
 class SettingsSource(PydanticBaseSettingsSource):
     """What one of `PLACES` says, as `Fields` nests it.
 
-    `places` says where each value stands: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; what binds a key goes by `keys.ID`.
-    `problems` are what is wrong, one line each.
+    `places` says where each value stands: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; what binds a key goes by `keys.ID`,
+    an engine by `engines.NAME`. `problems` are what is wrong, one line each.
     """
 
     def __init__(self, place: str) -> None:
@@ -77,7 +81,7 @@ class SettingsSource(PydanticBaseSettingsSource):
     def put(self, name: str, value: object, place: str, table: str | None = None) -> None:
         table = TABLES[name] if table is None else table
         (self.values.setdefault(table, {}) if table else self.values)[name] = value
-        self.places[f"{KEYS}.{name}" if table == KEYS else name] = place
+        self.places[f"{table}.{name}" if table in (KEYS, ENGINES) else name] = place
 
     def take(self, name: str, place: str, read: Callable[[Setting, Any], object], raw: object) -> None:
         """Puts a value as `read` understands it, or tells why not."""
@@ -147,11 +151,25 @@ def config_file(path: Path) -> SettingsSource:
             source.problems.append(f"{error}; the file is ignored")
         return source
     for key, value in file.table.items():
+        if key == ENGINES and isinstance(value, dict):
+            _name_engines(source, file, value)
+            continue
         inside = key in _TABLES and isinstance(value, dict)
         for name, content in value.items() if inside else ((key, value),):
             place = file.place(*((key, name) if inside else (key,)))
             _say(source, key if inside else "", name, content, place)
     return source
+
+
+def _name_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, object]) -> None:
+    for name, table in tables.items():
+        if not isinstance(table, dict) and TABLES.get(name) == "engine":
+            source.tell(f"{file.place(ENGINES, name)}: {name} belongs under [engine]; [engines.NAME] is one elsewhere")
+            continue
+        try:
+            source.put(name, engine_from(name, table), file.place(ENGINES, name), ENGINES)
+        except EntryRefused as error:
+            source.tell(f"{file.place(ENGINES, name, *error.keys)}: {error}")
 
 
 def kept(

@@ -14,11 +14,23 @@ from termchat.decoding.samplers import Tuning
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """The model a chat was last with: its name, the full path of its file, and what it was found to be once loaded."""
+    """The model a chat was last with: its name, the full path of its file, and what it was found to be once loaded; on another
+    machine the name of the `engine` there, or its URL, and what that engine calls the model."""
 
     name: str = ""
     path: str = ""
     identity: ModelIdentity | None = None
+    engine: str = ""
+
+    @property
+    def known_as(self) -> str:
+        """See `known_as`; "" where it was never loaded."""
+        return known_as(self.identity.sha256, self.name, self.engine) if self.identity is not None else ""
+
+
+def known_as(sha256: str, name: str, engine: str) -> str:
+    """What tells whether two models are one: a file's SHA-256, or the name that an engine elsewhere has for it, and where."""
+    return f"{sha256 or name}@{engine}" if engine else sha256
 
 
 class Breakpoint(msgspec.Struct, frozen=True):

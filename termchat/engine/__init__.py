@@ -1,9 +1,12 @@
 """Engines: commands in, records out. The chat and the commands know an engine by its contract alone.
 
 - `port` is the contract: commands, events, errors, and the features that an engine may offer (`Engine.offers`).
-- `make` makes an engine; nothing else names a kind of engine.
+- `make` makes an engine; nothing else names a kind of engine. The program has one, a `switching_engine`, which is where the
+  model is that was loaded last.
+- `address` says where an engine is; `access_key` reads the key that a server asks for.
 - `local` is the engine on this machine. It starts the process of `llama.worker`, sends it commands and receives its events
   in the frames of `wire`, and notices when it dies.
 - `llama` is what runs in that process, and the only room that imports llama_cpp.
+- `ssh` is the same process on another machine, started over ssh.
 - `gpu_wheel` tells which build of llama.cpp would use this machine's GPU.
 """

@@ -83,6 +83,9 @@ def _written(descriptor: int, data: bytes | bytearray) -> int:
         return len(data)
 
 
+WORKER = "termchat.engine.llama.worker"
+_DYING = 3.0
+"""Seconds that a process may take to end once it has closed its output."""
 _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
@@ -92,13 +95,14 @@ _OTHERWISE = "use raw mode (--raw), or another model"
 
 class LocalEngine:
     """A worker process, started by `start` or else by the first command. Its native prints and tracebacks go to `log`, where
-    that can be written; at its start a log of more than 1 MiB makes room, and the one before is kept beside it.
+    that can be written; at its start a log of more than 1 MiB makes room, and the one before is kept beside it. `command` runs
+    another worker than llama.cpp's.
     """
 
     offers = ALL_FEATURES
 
-    def __init__(self, log: Path | None = None) -> None:
-        self._log = log
+    def __init__(self, log: Path | None = None, *, command: list[str] | None = None) -> None:
+        self._log, self._command = log, command
         self._number = 0
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -130,8 +134,11 @@ class LocalEngine:
         self._number += 1
         if not isinstance(command, Steer):
             self._open[self._number] = command
-        self._outbox.write(wire.frame(wire.COMMAND_ENCODER, self._number, command))
+        self._write(wire.frame(wire.COMMAND_ENCODER, self._number, command))
         return self._number
+
+    def _write(self, data: bytes) -> None:
+        self._outbox.write(data)
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
         if self._process is None:
@@ -145,7 +152,11 @@ class LocalEngine:
             if not data:
                 found.append(self._died())
                 break
-            found += self._frames.feed(data)
+            try:
+                found += self._read(data)
+            except EngineError as error:
+                found.append(self._given_up(Failed(error.kind, error.message, error.hint)))
+                break
             if found:
                 wait = 0.0
         for number, event in found:
@@ -154,32 +165,54 @@ class LocalEngine:
         return found
 
     def close(self) -> None:
+        if self._process is not None:
+            self._ended()
+
+    def _ended(self, within: float = 1.0) -> int:
+        """Closes the pipes, which ends the process, and waits for that; its exit code."""
         process = self._process
-        if process is None:
-            return
+        assert process is not None
         self._process = None
         self._outbox.close()
         self._in.close()
         try:
-            process.wait(1.0)
+            code = process.wait(within)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            code = process.wait()
         self._out.close()
+        return code
 
-    def _start(self) -> None:
+    def _read(self, data: bytes) -> list[tuple[int, Event]]:
+        """The events that these bytes complete.
+
+        Raises:
+            EngineError: they are not what a worker sends.
+        """
+        return self._frames.feed(data)
+
+    def _launch(self) -> tuple[list[str], dict[str, str]]:
+        """The command line of the process, and its environment.
+
+        Raises:
+            EngineError: there can be none.
+        """
         root = str(Path(__file__).parents[2])
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
             "OPENBLAS_NUM_THREADS": "1",  # its threads would fight llama.cpp's for the cores
             "GGML_NO_BACKTRACE": "1",  # an abort must not wait for a debugger
         }
+        # -P: a file called random.py in the folder where the app was started must not be imported.
+        return self._command or [sys.executable, "-P", "-m", WORKER], environment
+
+    def _start(self) -> None:
+        command, environment = self._launch()
         log = self._open_log()
         self._log_start = log.tell() if log is not None else None
         try:
-            # -P: a file called random.py in the folder where the app was started must not be imported.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "termchat.engine.llama.worker"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if log is None else log,
@@ -215,19 +248,22 @@ class LocalEngine:
             return None  # a chat without a log is better than none
 
     def _died(self) -> tuple[int, Event]:
-        assert self._process is not None
-        code = self._process.wait()
+        return self._given_up(None)
+
+    def _given_up(self, failure: Failed | None) -> tuple[int, Event]:
+        """Ends what is left of the process; whom that concerns, and why (None: the process ended by itself)."""
         replies = (
             number
             for number, command in self._open.items()
             if isinstance(command, Generate | GenerateWalks | SearchBeams)
         )
         number = next(replies, min(self._open, default=0))
-        self._process = None
-        self._outbox.close()
-        self._in.close()
-        self._out.close()
         self._open.clear()
+        code = self._ended(_DYING if failure is None else 0.2)
+        return number, failure if failure is not None else self._failure(code)
+
+    def _failure(self, code: int) -> Failed:
+        """Why the process ended by itself, with this exit code."""
         how = f"with exit code {code}"
         if code < 0:
             try:
@@ -236,21 +272,24 @@ class LocalEngine:
                 how = f"by signal {-code}"
         said = self._last_line()
         if said.startswith(_STUCK):
-            return number, Failed(
+            return Failed(
                 "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
             )
-        return number, Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
+        return Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 
     def _last_line(self) -> str:
         """The last line of the log that tells of a failure."""
+        signs = ("GGML_ASSERT", "rror", "failed", _STUCK)
+        telling = [line for line in self._tail() if any(sign in line for sign in signs)]
+        return telling[-1].strip()[:300] if telling else ""
+
+    def _tail(self) -> list[str]:
+        """The last lines of the log, as far as they are of this process."""
         if self._log is None or self._log_start is None:
-            return ""
+            return []
         try:
             with regular_files.opened(self._log) as file:
                 file.seek(max(self._log_start, self._log.stat().st_size - 4096))
-                lines = file.read().decode("utf-8", "replace").splitlines()
+                return file.read().decode("utf-8", "replace").splitlines()
         except OSError:
-            return ""
-        signs = ("GGML_ASSERT", "rror", "failed", _STUCK)
-        telling = [line for line in lines if any(sign in line for sign in signs)]
-        return telling[-1].strip()[:300] if telling else ""
+            return []

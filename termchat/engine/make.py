@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from termchat.engine.address import EngineAddress
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, EngineError
+from termchat.engine.switching_engine import SwitchingEngine
 
 
 def make_engine(log: Path | None = None, *, started: bool = False) -> Engine:
-    """The engine on this machine; `log`: see `LocalEngine`.
+    """The engine of this machine, until a model is loaded elsewhere; `log`: see `LocalEngine`.
 
     With `started` its process starts at once instead of with the first command, which tells of it if that fails.
     """
-    engine = LocalEngine(log)
+    engine = SwitchingEngine(partial(engine_at, log=log))
     if started:
-        with suppress(EngineError):
-            engine.start()
+        engine.start()
     return engine
+
+
+def engine_at(address: EngineAddress, log: Path | None = None) -> Engine:
+    """The engine at one address.
+
+    Raises:
+        EngineError: termchat has none for it.
+    """
+    if not address.url:
+        return LocalEngine(log)
+    if address.scheme == "ssh":
+        from termchat.engine.ssh import SshEngine  # not needed by most
+
+        return SshEngine(address, log)
+    raise EngineError("capability", f"{address.shown}: this termchat has no engine for {address.scheme}://")

@@ -6,7 +6,7 @@ A command gets a number from `send`; every event that answers it carries that nu
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -22,6 +22,7 @@ from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.address import HERE, EngineAddress
 from termchat.text import show_piece
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
@@ -42,6 +43,9 @@ class ModelSpec(msgspec.Struct, frozen=True):
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
     them to its template. `batch_times` are what batches of so many rows cost in units of one row, as measured on this machine;
     {} leaves that to a table, until replies tell.
+
+    `engine` says where the model runs. On another machine `path` is what that engine calls it, "" for its own choice, and
+    its own settings count but for those that differ from these defaults or are `said`.
     """
 
     path: str
@@ -64,6 +68,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()
     batch_times: dict[int, float] = {}
+    engine: EngineAddress = HERE
+    said: tuple[str, ...] = ()
 
 
 def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
@@ -467,7 +473,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
     `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
-    `thinking_switch` its template turns them on and off.
+    `thinking_switch` its template turns them on and off. `engine` is what the engine is called that it runs on, "" for this
+    machine's. `recommended` are knobs by name, where only the engine knows the model's file.
     """
 
     name: str
@@ -495,6 +502,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     suppressed: list[int] = []
     thinking: ThinkingTags | None = None
     thinking_switch: bool = False
+    engine: str = ""
+    recommended: dict[str, Any] = {}
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):

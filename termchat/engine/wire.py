@@ -1,11 +1,17 @@
-"""Frames on a pipe: four bytes of length, little endian, then msgpack of (number, message)."""
+"""Frames on a pipe: four bytes of length, little endian, then msgpack of (number, message).
+
+A worker on another machine says hello first: it may run another termchat, and a shell there may have printed before it.
+"""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+import zlib
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+import termchat
 from termchat.decoding.records import as_packed
 from termchat.engine.port import Command, Event
 
@@ -48,3 +54,62 @@ class Frames(Generic[T]):
             at = end
         del buffer[:at]
         return found
+
+
+# --- the hello of a worker on another machine ------------------------------------------------------------------------
+
+_SIGN = b"\0termchat worker\0"
+"""No shell prints this by accident."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Which termchat speaks, and the digest of all that it can send and receive."""
+
+    termchat: str
+    protocol: str
+
+
+def hello() -> bytes:
+    """What a worker on another machine sends before its first frame."""
+    body = msgspec.json.encode(Hello(termchat.__version__, protocol()))
+    return _SIGN + len(body).to_bytes(_HEAD, "little") + body
+
+
+def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
+    """What came before a hello, the hello, and what follows it; None while it has not arrived whole.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    before, sign, rest = data.partition(_SIGN)
+    if not sign or len(rest) < _HEAD:
+        return None
+    end = _HEAD + int.from_bytes(rest[:_HEAD], "little")
+    if len(rest) < end:
+        return None
+    return before, msgspec.json.decode(rest[_HEAD:end], type=Hello), rest[end:]
+
+
+def protocol() -> str:
+    """A digest of every command and event, field by field: workers with the same one understand each other."""
+    found: dict[str, str] = {}
+    _describe((Command, Event), found)
+    return f"{zlib.crc32(repr(sorted(found.items())).encode()):08x}"
+
+
+def _describe(kind: Any, found: dict[str, str]) -> str:
+    """How a type is written, the same on every machine; the structs in it are added to what was `found`."""
+    if isinstance(kind, tuple):
+        return ", ".join(_describe(one, found) for one in kind)
+    if arguments := get_args(kind):
+        origin = get_origin(kind)
+        if origin is Annotated:  # what is said of a type does not travel
+            return _describe(arguments[0], found)
+        name = "union" if origin in (Union, UnionType) else getattr(origin, "__name__", "")
+        return f"{name}[{_describe(arguments, found)}]"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in found:
+        found[kind.__name__] = ""  # a struct may hold itself
+        config, fields = kind.__struct_config__, msgspec.structs.fields(kind)
+        inside = [f"{field.encode_name}: {_describe(field.type, found)}" for field in fields]
+        found[kind.__name__] = f"{config.tag} {config.array_like} {'; '.join(inside)}"
+    return kind.__name__ if isinstance(kind, type) else repr(kind)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from termchat import paths
 from termchat.chat.changes import Notice
-from termchat.chat.opening import Reopened, choose, reopen, reopen_latest
+from termchat.chat.opening import Reopened, choose_configured, reopen, reopen_latest
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Configured
 from termchat.chat.service import Chat
@@ -91,9 +91,11 @@ def build(
     )
     if found is not None and found.followed is not None:
         chat.looking_on.begin(found.followed, recorder.info)
+    if found is not None and found.missing:
+        notices.append(Notice(f"this chat used {found.missing}", "it continues with the configured model", "warning"))
     return TermchatApp(
         chat,
-        choose=lambda: choose(config, config.model),
+        choose=lambda: choose_configured(config),
         models=Models(config),
         theme=config.theme,
         theme_place=config.places["theme"] if config.origin["theme"] != FLAG else "",

@@ -239,7 +239,7 @@ def test_kept_and_reopened_as_it_was(make: Make, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     found = reopen_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
     assert found is not None
-    config, recorder, conversation, token, _ = found
+    config, recorder, conversation, token, *_ = found
     assert list(conversation.turns()) == written
     assert conversation.ids() == ids
     assert token == newest

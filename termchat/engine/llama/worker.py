@@ -18,7 +18,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from termchat.decoding.records import Beams, Failed, Token
 from termchat.engine import wire
@@ -68,6 +70,9 @@ if TYPE_CHECKING:
 
 _BETWEEN_TOKENS = LoadDraft | Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
+
+Find = Callable[[ModelSpec], tuple[ModelSpec, dict[str, Any]]]
+"""What to load for a model that another machine asks for, and the knobs recommended for it. Raises `EngineError`."""
 
 
 def _nothing() -> None:
@@ -155,7 +160,8 @@ class Inbox:
 class Worker:
     """Answers the commands of the inbox, one after the other."""
 
-    def __init__(self, inbox: Inbox, descriptor: int) -> None:
+    def __init__(self, inbox: Inbox, descriptor: int, find: Find | None = None) -> None:
+        self._find = find
         self._inbox = inbox
         self._descriptor = descriptor
         self._session: Session | None = None
@@ -243,12 +249,13 @@ class Worker:
 
     def _load(self, number: int, command: Load) -> Loaded:
         self._unload()
-        self._session = self._open(command.spec, lambda fraction: self._send(number, Progress(fraction)))
+        spec, recommended = self._find(command.spec) if self._find is not None else (command.spec, {})
+        self._session = self._open(spec, lambda fraction: self._send(number, Progress(fraction)))
         self._inbox.on_cancel = self._session.abort
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
         gc.enable()
-        return Loaded(self._session.info())
+        return Loaded(msgspec.structs.replace(self._session.info(), recommended=recommended))
 
     def _unload(self) -> None:
         if self._session is not None:
@@ -315,8 +322,11 @@ class Worker:
             data = data[os.write(self._descriptor, data) :]
 
 
-def main() -> None:
-    """Takes the pipes over and works until the input ends."""
+def main(find: Find | None = None) -> None:
+    """Takes the pipes over and works until the input ends.
+
+    With `find` it works for a termchat on another machine: it says hello first, and looks for the models that it is to load.
+    """
     gc.disable()  # nothing that is imported is garbage
     commands, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -324,7 +334,11 @@ def main() -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the app's business
     sys.setswitchinterval(0.0005)  # the inbox thread must not wait 5 ms for its turn
-    Worker(Inbox(commands), events).run()
+    if find is not None:
+        greeting = memoryview(wire.hello())
+        while greeting:
+            greeting = greeting[os.write(events, greeting) :]
+    Worker(Inbox(commands), events, find).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,123 @@
+"""Where an engine is: on this machine, on another one over ssh, or behind the URL of a server."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+SCHEMES = ("ssh", "http", "https")
+REMOTE_COMMAND = "termchat worker"
+"""What ssh runs on the other machine unless an address says otherwise."""
+
+_NETLOC = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^:@\[\]]+)(?::(?P<port>\d{1,5}))?")
+_NAME = re.compile(r"[\w.+][\w.+-]*")
+"""A host, or who logs in there; a leading dash would be an option of ssh."""
+_UNSEEN = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
+
+
+class AddressError(ValueError):
+    """Not the address of an engine. The message does not quote it: it may hold a password."""
+
+
+class EngineAddress(msgspec.Struct, frozen=True):
+    """Where an engine is and how to reach it. It holds no secret: `key_env`, `key_file` and `key_keyring` say where the key is.
+
+    `name` is what the config file calls it, "" where only the URL was given. `model` is what to ask for there, "" leaves that
+    to the engine. `draws` says where a server's tokens are drawn. `insecure_key` allows a key to travel unencrypted.
+    """
+
+    name: str = ""
+    url: str = ""
+    model: str = ""
+    key_env: str = ""
+    key_file: str = ""
+    key_keyring: str = ""
+    insecure_key: bool = False
+    ssl_cert_file: str = ""
+    draws: Literal["here", "server"] = "here"
+    remote_command: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What a person calls it."""
+        return self.name or self.url or "this machine"
+
+    @property
+    def scheme(self) -> str:
+        """One of `SCHEMES`; "" is this machine."""
+        return self.url.partition("://")[0].lower() if self.url else ""
+
+    @property
+    def user(self) -> str:
+        return self._part("user")
+
+    @property
+    def host(self) -> str:
+        """Without the brackets of an IPv6 address."""
+        return self._part("host").strip("[]")
+
+    @property
+    def port(self) -> int:
+        """0 where none is given."""
+        return int(self._part("port") or 0)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether what is sent there stays on this machine."""
+        return self.host.lower() in ("localhost", "::1") or re.fullmatch(r"127(?:\.\d+){3}", self.host) is not None
+
+    def _part(self, name: str) -> str:
+        found = _NETLOC.fullmatch(urlsplit(self.url).netloc) if self.url else None
+        return (found[name] or "") if found else ""
+
+
+HERE = EngineAddress()
+
+
+def is_url(text: str) -> bool:
+    """Whether it is meant as the URL of an engine, right or wrong, and not as a name or a path."""
+    return text.partition("://")[0].lower() in SCHEMES and "://" in text
+
+
+def checked_url(url: str) -> str:
+    """The URL, without slashes at its end.
+
+    Raises:
+        AddressError: it is none of an engine.
+    """
+    if not is_url(url):
+        raise AddressError("an engine's URL starts with ssh://, http:// or https://")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise AddressError("not a URL") from None
+    found, ssh = _NETLOC.fullmatch(parts.netloc), parts.scheme == "ssh"
+    if "@" in parts.netloc and (not ssh or ":" in parts.netloc.rpartition("@")[0]):
+        raise AddressError("a URL may not hold a password or a key" + ("" if ssh else "; use key_env or key_file"))
+    if _UNSEEN.search(url) or found is None or not _is_host(found["host"], found["user"]):
+        raise AddressError(f"no valid host after {parts.scheme}://")
+    if found["port"] is not None and not 0 < int(found["port"]) < 65536:
+        raise AddressError("the port must be from 1 to 65535")
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        raise AddressError("a URL of an engine takes no ? and no #; a key belongs in key_env or key_file")
+    if ssh and parts.path.strip("/"):
+        raise AddressError("ssh:// takes no path; name the model with model, the command with remote_command")
+    return url.rstrip("/")
+
+
+def address_of(url: str) -> EngineAddress:
+    """The address that a URL alone gives.
+
+    Raises:
+        AddressError: it is none.
+    """
+    return EngineAddress(url=checked_url(url))
+
+
+def _is_host(host: str, user: str | None) -> bool:
+    return (host.startswith("[") or _NAME.fullmatch(host) is not None) and (
+        user is None or _NAME.fullmatch(user) is not None
+    )

@@ -1,0 +1,149 @@
+"""termchat's own worker on another machine, over ssh: everything as at home.
+
+Keys, jump hosts and ports are ssh's own business (~/.ssh/config). What a shell there prints before the worker's hello is
+skipped. The worker ends when the line is cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+import termchat
+from termchat.decoding.records import Failed
+from termchat.engine import wire
+from termchat.engine.address import REMOTE_COMMAND, EngineAddress
+from termchat.engine.local import LocalEngine
+from termchat.engine.port import EngineError, Event
+from termchat.text import one_line
+
+_OPTIONS = ("BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=3")
+"""Nobody can answer a question that ssh asks; a line that is silent for 45 s is cut."""
+_UNREACHED, _NOT_FOUND = 255, (126, 127)
+"""Exit codes: ssh's own failures, and a shell's that has no such command."""
+_MOST_STRAY = 1 << 16
+_LONGEST = 300
+
+
+def ssh_command(address: EngineAddress, command: str) -> list[str]:
+    """The command line that runs a command on that machine."""
+    where = ["-p", str(address.port)] if address.port else []
+    where += ["-l", address.user] if address.user else []
+    options = [part for option in _OPTIONS for part in ("-o", option)]
+    return ["ssh", "-T", *options, *where, "--", address.host, command]
+
+
+class SshEngine(LocalEngine):
+    """The worker on another machine: the process here is ssh, and its errors and those there go to `log`."""
+
+    def __init__(self, address: EngineAddress, log: Path | None = None) -> None:
+        super().__init__(log)
+        self._address = address
+        self._run_there = address.remote_command or REMOTE_COMMAND
+        self._before: bytes | None = None
+        self._waiting = bytearray()
+        self._unlogged: IO[bytes] | None = None
+
+    def _launch(self) -> tuple[list[str], dict[str, str]]:
+        if sys.platform == "win32":
+            raise EngineError("engine", "ssh:// engines do not work on Windows", "use a server's URL, or WSL")
+        self._before = b""
+        self._waiting.clear()
+        return ssh_command(self._address, self._run_there), dict(os.environ)
+
+    def _open_log(self) -> IO[bytes] | None:
+        """What ssh says is wanted for messages, also where nobody wants a log."""
+        if (log := super()._open_log()) is not None:
+            return log
+        self._unlogged = tempfile.TemporaryFile()  # noqa: SIM115 - ssh writes into it as long as it runs
+        return os.fdopen(os.dup(self._unlogged.fileno()), "wb")
+
+    def _write(self, data: bytes) -> None:
+        """Nothing is sent before the hello: whoever reads there may be a shell."""
+        if self._before is None:
+            super()._write(data)
+        else:
+            self._waiting += data
+
+    def _read(self, data: bytes) -> list[tuple[int, Event]]:
+        try:
+            return super()._read(data if self._before is None else self._greeted(data))
+        except msgspec.MsgspecError as error:
+            raise EngineError("engine", f"{self._address.shown} sent what is no message: {error}") from error
+
+    def _greeted(self, data: bytes) -> bytes:
+        """What follows the hello, b"" while it has not come.
+
+        Raises:
+            EngineError: another termchat is there, or none.
+        """
+        assert self._before is not None
+        self._before += data
+        heard = wire.heard(self._before)
+        if heard is None:
+            if len(self._before) > _MOST_STRAY:
+                raise self._no_worker("printed a lot, and no worker started")
+            return b""
+        _, hello, rest = heard
+        if hello.protocol != wire.protocol():
+            raise self._mismatch(hello.termchat)
+        self._before = None
+        super()._write(bytes(self._waiting))
+        self._waiting.clear()
+        return rest
+
+    def _mismatch(self, there: str) -> EngineError:
+        name, here = self._address.shown, termchat.__version__
+        if there == here:
+            what = f"{name} runs another build of termchat {there} than this machine"
+            return EngineError("engine", what, "install the same build on both")
+        newer, older = (name, "this machine") if _parts(there) > _parts(here) else ("this machine", name)
+        wanted = max(there, here, key=_parts)
+        return EngineError(
+            "engine",
+            f"{name} runs termchat {there}, this machine {here}: they do not understand each other",
+            f"install termchat {wanted} on {older}, as on {newer}",
+        )
+
+    def _failure(self, code: int) -> Failed:
+        name, said = self._address.shown, self._last_said()
+        because = f": {said}" if said else ""
+        if self._before is None:
+            what = f"the line to {name} was cut, or its worker ended" if code == _UNREACHED else f"{name} ended"
+            return Failed("engine", f"{what}{because}" if code else f"{name} ended without a word")
+        if code == _UNREACHED:
+            where = f"{self._address.user}@{self._address.host}" if self._address.user else self._address.host
+            port = f"-p {self._address.port} " if self._address.port else ""
+            return Failed("engine", f"{name} cannot be reached{because}", f"check it with: ssh {port}{where}")
+        error = self._no_worker(f"could not run {self._run_there!r}", code)
+        return Failed(error.kind, error.message, error.hint)
+
+    def _no_worker(self, what: str, code: int = 0) -> EngineError:
+        stray = (self._before or b"").decode("utf-8", "replace").strip().splitlines()
+        said = self._last_said() or (one_line(stray[-1], _LONGEST) if stray else "")
+        hint = "see what a login there prints"
+        if code:
+            hint = "see the log for details"
+        if code in _NOT_FOUND or not said:
+            hint = "install termchat there, or set remote_command to its path, as in /opt/termchat/bin/termchat worker"
+        return EngineError("engine", f"{self._address.shown} {what}" + (f": {said}" if said else ""), hint)
+
+    def _last_said(self) -> str:
+        """The last line on stderr, of ssh or of the worker there."""
+        lines = [line for line in self._tail() if line.strip()]
+        return one_line(lines[-1].strip(), _LONGEST) if lines else ""
+
+    def _tail(self) -> list[str]:
+        if self._unlogged is None:
+            return super()._tail()
+        self._unlogged.seek(max(0, os.fstat(self._unlogged.fileno()).st_size - 4096))
+        return self._unlogged.read().decode("utf-8", "replace").splitlines()
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.split(".")]

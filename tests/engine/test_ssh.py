@@ -1,0 +1,256 @@
+"""An engine on another machine, with a program that stands for ssh; `tests/over_ssh` meets the real one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import msgspec
+import pytest
+
+import termchat
+from termchat.decoding.records import Failed, Finished, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine import wire
+from termchat.engine.address import EngineAddress
+from termchat.engine.port import Event, Load, Loaded, ModelSpec, Probe, Probed, Tokenize
+from termchat.engine.ssh import SshEngine, ssh_command
+from tests.engine.conftest import Driver, request, tokens
+from tests.fake_ssh import WORKER, install, lab
+
+SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The other machine's own folders, and what stands for ssh."""
+    for kind in ("CONFIG", "DATA", "STATE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+    (tmp_path / "bin").mkdir()
+    install(tmp_path / "bin", monkeypatch)
+    return tmp_path
+
+
+class Remote(Driver):
+    """A worker behind a line, driven one question after the other."""
+
+    def __init__(self, address: EngineAddress, log: Path | None = None) -> None:
+        super().__init__(None)
+        self.engine = SshEngine(address, log)
+
+
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    made = Remote(lab())
+    yield made
+    made.engine.close()
+
+
+def failure(address: EngineAddress, log: Path | None = None) -> Failed:
+    remote = Remote(address, log)
+    answer = remote.ask(Probe(), Probed)[-1]
+    assert isinstance(answer, Failed)
+    assert not remote.engine.alive
+    return answer
+
+
+def gone(group: int) -> None:
+    """Waits until no process of the group is left; one that is dead and not buried is none."""
+    end = monotonic() + 10
+    while any(state != "Z" for state in states(group)):
+        assert monotonic() < end
+        sleep(0.01)
+
+
+def states(group: int) -> Iterator[str]:
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just gone
+            state, _parent, its_group = file.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group:
+                yield state
+
+
+def numbers(events: list[Event]) -> list[tuple[object, ...]]:
+    """All that a token record says but its times."""
+    return [
+        (token.id, token.text, token.logit, token.logprob, token.probability, token.entropy, [*token.candidates])
+        for token in tokens(events)
+    ]
+
+
+def test_a_reply_over_the_line_is_the_local_one_bit_for_bit(remote: Remote, driver: Driver) -> None:
+    loaded = remote.ask(Load(SPEC), Loaded)[-1]
+    assert isinstance(loaded, Loaded)
+    assert (loaded.info.name, loaded.info.context, loaded.info.threads) == ("smollm2", 2048, 1)
+    ids = driver.prompt("Name three rivers.")
+    assert remote.prompt("Name three rivers.") == ids
+    command = request(ids, Tuning(max_tokens=24, temperature=1.3))
+    here, there = driver.ask(command), remote.ask(command)
+    assert len(numbers(here)) >= 5
+    assert numbers(there) == numbers(here)
+
+
+def test_the_other_machine_runs_a_model_as_configured_there_but_for_what_is_said_here(home: Path) -> None:
+    file = home / "CONFIG" / "termchat" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('model = "smollm2"\n[engine]\ncontext = 1024\nthreads = 1\n')
+    (home / "CONFIG" / "termchat" / "models.toml").write_text("")
+    for spec, context in ((ModelSpec("", "lab"), 1024), (ModelSpec("", "lab", context=512), 512)):
+        remote = Remote(lab(model=""))
+        loaded = remote.ask(Load(spec), Loaded)[-1]
+        assert isinstance(loaded, Loaded), loaded
+        assert (loaded.info.name, loaded.info.context, loaded.info.threads) == ("smollm2", context, 1)
+        assert len(loaded.info.sha256) == 64
+        remote.engine.close()
+
+
+def test_a_model_that_is_not_there_is_told_by_its_machine(remote: Remote) -> None:
+    answer = remote.ask(Load(msgspec.structs.replace(SPEC, path="gone")), Loaded)[-1]
+    assert isinstance(answer, Failed)
+    assert (answer.kind, answer.message) == ("model", "lab: no model named 'gone'")
+    assert remote.engine.alive
+
+
+def test_what_a_shell_prints_before_the_worker_is_skipped() -> None:
+    for stray in ("echo Welcome to lab.", r"printf '\000termchat\000\377'", "head -c 60000 /dev/zero"):
+        remote = Remote(lab(f"{stray}; {WORKER}"))
+        assert isinstance(remote.ask(Probe(), Probed)[-1], Probed)
+        remote.engine.close()
+
+
+def test_nothing_is_sent_before_the_worker_says_hello(tmp_path: Path) -> None:
+    """Whoever reads there may be a shell."""
+    got = tmp_path / "got"
+    remote = Remote(lab(f"echo Password:; cat > {shlex.quote(str(got))}"))
+    remote.engine.send(Tokenize("rm -rf ."))
+    assert remote.engine.receive(0.3) == []
+    remote.engine.close()
+    assert got.read_bytes() == b""
+
+
+@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize(
+    ("command", "message", "hint"),
+    [
+        ("nosuchtermchat worker", "lab could not run 'nosuchtermchat worker'", "install termchat there"),
+        ("echo 'Permission denied (publickey).' >&2; exit 255", "lab cannot be reached: Permission denied", "ssh lab"),
+        ("echo This account is closed.", "This account is closed.", "see what a login there prints"),
+        ("echo broken >&2; exit 3", "broken", "see the log"),
+        ("true", "lab could not run 'true'", "install termchat there"),
+        ("yes hello", "lab printed a lot, and no worker started: hello", "see what a login there prints"),
+    ],
+)
+def test_a_worker_that_does_not_start_is_told_with_what_was_said(
+    command: str, message: str, hint: str, logged: bool, tmp_path: Path
+) -> None:
+    answer = failure(lab(command), tmp_path / "log" if logged else None)
+    assert answer.kind == "engine"
+    assert message in answer.message
+    assert hint in answer.hint
+
+
+def test_what_the_other_machine_says_steers_no_terminal() -> None:
+    answer = failure(lab(r"printf 'a\033]0;owned\007b' >&2; exit 255"))
+    assert "\x1b" not in answer.message
+    assert "\x07" not in answer.message
+
+
+def said(hello: wire.Hello, place: Path) -> str:
+    """A command that says this hello and then nothing."""
+    body = msgspec.json.encode(hello)
+    real = wire.hello()
+    sign = real[: real.index(b"{") - 4]
+    place.write_bytes(sign + len(body).to_bytes(4, "little") + body)
+    return f"cat {shlex.quote(str(place))}; cat > /dev/null"
+
+
+@pytest.mark.parametrize(
+    ("version", "message", "hint"),
+    [
+        ("0.0.9", "lab runs termchat 0.0.9, this machine {here}", "install termchat {here} on lab, as on this machine"),
+        ("9.10", "lab runs termchat 9.10, this machine {here}", "install termchat 9.10 on this machine, as on lab"),
+        ("{here}", "lab runs another build of termchat {here}", "install the same build on both"),
+    ],
+)
+def test_another_termchat_there_says_what_to_install_where(
+    version: str, message: str, hint: str, tmp_path: Path
+) -> None:
+    here = termchat.__version__
+    answer = failure(lab(said(wire.Hello(version.format(here=here), "another"), tmp_path / "hello")))
+    assert answer.message.startswith(message.format(here=here))
+    assert answer.hint == hint.format(here=here)
+
+
+def test_a_newer_termchat_that_speaks_the_same_is_good_enough(tmp_path: Path) -> None:
+    remote = Remote(lab(said(wire.Hello("99.0", wire.protocol()), tmp_path / "hello")))
+    remote.engine.send(Probe())
+    assert remote.engine.receive(0.3) == []
+    assert remote.engine.alive
+    remote.engine.close()
+
+
+def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_with_it(monkeypatch) -> None:
+    code = "from termchat.engine import wire; print(wire.protocol())"
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        other = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert other.stdout.strip() == wire.protocol()
+    before = wire.protocol()
+    monkeypatch.setattr(wire, "Event", Loaded | Failed | Finished)
+    assert wire.protocol() != before
+
+
+def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
+    remote.ask(Load(SPEC), Loaded)
+    ids = remote.prompt("Tell me a long story.")
+    number = remote.engine.send(request(ids, Tuning(max_tokens=400, temperature=0.5)))
+    pid = remote.engine.pid
+    assert pid is not None
+    found: list[Event] = []
+    while not tokens(found):
+        found += [event for _, event in remote.engine.receive(1.0)]
+    os.kill(pid, signal.SIGTERM)
+    answer = remote.until(number, Finished)[-1]
+    assert isinstance(answer, Failed)
+    assert answer.message == ("the line to lab was cut, or its worker ended: client_loop: send disconnect: Broken pipe")
+    gone(pid)
+    assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+
+
+def test_the_worker_leaves_when_the_line_ends(remote: Remote) -> None:
+    remote.ask(Probe(), Probed)
+    pid = remote.engine.pid
+    assert pid is not None
+    remote.engine.close()
+    gone(pid)
+
+
+def test_the_command_line_holds_no_question_and_no_key() -> None:
+    address = EngineAddress(url="ssh://ada@lab:2222")
+    assert ssh_command(address, "termchat worker") == [
+        *("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"),
+        *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"),
+        *("-p", "2222", "-l", "ada", "--", "lab", "termchat worker"),
+    ]
+    assert ssh_command(EngineAddress(url="ssh://[::1]"), "w")[-2:] == ["::1", "w"]
+
+
+def test_tokens_arrive_one_by_one(remote: Remote) -> None:
+    """A line that gathers would make the knobs late."""
+    remote.ask(Load(SPEC), Loaded)
+    number = remote.engine.send(request(remote.prompt("Count to ten."), Tuning(max_tokens=12, temperature=0.0)))
+    sizes: list[int] = []
+    while not (found := [event for of, event in remote.engine.receive(1.0) if of == number]) or not isinstance(
+        found[-1], Finished
+    ):
+        sizes.append(sum(isinstance(event, Token) for event in found))
+    assert max(sizes) <= 3

@@ -1,0 +1,42 @@
+"""A program that stands for ssh: it drops the options and the host, and runs the command on this machine.
+
+SIGTERM cuts the line: everything behind it ends, and it says what ssh says then.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from termchat.engine.address import EngineAddress
+
+_SCRIPT = """\
+#!/bin/sh
+while [ "$1" != "--" ]; do shift; done
+shift 2
+trap 'trap "" TERM; echo "client_loop: send disconnect: Broken pipe" >&2; kill -TERM 0; exit 255' TERM
+exec 3<&0
+sh -c "$*" <&3 3<&- &
+exec </dev/null 3<&-
+wait $!
+"""
+WORKER = f"{shlex.quote(sys.executable)} -P -m termchat worker"
+"""The worker of this very termchat."""
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts it into a folder that comes first in PATH."""
+    program = folder / "ssh"
+    program.write_text(_SCRIPT)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return program
+
+
+def lab(command: str = WORKER, model: str = "smollm2") -> EngineAddress:
+    """An engine called lab whose worker is started so."""
+    return EngineAddress(name="lab", url="ssh://lab", model=model, remote_command=command)
